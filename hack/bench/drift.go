@@ -208,8 +208,7 @@ func (w *environment) drift(ctx context.Context, o body, how string) (drift, err
 		if requests, err = w.requests(m); err != nil {
 			return false, err
 		}
-		return slices.ContainsFunc(requests, func(e event) bool { return restores(e, o) }) && w.tokenStored(requests, o, how) &&
-			time.Since(requests[len(requests)-1].StageTimestamp) > silence, nil
+		return w.isRestored(requests, o, how), nil
 	})
 	if err != nil {
 		return drift{}, err
@@ -235,6 +234,12 @@ func (w *environment) drift(ctx context.Context, o body, how string) (drift, err
 		err = w.untilProven(ctx) // the effects of istiod's absence must not count for the next object
 	}
 	return d, err
+}
+
+// isRestored reports whether an object is restored, and the controller was silent after that.
+func (w *environment) isRestored(requests []event, o body, how string) bool {
+	return slices.ContainsFunc(requests, func(e event) bool { return restores(e, o) }) && w.tokenStored(requests, o, how) &&
+		time.Since(requests[len(requests)-1].StageTimestamp) > silence
 }
 
 // tokenStored reports whether a new token was stored, if the drift makes one necessary: its write must not count for
