@@ -22,6 +22,8 @@ kube=k8s.io/component-base/version
 kube_ld="-X $kube.gitVersion=v$kubernetes_version -X $kube.gitMajor=1 -X $kube.gitMinor=36"
 istio=istio.io/istio/pkg/version
 istio_ld="-X $istio.buildVersion=$istio_version -X $istio.buildTag=$istio_version"
+# A development snapshot with a newer Gateway API. It stands for the next minor, see test/charts.
+next_ld="-X $istio.buildVersion=1.31-snapshot -X $istio.buildTag=1.31-snapshot"
 
 # Each row is: name | when (default, or named: only if the command line names it) | module folder | package | linker
 # flags.
@@ -33,7 +35,10 @@ kubelet|default|kubernetes|k8s.io/kubernetes/cmd/kubelet|$kube_ld
 kube-proxy|default|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
 coredns|default|coredns|.|
 pilot-discovery|default|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld
-pilot-agent|named|istiod|istio.io/istio/pilot/cmd/pilot-agent|$istio_ld"
+pilot-agent|named|istiod|istio.io/istio/pilot/cmd/pilot-agent|$istio_ld
+pilot-discovery-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-discovery|$next_ld
+proxy-server|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/server|
+proxy-agent|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/agent|"
 
 export CGO_ENABLED=0
 flags=(-mod=readonly -trimpath)
