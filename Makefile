@@ -17,7 +17,7 @@ CLUSTERS ?= 100
 SCALE_FLAGS ?=
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e rotation scale hostile limited chaos busy
+STORIES ?= race integration e2e rotation scale hostile limited chaos next busy
 # CORE and CORE_E2E are the stories that `make test` runs on real servers: one story for each function of hypergate. All
 # stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the tests that render
 # charts under the race detector.
@@ -197,7 +197,12 @@ e2e: servers build ## Run the stories on real clusters: a node, pods, istiod fro
 .PHONY: chaos
 chaos: servers ## Cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.
 	go test -tags chaos -count=1 -run '^TestGuestAPIOutageOfTwentyMinutes$$' ./test/integration
-	hack/e2e.sh -v -timeout 2h ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
+	hack/e2e.sh -v -timeout 2h -run '^TestChaos$$' ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
+
+.PHONY: next
+next: servers ## Install a development snapshot of Istio with a newer Gateway API from its charts directory. Needs root.
+	@hack/servers/build.sh pilot-discovery-next
+	hack/e2e.sh -v -run '^TestTheNextIstio$$' ./test/chaos
 
 .PHONY: rotation
 rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gateways. Print time and failures. Needs root.

@@ -202,12 +202,27 @@ func rendering(tb testing.TB) desired.ChartSource {
 // bothVersions returns the embedded charts, and the charts of the previous release from a directory.
 func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	tb.Helper()
-	dir := testcharts.Dir1282(tb)
+	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": fromDir(tb, testcharts.Dir1282(tb))}
+}
+
+// nextVersion names the development snapshot that stands for the next minor.
+const nextVersion = "next"
+
+// allVersions also returns the charts of the development snapshot.
+func allVersions(tb testing.TB) map[string]desired.ChartSource {
+	tb.Helper()
+	all := bothVersions(tb)
+	all[nextVersion] = fromDir(tb, testcharts.DirNext(tb))
+	return all
+}
+
+func fromDir(tb testing.TB, dir string) desired.ChartSource {
+	tb.Helper()
 	source, err := charts.FromFS(os.DirFS(dir), dir)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": keep(source)}
+	return keep(source)
 }
 
 // compute returns the plan for these inputs. An error ends the test.

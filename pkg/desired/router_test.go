@@ -19,11 +19,11 @@ import (
 // Each rendered object goes to the side of its release, or is dropped with a reason. The only other objects in the plan
 // are those that hypergate creates itself.
 func TestEveryRenderedObjectHasOneRoute(t *testing.T) {
-	sources := bothVersions(t)
+	sources := allVersions(t)
 	random := rand.New(rand.NewPCG(1, 2)) // the same combinations in each run
 	for i := range 60 {
 		cfg, mgmt, guest := anyInput(t, random)
-		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion)
+		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion, nextVersion)
 		t.Run(fmt.Sprintf("%d-%s-%s", i, version, cfg.Topology), func(t *testing.T) {
 			recorded := &recordingSource{ChartSource: sources[version]}
 			plan := compute(t, cfg, recorded, mgmt, guest)

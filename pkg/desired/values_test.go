@@ -23,7 +23,7 @@ import (
 // Istio silently ignores a value or an environment variable that it does not know. These tests look up each of
 // hypergate's in the chart and in istiod's source code. So they find a misspelled one, or one that a new Istio renamed.
 
-// istioDirs returns the source directories of both Istio versions in the module cache, by version.
+// istioDirs returns the source directories of all Istio versions in the module cache, by version.
 func istioDirs(t *testing.T) map[string]string {
 	t.Helper()
 	// "go list -m" would ask for the module's .info file. Go module proxies do not have it for every version.
@@ -34,6 +34,7 @@ func istioDirs(t *testing.T) map[string]string {
 	return map[string]string{
 		charts.EmbeddedVersion: strings.TrimSpace(string(out)),
 		"1.28.2":               filepath.Dir(filepath.Dir(testcharts.Dir1282(t))),
+		nextVersion:            filepath.Dir(filepath.Dir(testcharts.DirNext(t))),
 	}
 }
 

@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 		*seed = 1
 	}
 	t.Logf("seed %d; to repeat this run: make chaos SEED=%d ROUNDS=%d", *seed, *seed, *rounds)
-	r := &run{chaosRun: newChaosRun(t), random: rand.New(rand.NewPCG(*seed, 0))}
+	r := &run{chaosRun: newChaosRun(t, embeddedIstio()), random: rand.New(rand.NewPCG(*seed, 0))}
 	total := r.install()
 	table := slices.Concat(killed(r.random, *kills, total), faults())
 	if !*all {
@@ -108,18 +108,7 @@ func (r *run) install() int {
 	r.stile.arm(0, false, nil)
 	r.h = r.start(gated, name)
 	r.createClass()
-	r.Eventually(func() (string, error) {
-		class, err := r.gateways.GatewayClasses().Get(r.Context(), className, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		for _, c := range class.Status.Conditions {
-			if c.Type == "ControllerInstalled" {
-				return c.Reason, nil
-			}
-		}
-		return "", nil
-	}).Should(gomega.Equal("Installed"))
+	r.reported()
 	r.enforced()
 	r.reference = r.settled()
 	total, _ := r.stile.passed()
@@ -131,12 +120,29 @@ func (r *run) install() int {
 	return total
 }
 
+// reported waits until hypergate reports on the class that istiod is installed.
+func (w *chaosRun) reported() {
+	w.Helper()
+	w.Eventually(func() (string, error) {
+		class, err := w.gateways.GatewayClasses().Get(w.Context(), className, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		for _, c := range class.Status.Conditions {
+			if c.Type == "ControllerInstalled" {
+				return c.Reason, nil
+			}
+		}
+		return "", nil
+	}).Should(gomega.Equal("Installed"))
+}
+
 // enforced waits until the webhook fails closed, which means that hypergate has proven it.
-func (r *run) enforced() {
-	r.Helper()
-	r.Eventually(func() (string, error) {
-		list, err := r.guest.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().
-			List(r.Context(), metav1.ListOptions{LabelSelector: model.OwnerLabel})
+func (w *chaosRun) enforced() {
+	w.Helper()
+	w.Eventually(func() (string, error) {
+		list, err := w.guest.clients.AdmissionregistrationV1().ValidatingWebhookConfigurations().
+			List(w.Context(), metav1.ListOptions{LabelSelector: model.OwnerLabel})
 		if err != nil || len(list.Items) != 1 {
 			return "", err
 		}

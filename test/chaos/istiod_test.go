@@ -40,12 +40,12 @@ type kubelet struct {
 
 func newKubelet(t *testing.T, w *chaosRun) *kubelet {
 	t.Helper()
-	binaries, err := servers.Find(t.Context(), "pilot-discovery")
+	binaries, err := servers.Find(t.Context(), w.istio.server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &kubelet{
-		mgmt: w.mgmt.clients, namespace: w.cfg.MgmtNamespace, name: w.cfg.IstiodName(), binary: binaries["pilot-discovery"], dir: w.dir,
+		mgmt: w.mgmt.clients, namespace: w.cfg.MgmtNamespace, name: w.cfg.IstiodName(), binary: binaries[w.istio.server], dir: w.dir,
 		xds: freeAddress(t), http: freeAddress(t), https: w.cfg.WebhookHost + ":443", metrics: freeAddress(t),
 	}
 }

@@ -53,6 +53,7 @@ type chaosRun struct {
 	// root is the test that started everything. T is the test of the current fault.
 	root        *testing.T
 	cfg         model.Config
+	istio       istioVersion
 	dir, binary string
 	mgmt, guest *side
 	gateways    gatewayclient.GatewayV1Interface
@@ -64,6 +65,17 @@ type chaosRun struct {
 	// reference is the state after an undisturbed installation.
 	reference map[string]string
 }
+
+// istioVersion is an Istio that hypergate installs.
+type istioVersion struct {
+	// server is the name of istiod's binary, see hack/servers/build.sh.
+	server string
+	// flags are hypergate's additional flags.
+	flags []string
+}
+
+// embeddedIstio is the Istio whose charts are compiled into hypergate.
+func embeddedIstio() istioVersion { return istioVersion{server: "pilot-discovery"} }
 
 // side is one of the two clusters, seen with its administrator's permissions.
 type side struct {
@@ -85,10 +97,10 @@ type hypergate struct {
 	hostname, health string
 }
 
-func newChaosRun(t *testing.T) *chaosRun {
+func newChaosRun(t *testing.T, istio istioVersion) *chaosRun {
 	t.Helper()
 	w := &chaosRun{
-		root: t, dir: t.TempDir(), stile: &turnstile{}, secrets: leak.NewSecrets(),
+		root: t, istio: istio, dir: t.TempDir(), stile: &turnstile{}, secrets: leak.NewSecrets(),
 		cfg: model.Config{
 			Topology: model.TopologyHosted, MgmtNamespace: deploy.MgmtNamespace, GuestNamespace: deploy.GuestNamespace,
 			ControllerName: "openshift.io/gateway-controller/v1", Revision: "openshift-gateway", WebhookHost: loopback(t),
@@ -239,6 +251,7 @@ func (w *chaosRun) start(by way, hostname string) *hypergate {
 			charts.EmbeddedVersion,
 		"--health-address", h.health, "--metrics-address", "0", "--v", "1",
 	}
+	argv = append(argv, w.istio.flags...)
 	p, err := proc.Spec{
 		Name: hostname, LogDir: w.dir, Cloneflags: syscall.CLONE_NEWUTS,
 		Argv: append([]string{"/bin/sh", "-c", `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`, hostname}, argv...),

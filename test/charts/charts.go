@@ -1,4 +1,5 @@
-// Package charts provides tests with the charts of the Istio release before the embedded one, as a directory.
+// Package charts provides tests with the charts of other Istio versions than the embedded one, as directories: those
+// of the release before it, and those of a development snapshot that stands for the next minor.
 package charts
 
 import (
@@ -12,23 +13,51 @@ import (
 	"testing"
 )
 
-// pinDir is the folder in the checkout whose go.mod pins the release.
-const pinDir = "hack/charts-1.28"
+// Folders in the checkout whose go.mod pins Istio.
+const (
+	pin1282 = "hack/charts-1.28"
+	// pinNext is also the folder from which hack/servers/build.sh builds pilot-discovery-next.
+	pinNext = "hack/servers/istiod-next"
+)
 
 // Dir1282 returns a directory with Istio 1.28.2's charts in Istio's layout: manifests/charts of the Go module, in the
 // module cache. The directory is read-only. The Go command downloads the module if it is missing, and verifies it
 // with go.sum.
 func Dir1282(tb testing.TB) string {
 	tb.Helper()
-	pin, err := findUpwards(pinDir)
+	return filepath.Join(istioDir(tb, pin1282), "manifests", "charts")
+}
+
+// DirNext is Dir1282 for the development snapshot.
+func DirNext(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(istioDir(tb, pinNext), "manifests", "charts")
+}
+
+// GatewayCRDsNext returns a directory with the CRDs of the Gateway API's standard channel, in the version that the
+// development snapshot was built with.
+func GatewayCRDsNext(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(pinnedDir(tb, pinNext, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
+}
+
+func istioDir(tb testing.TB, pin string) string {
+	tb.Helper()
+	return pinnedDir(tb, pin, "istio.io/istio")
+}
+
+// pinnedDir returns the directory of a module, in the version of the go.mod file in the folder pin.
+func pinnedDir(tb testing.TB, pin, module string) string {
+	tb.Helper()
+	folder, err := findUpwards(pin)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := moduleDir(tb, pin)
+	dir, err := moduleDir(tb, folder, module)
 	if err != nil {
-		tb.Fatalf("getting Istio 1.28.2's charts with \"go mod download\" in %s: %v", pin, err)
+		tb.Fatalf("getting %s with \"go mod download\" in %s: %v", module, folder, err)
 	}
-	return filepath.Join(dir, "manifests", "charts")
+	return dir
 }
 
 // findUpwards finds a folder in the working directory or its parents. A test runs in the folder of its package.
@@ -50,23 +79,23 @@ func findUpwards(name string) (string, error) {
 	}
 }
 
-// moduleDir returns the directory of the only module that the go.mod file in dir requires.
-func moduleDir(tb testing.TB, dir string) (string, error) {
+// moduleDir returns the directory of a module that the go.mod file in dir requires.
+func moduleDir(tb testing.TB, dir, module string) (string, error) {
 	tb.Helper()
-	cmd := exec.CommandContext(tb.Context(), "go", "mod", "download", "-json")
+	cmd := exec.CommandContext(tb.Context(), "go", "mod", "download", "-json", module)
 	cmd.Dir = dir
 	// The caller's flags and workspace must not affect this module.
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, runErr := cmd.Output()
-	var module struct{ Dir, Error string }
+	var found struct{ Dir, Error string }
 	// The JSON contains the reason of a failed download.
-	if err := json.Unmarshal(out, &module); err != nil {
+	if err := json.Unmarshal(out, &found); err != nil {
 		return "", errors.Join(runErr, err, errors.New(stderr.String()))
 	}
-	if runErr != nil || module.Error != "" {
-		return "", errors.Join(runErr, errors.New(module.Error))
+	if runErr != nil || found.Error != "" {
+		return "", errors.Join(runErr, errors.New(found.Error))
 	}
-	return module.Dir, nil
+	return found.Dir, nil
 }
