@@ -335,7 +335,8 @@ func (e *exposure) others() []model.Kind {
 }
 
 // clear deletes the routes that an earlier run with another strategy created. It does so once per kind. If a kind is
-// not served, or access to it is forbidden, clear assumes that there are no routes of this kind.
+// not served, or hypergate is not allowed to read it, clear assumes that there are no routes of this kind. A route that
+// was read and cannot be deleted is a failure: its Service must stay.
 func (e *exposure) clear(ctx context.Context) apply.Report {
 	var outcomes []apply.Outcome
 	for _, kind := range e.others() {
@@ -357,11 +358,17 @@ func (e *exposure) clearOne(ctx context.Context, kind model.Kind) error {
 	defer cancel()
 	client := e.client.Resource(kind.GVK.GroupVersion().WithResource(kind.Resource)).Namespace(e.cfg.MgmtNamespace)
 	found, err := client.Get(ctx, e.cfg.XDSService(), metav1.GetOptions{})
-	if err == nil && found.GetLabels()[model.OwnerLabel] == e.cfg.OwnerValue(model.SideMgmt) {
-		err = client.Delete(ctx, found.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(found.GetUID())}})
-	}
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for %s %s: %w", kind.GVK.Kind, e.cfg.XDSService(), err)
+	case found.GetLabels()[model.OwnerLabel] != e.cfg.OwnerValue(model.SideMgmt):
 		return nil
 	}
-	return fmt.Errorf("looking for %s %s: %w", kind.GVK.Kind, e.cfg.XDSService(), err)
+	err = client.Delete(ctx, found.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(found.GetUID())}})
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return fmt.Errorf("deleting %s %s of an earlier publish strategy: %w", kind.GVK.Kind, e.cfg.XDSService(), err)
 }

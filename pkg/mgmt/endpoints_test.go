@@ -1,6 +1,7 @@
 package mgmt_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -148,6 +151,44 @@ func TestPruneAfterAStrategyChange(t *testing.T) {
 			f.mgmt.Prune(f.Context(), nil)
 			f.Expect(asked(http.MethodGet)).To(gomega.BeTrue())
 			f.Expect(asked(http.MethodDelete)).To(gomega.Equal(tc.deleted))
+		})
+	}
+}
+
+// TestARouteThatMayNotBeDeletedIsReported checks that a route of an earlier strategy does not count as deleted if the
+// deletion is forbidden. Prune reports it, and tries again with the next pass. A kind that hypergate is not allowed to
+// read has no routes.
+func TestARouteThatMayNotBeDeletedIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		denied string
+		want   string
+	}{
+		"not to be deleted": {http.MethodDelete, "not allowed to delete routes.route.openshift.io (RBAC)"},
+		"not to be read":    {http.MethodGet, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := publishing(t, model.PublishNodePort, func(api *fakeapi.Server) {
+				api.Put(theServices)
+				api.Put(theRoutes, ourRoute+"}")
+				api.Deny(theRoutes, tc.denied, apierrors.NewForbidden(
+					schema.GroupResource{Group: "route.openshift.io", Resource: "routes"}, "xds-openshift-gateway",
+					fmt.Errorf("User %q cannot %s resource %q in API group %q", "u", strings.ToLower(tc.denied), "routes", "route.openshift.io"),
+				))
+			})
+			f.observed()
+			failed := func() (out []string) {
+				for _, o := range f.mgmt.Prune(f.Context(), nil).Failures() {
+					if o.ID().GVK.Kind == theRoutes.Kind {
+						out = append(out, o.Cause().String())
+					}
+				}
+				return out
+			}
+			for range 2 {
+				if got := strings.Join(failed(), "; "); got != tc.want {
+					t.Errorf("failed: %q, want %q", got, tc.want)
+				}
+			}
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package fakeapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -44,7 +45,8 @@ type collection struct {
 	Collection
 	objects []*unstructured.Unstructured
 	err     *apierrors.StatusError
-	changed chan struct{} // closed at the next change
+	denied  map[string]*apierrors.StatusError // by method
+	changed chan struct{}                     // closed at the next change
 }
 
 // New starts a server without objects. It ends with the test.
@@ -90,6 +92,16 @@ func (s *Server) Fail(in Collection, err *apierrors.StatusError) {
 	s.change(in, func(c *collection) { c.err = err })
 }
 
+// Deny makes the requests for a collection with this method fail with this error. GET includes lists and watches.
+func (s *Server) Deny(in Collection, method string, err *apierrors.StatusError) {
+	s.change(in, func(c *collection) {
+		if c.denied == nil {
+			c.denied = map[string]*apierrors.StatusError{}
+		}
+		c.denied[method] = err
+	})
+}
+
 // Requests returns all requests since the start for a collection and its objects, each as method, path and query.
 func (s *Server) Requests(in Collection) []string {
 	s.mu.Lock()
@@ -127,7 +139,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	now := snapshot{c.Collection, selected(c.objects, query.Get("labelSelector"), query.Get("fieldSelector")), strconv.Itoa(s.version)}
-	all, err, changed := slices.Clone(c.objects), c.err, c.changed
+	all, err, changed := slices.Clone(c.objects), cmp.Or(c.err, c.denied[r.Method]), c.changed
 	s.mu.Unlock()
 	switch {
 	case err != nil:
