@@ -67,8 +67,8 @@ func New(now time.Time) (CA, error) {
 	}, nil
 }
 
-// Check returns an error unless the key belongs to the certificate, the root verifies the certificate, and both are
-// valid now.
+// Check returns an error unless the key belongs to the certificate, the root verifies the certificate through the
+// chain, and all are valid now. istiod checks its CA in the same way when it starts.
 func (c CA) Check(now time.Time) error {
 	cert, err := parse(c.Cert)
 	if err != nil {
@@ -80,10 +80,11 @@ func (c CA) Check(now time.Time) error {
 	if _, err := parse(c.Root); err != nil {
 		return fmt.Errorf("the root certificate: %w", err)
 	}
-	roots := x509.NewCertPool()
+	roots, chain := x509.NewCertPool(), x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.Root)
+	chain.AppendCertsFromPEM(c.Chain)
 	if _, err := cert.Verify(x509.VerifyOptions{
-		Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		Roots: roots, Intermediates: chain, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
 	}); err != nil {
 		return fmt.Errorf("the issuing CA's certificate does not verify against the root: %w", err)
 	}
