@@ -91,7 +91,7 @@ func (c *Cluster) pruneKind(ctx context.Context, kind int, kept map[types.Namesp
 }
 
 // remove deletes one member. If the member changed since the watch showed it, remove reads it again and deletes it
-// only if it still carries the owner label.
+// only if it is still a victim: it has the same UID, carries the owner label, and has fields that we applied.
 func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome {
 	if ctx.Err() != nil {
 		return Skipped(id)
@@ -121,7 +121,7 @@ func (c *Cluster) remove(ctx context.Context, kind int, id ID, v victim) Outcome
 			return done(Deleted(id), attempt)
 		case err != nil:
 			return fail("get", err, attempt)
-		case now.UID != v.uid, !c.labelled(now):
+		case now.UID != v.uid, !c.labelled(now), c.fields().hash(now.ManagedFields) == 0:
 			return done(Unchanged(id), attempt)
 		case now.DeletionTimestamp != nil:
 			return Waiting(id).withWrites(attempt)

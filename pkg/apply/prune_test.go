@@ -108,6 +108,14 @@ func TestPruneOfAnObjectThatChanges(t *testing.T) {
 			change:  func(w *fixture, o object) { w.patch(o, `{"metadata":{"labels":null}}`) },
 			verdict: apply.VerdictUnchanged, writes: 1, stays: true,
 		},
+		"given to another owner": {
+			change:  func(w *fixture, o object) { w.patch(o, `{"metadata":{"labels":{"`+ownerKey+`":"other"}}}`) },
+			verdict: apply.VerdictUnchanged, writes: 1, stays: true,
+		},
+		"without fields of ours": {
+			change:  func(w *fixture, o object) { w.patch(o, `{"metadata":{"managedFields":[{}]}}`) },
+			verdict: apply.VerdictUnchanged, writes: 1, stays: true,
+		},
 		"deleted": {change: func(w *fixture, o object) { w.remove(o) }, verdict: apply.VerdictDeleted, writes: 1},
 		"replaced": {
 			change: func(w *fixture, o object) {
@@ -123,7 +131,7 @@ func TestPruneOfAnObjectThatChanges(t *testing.T) {
 			t.Parallel()
 			w := newFixture(t)
 			c := w.started()
-			o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`)
+			o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}, data: {ours: "yes"}}`)
 			if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
 				t.Fatal(r.Err())
 			}
