@@ -267,8 +267,8 @@ const grownLimit = 256 << 10
 
 // grown returns an error if the object in the response is too large.
 func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
-	if size, limit := got.Size(), len(j.JSON())+grownLimit; size > limit {
-		return TooLarge("the object that came back", size, limit)
+	if limit := len(j.JSON()) + grownLimit; got.Size() > limit {
+		return TooLarge("the object that came back", limit)
 	}
 	return nil
 }

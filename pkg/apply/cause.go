@@ -158,11 +158,10 @@ func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
 	return &causedError{cause, fmt.Errorf("%s; hypergate does not own it: delete it, and hypergate creates its own", cause)}
 }
 
-// TooLarge returns the error for an object that the API server returned larger than hypergate accepts. size and limit
-// are in bytes.
-func TooLarge(what string, size, limit int) error {
-	const sentence = "%s has %d KiB, more than the limit of %d KiB: a mutating webhook may have enlarged it"
-	cause := Cause{}.as(Enlarged, sentence, what, (size+1<<10-1)>>10, limit>>10)
+// TooLarge returns the error for an object that the API server returned larger than hypergate accepts. limit is in
+// bytes. The text does not contain the size: it can be another one with each attempt, and conditions must be stable.
+func TooLarge(what string, limit int) error {
+	cause := Cause{}.as(Enlarged, "%s has more than %d KiB: a mutating webhook may have enlarged it", what, limit>>10)
 	return &causedError{cause, errors.New(cause.text)}
 }
 

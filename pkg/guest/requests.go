@@ -41,8 +41,8 @@ func (c *Cluster) RequestToken(ctx context.Context, lifetime time.Duration, now 
 	if err != nil {
 		return model.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
 	}
-	if size := len(got.Status.Token); size > tokenLimit {
-		return model.Credential{}, apply.TooLarge("the token of istiod's service account", size, tokenLimit)
+	if len(got.Status.Token) > tokenLimit {
+		return model.Credential{}, apply.TooLarge("the token of istiod's service account", tokenLimit)
 	}
 	return model.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }

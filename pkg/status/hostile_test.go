@@ -113,7 +113,7 @@ func (h hostile) err() error {
 	case 0:
 		return errors.New(evil)
 	case 1:
-		return apply.TooLarge("the token", 1<<20, 1<<10)
+		return apply.TooLarge("the token", 1<<10)
 	default:
 		return fmt.Errorf("doing [EVIL %s: %w", evil, &apierrors.StatusError{ErrStatus: s})
 	}
