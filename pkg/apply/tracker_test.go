@@ -208,6 +208,15 @@ func TestTrackerLists(t *testing.T) {
 func TestTrackerListsAndRestores(t *testing.T) {
 	t.Parallel()
 	runTrackerStories(t, map[string]func(*story){
+		"a list that voids our write notifies, even if it shows the same as before": func(s *story) {
+			s.lists("4", nil)
+			s.shows("5", "a", 7)
+			s.wrote(2, "10", "a", 8) // the watch never shows it
+			s.notified = 0
+			s.lists("12", map[types.NamespacedName]sighting{tracked: {state: present, rv: "5", uid: "a", fields: 7}})
+			s.expect(1)
+			s.begin(2, planWriteOurs)
+		},
 		"a list of our version that does not show our write voids it": func(s *story) {
 			s.lists("4", nil)
 			s.wrote(1, "9", "a", 7)

@@ -124,3 +124,27 @@ func TestStatusWritesEndWithThePass(t *testing.T) {
 		}
 	})
 }
+
+// TestAStatusThatIsNotAnsweredEnds checks that each write of a status has its own deadline. Without an answer to the
+// first writes, no further write begins, and the next pass tries them again.
+func TestAStatusThatIsNotAnsweredEnds(t *testing.T) {
+	known := fakeapi.New(t).Config()
+	synctest.Test(t, func(t *testing.T) {
+		api := &slowStatuses{takes: time.Hour}
+		r := newTestReconciler(t, clock.RealClock{}, api.config(known))
+		var due []dueStatus
+		for i := range statusesPerPass {
+			name := fmt.Sprint(i)
+			due = append(due, dueStatus{name: name, class: r.reports.classes.get(name)})
+		}
+		began := time.Now()
+		_, err := r.writeStatuses(t.Context(), due)
+		// One write waits for a free slot when the first ones fail.
+		if took := time.Since(began); took > 2*3*time.Second || len(api.written) > statusesAtOnce+1 {
+			t.Errorf("%d writes in %s, want at most %d in 6s", len(api.written), took, statusesAtOnce+1)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error: %v", err)
+		}
+	})
+}

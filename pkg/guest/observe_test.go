@@ -248,6 +248,17 @@ func TestHasNamespace(t *testing.T) {
 	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("reading namespaces in the guest")), "could not ask is not none")
 }
 
+// TestAnotherGuestBehindTheSameKubeconfigIsAnError checks that a guest that shows another identity than before is not
+// used, even if the kubeconfig is the same. It can be the guest of another control plane.
+func TestAnotherGuestBehindTheSameKubeconfigIsAnError(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) { api.Put(theNamespaces, "{metadata: {name: kube-system, uid: 5f0b}}") })
+	_, err := f.guest.HasNamespace(t.Context(), "77aa")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
+	f.api.Put(theNamespaces, "{metadata: {name: kube-system, uid: 61c9}}")
+	_, err = f.guest.HasNamespace(t.Context(), "77aa")
+	f.Expect(err).To(gomega.MatchError(guestconn.ErrOtherGuest))
+}
+
 func TestAGuestWithoutACAIsRefused(t *testing.T) {
 	restConfig := fakeapi.New(t).Config()
 	restConfig.CAData, restConfig.Insecure = nil, true

@@ -151,6 +151,7 @@ type limitCase struct {
 	limits func(*watch.Limits)
 	want   string
 	synced bool
+	most   int // requests, if not 0
 }
 
 // TestWatchLimits checks that each limit ends the attempt and is named in the error. No request
@@ -260,7 +261,7 @@ func TestWatchLimitsAfterTheList(t *testing.T) {
 					return
 				}
 				send(w, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5","continue":"more"},"items":[]}`)
-			}, want: "a list has more than 512 KiB",
+			}, want: "a list has more than 512 KiB", most: 1 + 512/64, // each page counts as 64 KiB, after one watch
 		},
 	})
 }
@@ -300,6 +301,9 @@ func checkLimit(t *testing.T, cases map[string]limitCase) {
 			g.Expect(over()).To(gomega.Equal(want))
 			g.Expect(w.Synced()).To(gomega.Equal(test.synced))
 			asked := len(l.asked())
+			if test.most > 0 && asked > test.most {
+				t.Errorf("%d requests, want at most %d", asked, test.most)
+			}
 			_, err := w.Meter().Watch(ctx, metav1.ListOptions{}, func(context.Context, metav1.ListOptions) (apiwatch.Interface, error) {
 				t.Error("a request before the pause is over")
 				return nil, errors.ErrUnsupported
