@@ -51,7 +51,7 @@ const Absent = "1"
 // is owned from then on. An object that is gone is created, whatever version the caller saw.
 //
 // An object that changed stays unchanged and is Waiting. The caller must read it again when its own watch shows the
-// change.
+// change. If the watches of this package already show a later version, or a deletion, no request is sent.
 func AtVersion[O Object](ctx context.Context, c *Cluster, objs []O, at map[ID]string) Report {
 	jobs := make([]job, 0, len(objs))
 	for _, o := range objs {
@@ -194,7 +194,7 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 		if n > 0 && c.barrier(jobs[order[n-1]].kind, j.kind) {
 			_ = running.Wait() // outcomes hold the errors
 		}
-		switch p, pause := c.tracker.begin(j.kind, j.id.Key, j.hash); p {
+		switch p, pause := c.tracker.begin(j.kind, j.id.Key, j.hash, j.at); p {
 		case planNothing:
 			outcomes[i] = Unchanged(j.id)
 		case planWait:

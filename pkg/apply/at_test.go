@@ -109,14 +109,34 @@ func TestApplyAtVersionSkipsChangedObjects(t *testing.T) {
 // An object that is gone is created, whatever version it had.
 func TestApplyAtVersionCreatesDeletedObjects(t *testing.T) {
 	t.Parallel()
+	for _, version := range []string{apply.Absent, "123"} {
+		w := newFixture(t)
+		ours := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`)
+		if r := apply.AtVersion(t.Context(), w.cluster(), []object{ours}, at(ours, version)); !r.Complete() || r.Writes() != 1 {
+			t.Errorf("at %s: %s: %v", version, r, r.Err())
+		}
+	}
+}
+
+// If the watch already shows that the object is gone, a decision for an earlier version is not carried out.
+func TestApplyAtSendsNothingForAnEarlierVersion(t *testing.T) {
+	t.Parallel()
 	w := newFixture(t)
 	c := w.started()
 	ours := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`)
-	for _, version := range []string{apply.Absent, "123"} {
-		if r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, version)); !r.Complete() || r.Writes() != 1 {
-			t.Fatalf("at %s: %s: %v", version, r, r.Err())
-		}
-		w.remove(ours)
-		w.Eventually(func() bool { return len(c.Members()) == 0 && w.live(ours.u) == nil }).Should(gomega.BeTrue())
+	if r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, apply.Absent)); !r.Complete() {
+		t.Fatalf("%s: %v", r, r.Err())
+	}
+	version := w.live(ours.u).GetResourceVersion()
+	w.Eventually(c.Members).Should(gomega.HaveLen(1))
+	w.remove(ours)
+	w.Eventually(c.Members).Should(gomega.BeEmpty())
+	w.requests.reset()
+	r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, version))
+	if r.Count(apply.VerdictWaiting) != 1 || w.requests.String() != "0 reads, 0 writes" {
+		t.Errorf("%s; %s", r, w.requests)
+	}
+	if r := apply.AtVersion(t.Context(), c, []object{ours}, at(ours, apply.Absent)); !r.Complete() || r.Writes() != 1 {
+		t.Errorf("%s: %v", r, r.Err())
 	}
 }

@@ -221,19 +221,6 @@ func (c *Cluster) UID(id ID) types.UID {
 	return c.tracker.currentUID(kind, id.Key)
 }
 
-// Ahead reports whether the watches have shown a newer version of an object than the given one.
-//
-// A caller that decides from its own copy whether to write an object must update that copy first. Apply relies on
-// these watches, so it would write for an outdated decision.
-func (c *Cluster) Ahead(id ID, resourceVersion string) bool {
-	kind, ok := c.kinds[id.GVK]
-	if !ok {
-		return false
-	}
-	seen := c.tracker.seenVersion(kind, id.Key)
-	return seen != "" && newer(seen, resourceVersion)
-}
-
 func (c *Cluster) resource(k Kind, namespace string) metadata.ResourceInterface {
 	if k.Namespaced {
 		return c.client.Resource(k.gvr()).Namespace(namespace)

@@ -87,9 +87,10 @@ func (t *tracker) tried(jobs []job) []uint64 {
 	return turns
 }
 
-// begin decides what to do with an object. hash is the hash of its JSON. If the plan is a write, the caller must call
-// wrote, failed or left afterwards. If the write must wait, begin returns planRateLimited or planSettle, and the pause.
-func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, pause) {
+// begin decides what to do with an object. hash is the hash of its JSON. at is the version that the caller decided for,
+// or "" if the plan decides. If the plan is a write, the caller must call wrote, failed or left afterwards. If the write
+// must wait, begin returns planRateLimited or planSettle, and the pause.
+func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64, at string) (plan, pause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, known := t.kinds[kind].records[key]
@@ -97,6 +98,9 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64) (plan, 
 		r = &record{}
 	}
 	p := r.plan(hash, t.isListed(kind, key))
+	if at != "" && at != Absent && r.seen.state != unseen && newer(r.seen.rv, at) && p != planNothing {
+		p = planWait
+	}
 	switch p {
 	case planNothing, planWait:
 		return p, pause{}
@@ -136,16 +140,6 @@ func (t *tracker) uid(kind int, key types.NamespacedName) types.UID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.record(kind, key).memo.uid
-}
-
-// seenVersion returns the version of an object that the watch showed last, or "" if it showed none.
-func (t *tracker) seenVersion(kind int, key types.NamespacedName) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if r, ok := t.kinds[kind].records[key]; ok && r.seen.state != unseen {
-		return r.seen.rv
-	}
-	return ""
 }
 
 // shown returns what is kept of the object that the watch showed last, a *member. It returns nil if there is none.

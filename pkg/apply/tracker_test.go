@@ -35,15 +35,23 @@ func newStory(t *testing.T) *story {
 // begin checks the plan of the tracker for the object, without ending a write.
 func (s *story) begin(hash uint64, want plan) {
 	s.t.Helper()
-	if got, _ := s.tracker.begin(0, tracked, hash); got != want {
+	if got, _ := s.tracker.begin(0, tracked, hash, ""); got != want {
 		s.t.Errorf("plan = %d, want %d", got, want)
+	}
+}
+
+// beginAt is begin for a caller that decided for a version, and for the content of hash 1.
+func (s *story) beginAt(version string, want plan) {
+	s.t.Helper()
+	if got, _ := s.tracker.begin(0, tracked, 1, version); got != want {
+		s.t.Errorf("plan at %s = %d, want %d", version, got, want)
 	}
 }
 
 // wrote adds a write that succeeded.
 func (s *story) wrote(hash uint64, rv string, uid types.UID, fields uint64) {
 	s.t.Helper()
-	if p, _ := s.tracker.begin(0, tracked, hash); p == planNothing || p == planWait {
+	if p, _ := s.tracker.begin(0, tracked, hash, ""); p == planNothing || p == planWait {
 		s.t.Errorf("plan = %d, want a write", p)
 	}
 	s.tracker.wrote(0, tracked, memo{hash: hash, rv: rv, uid: uid, fields: fields})
@@ -279,6 +287,16 @@ func TestTrackerListsAndRestores(t *testing.T) {
 			s.expect(1)
 			known(true)
 		},
+		"a decision for an earlier version than the watch shows is not carried out": func(s *story) {
+			s.lists("4", nil)
+			s.wrote(1, "10", "a", 7)
+			s.beginAt("10", planNothing)
+			s.showsGone("11") // it lost its label
+			s.beginAt("10", planWait)
+			s.beginAt(Absent, planWriteUnknown)
+			s.tracker.left(0, tracked)
+			s.beginAt("11", planWriteUnknown)
+		},
 	})
 }
 
@@ -448,7 +466,7 @@ func TestTrackerForgetsDeletedUnwantedObjects(t *testing.T) {
 	s := newStory(t)
 	for i := range 100 {
 		key := types.NamespacedName{Name: fmt.Sprint(i)}
-		s.tracker.begin(0, key, 1)
+		s.tracker.begin(0, key, 1, "")
 		s.tracker.wrote(0, key, memo{hash: 1, rv: fmt.Sprint(10 + i), uid: types.UID(fmt.Sprint(i))})
 		s.tracker.saw(source{}, key, sighting{state: gone, rv: fmt.Sprint(200 + i)})
 	}
@@ -552,7 +570,7 @@ func TestAChangedObjectSettles(t *testing.T) {
 	at := func(ms int) { passive.SetTime(now.Add(time.Duration(ms) * time.Millisecond)) }
 	wait := func(want time.Duration) {
 		t.Helper()
-		if p, pause := s.tracker.begin(0, tracked, 1); p != planSettle || pause.wait != want {
+		if p, pause := s.tracker.begin(0, tracked, 1, ""); p != planSettle || pause.wait != want {
 			t.Errorf("plan %d after %s, want %d after %s", p, pause.wait, planSettle, want)
 		}
 	}

@@ -37,12 +37,11 @@ func (c *Cluster) WriteCRDs(ctx context.Context, objects []model.GuestObject) ap
 	}
 	for _, o := range objects {
 		id := apply.ID{GVK: o.GVK(), Key: o.Key()}
-		switch version, observed := at[id]; {
-		case !observed, version != apply.Absent && c.objects.Ahead(id, version):
+		if _, observed := at[id]; !observed {
 			changed = changed.And(apply.ReportOf(apply.Waiting(id)))
-		default:
-			as = append(as, o)
+			continue
 		}
+		as = append(as, o)
 	}
 	return apply.AtVersion(ctx, c.objects, as, at).And(changed)
 }
