@@ -42,9 +42,8 @@ func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patie
 	if err != nil {
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
 	}
+	// A request that hangs ends after requestLimit, which leaves time for another one before the deadline.
 	config := rest.AddUserAgent(rest.CopyConfig(o.MgmtConfig), "leader-election")
-	// A request that hangs leaves time for another one before the deadline.
-	config.Timeout = renewDeadline / 2
 	// Not resourcelock.NewFromKubeconfig: it links and creates a client for every API group.
 	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
