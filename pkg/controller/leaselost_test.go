@@ -87,7 +87,7 @@ func lead(t *testing.T, ctx context.Context, lease resourcelock.Interface) (time
 	return <-stopped, context.Cause(ctx)
 }
 
-// hangs gets no answer, and ends with the client's timeout.
+// hangs gets no answer, and ends later than with requestLimit.
 func hangs(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewDeadline/2)
 	defer cancel()
