@@ -1,6 +1,8 @@
 package crds_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -254,5 +256,39 @@ func TestDifferenceString(t *testing.T) {
 		if got := tc.difference.String(); got != tc.want {
 			t.Errorf("%+v has the text\n%s, want\n%s", tc.difference, got, tc.want)
 		}
+	}
+}
+
+// TestALargeDifferenceIsAnError checks the limits of the number of fields and of the bytes in their paths. A guest's
+// admin can write a CRD with a megabyte of fields.
+func TestALargeDifferenceIsAnError(t *testing.T) {
+	const mode = "mode: {type: string, enum: [A, B], default: A}"
+	for name, tc := range map[string]struct {
+		fields, length int
+		want           string
+	}{
+		"as many fields as are kept": {2000, 10, ""},
+		"one more":                   {2001, 10, "differs in 2001 fields and versions, and 2000 are the most"},
+		"long names":                 {1000, 240, ""},
+		"longer ones":                {1000, 280, "and 262144 are the most"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text strings.Builder
+			text.WriteString(mode)
+			for i := range tc.fields {
+				fmt.Fprintf(&text, "\n              %0*d: {type: string}", tc.length, i)
+			}
+			installed, wanted := edited(t, mode, strings.ReplaceAll(text.String(), " 0", " x0")), edited(t)
+			d, err := crds.Compare(installed, wanted)
+			if tc.want == "" {
+				if err != nil || len(d.Lost) != tc.fields {
+					t.Errorf("%d fields would be lost, want %d: %v", len(d.Lost), tc.fields, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q in it", err, tc.want)
+			}
+		})
 	}
 }

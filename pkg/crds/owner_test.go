@@ -1,7 +1,9 @@
 package crds_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -301,5 +303,31 @@ func TestReadingMetadataChangesNothing(t *testing.T) {
 	slices.Reverse(marks.Packages)
 	if diff := cmp.Diff(fresh(), m); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// TestLittleIsKeptOfTheMetadataOfACRD checks the limits of packages and writers. The writers that decisions depend on are
+// always kept.
+func TestLittleIsKeptOfTheMetadataOfACRD(t *testing.T) {
+	const update = metav1.ManagedFieldsOperationUpdate
+	meta := metav1.ObjectMeta{Labels: map[string]string{}}
+	for i := range 100 {
+		meta.Labels[fmt.Sprintf("operators.coreos.com/p%02d.%s", i, strings.Repeat("n", 200))] = ""
+		meta.ManagedFields = append(meta.ManagedFields, manager(fmt.Sprintf("a%02d%s", i, strings.Repeat("m", 200)), update, "", versionsField))
+	}
+	for _, decides := range []string{"hypergate", "ingress-operator"} {
+		meta.ManagedFields = append(meta.ManagedFields, manager(decides, update, "", versionsField))
+	}
+	got := crds.MetadataOf(&meta, us())
+	if len(got.Packages) != 16 || !strings.HasPrefix(got.Packages[15], "p15.") {
+		t.Errorf("%d packages: %q", len(got.Packages), got.Packages)
+	}
+	if len(got.Writers) != 16 || !slices.Contains(got.Writers, "hypergate") || !slices.Contains(got.Writers, "ingress-operator") {
+		t.Errorf("%d writers: %q", len(got.Writers), got.Writers)
+	}
+	for _, name := range slices.Concat(got.Packages, got.Writers) {
+		if len(name) > 128 {
+			t.Errorf("%d bytes are kept of a name", len(name))
+		}
 	}
 }
