@@ -25,7 +25,8 @@ var cutName = text.Line(longText, nameLimit)
 func TestEachTextOfACauseIsCut(t *testing.T) {
 	t.Parallel()
 	status := func(code int32, message string, causes ...metav1.StatusCause) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message, Details: &metav1.StatusDetails{Causes: causes}}}
+		details := &metav1.StatusDetails{Causes: causes}
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message, Details: details}}
 	}
 	conflict := func(field, manager string) metav1.StatusCause {
 		return metav1.StatusCause{

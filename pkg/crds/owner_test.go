@@ -313,7 +313,8 @@ func TestLittleIsKeptOfTheMetadataOfACRD(t *testing.T) {
 	meta := metav1.ObjectMeta{Labels: map[string]string{}}
 	for i := range 100 {
 		meta.Labels[fmt.Sprintf("operators.coreos.com/p%02d.%s", i, strings.Repeat("n", 200))] = ""
-		meta.ManagedFields = append(meta.ManagedFields, manager(fmt.Sprintf("a%02d%s", i, strings.Repeat("m", 200)), update, "", versionsField))
+		writer := fmt.Sprintf("a%02d%s", i, strings.Repeat("m", 200))
+		meta.ManagedFields = append(meta.ManagedFields, manager(writer, update, "", versionsField))
 	}
 	for _, decides := range []string{"hypergate", "ingress-operator"} {
 		meta.ManagedFields = append(meta.ManagedFields, manager(decides, update, "", versionsField))

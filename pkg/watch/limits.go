@@ -31,7 +31,8 @@ const (
 	// MaxKeptTotal is the maximum estimated memory of what all watches of the API server keep together. Beyond it,
 	// the attempt that requests more ends.
 	MaxKeptTotal = 12 << 20
-	// MaxListTime is the maximum duration of a list after the header of its first response. Beyond it, the attempt ends.
+	// MaxListTime is the maximum duration of a list after the header of its first response. Beyond it, the attempt
+	// ends.
 	MaxListTime = 2 * time.Minute
 	// Burst and Rate limit all bytes of a watch, lists and events: Burst at once, and Rate per second on average. A
 	// status write of 5,000 routes is 15 MiB. After MaxPause, a list of MaxListBytes is possible again. Beyond the

@@ -3,10 +3,13 @@ package e2e_test
 import (
 	"os"
 	"strings"
+	"time"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -24,12 +27,12 @@ func guestOutage(t *teller) {
 	t.Consistently(h.Done(), "10s").ShouldNot(gomega.BeClosed())
 	t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
 
-	t.Log("after its return, drift in the guest is noticed")
+	t.Log("after its return, drift in the guest is noticed within 30 s")
 	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
-	t.Eventually(func() error {
+	hang.Within(t.Gomega, repairTime, t.work, func() error {
 		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 		return err
-	}).Should(gomega.Succeed())
+	}, gomega.Succeed())
 	after := t.istiodPod()
 	t.Expect(after.UID).To(gomega.Equal(before.UID), "istiod was not rolled out")
 	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
@@ -55,15 +58,25 @@ func mgmtOutage(t *teller) {
 	t.Expect(t.istiodPod().UID).To(gomega.Equal(before.UID), "istiod was not rolled out")
 }
 
-// putsBackMgmtDrift deletes an object on the management side and waits until hypergate restores it.
+// repairTime is the longest time in which hypergate repairs drift after an API server is back.
+const repairTime = 30 * time.Second
+
+// work sends a request to each API server. It is the work of a round of hang.Within.
+func (t *teller) work() {
+	for _, client := range []kubernetes.Interface{t.MgmtClient, t.GuestClient} {
+		_, _ = client.CoreV1().Namespaces().Get(t.ctx, metav1.NamespaceDefault, metav1.GetOptions{}) // the answer does not matter
+	}
+}
+
+// putsBackMgmtDrift deletes an object on the management side. hypergate must restore it within 30 s.
 func (t *teller) putsBackMgmtDrift() {
 	t.Helper()
 	services, name := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
 	t.Expect(services.Delete(t.step(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
-	t.Eventually(func() error {
+	hang.Within(t.Gomega, repairTime, t.work, func() error {
 		_, err := services.Get(t.ctx, name, metav1.GetOptions{})
 		return err
-	}).Should(gomega.Succeed())
+	}, gomega.Succeed())
 }
 
 func istiodAsksNoMgmt(t *teller) {

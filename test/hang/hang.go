@@ -2,7 +2,7 @@
 //
 // A test must not depend on the speed of the machine. So a test waits for events, in order or counted, and not for
 // time. A shorter deadline would be an assertion about the machine. Behaviour that depends on time is tested with a
-// fake clock or in testing/synctest.
+// fake clock or in testing/synctest. If real servers are needed, Within counts the time in rounds of requests.
 package hang
 
 import (

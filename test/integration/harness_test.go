@@ -320,9 +320,7 @@ func (w *harness) rests(rounds int) {
 	w.Helper()
 	before, quiet, since := -1, 0, time.Now()
 	w.Eventually(func() int {
-		for _, client := range []kubernetes.Interface{w.mgmt, w.guest} {
-			_, _ = client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{}) // the answer does not matter
-		}
+		w.work()
 		if now := w.mgmtRequests.count() + w.guestRequests.count(); now != before {
 			before, quiet, since = now, 0, time.Now()
 		} else {
@@ -333,6 +331,13 @@ func (w *harness) rests(rounds int) {
 		}
 		return quiet
 	}).Should(gomega.BeNumerically(">=", rounds))
+}
+
+// work sends a request to each API server. It is the work of a round of hang.Within.
+func (w *harness) work() {
+	for _, client := range []kubernetes.Interface{w.mgmt, w.guest} {
+		_, _ = client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{}) // the answer does not matter
+	}
 }
 
 // movedClock is the system's clock, moved ahead by the test.
