@@ -295,6 +295,20 @@ func TestTheKubeconfigIsReadPeriodically(t *testing.T) {
 	g.Eventually(f.who).Should(gomega.Equal("Bearer b"))
 }
 
+// TestARefusalTriggersARead checks that a refusal triggers a read long before the next regular one.
+func TestARefusalTriggersARead(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	g := hang.Gomega(t)
+	f := follow(t, server.withCertificate(t, "a"))
+	f.options.Every = 24 * time.Hour
+	go f.Run(f.ctx, func() {})
+	g.Eventually(f.loaded).Should(gomega.Equal(1))
+	f.replace(server.withCertificate(t, "b"), nil)
+	server.revoke("a")
+	g.Eventually(f.who).Should(gomega.Equal("b"))
+}
+
 // TestRequestsInFlightSucceed checks that the old connections are closed once only watches use them.
 func TestRequestsInFlightSucceed(t *testing.T) {
 	t.Parallel()
