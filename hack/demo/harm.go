@@ -35,9 +35,11 @@ func harm(ctx context.Context, w *world.World, out io.Writer) error {
 	}
 	for _, v := range []victim{
 		{
-			"ClusterRole " + name + " of the guest",
-			func(ctx context.Context) (types.UID, error) { return uidOf(roles.Get(ctx, name, metav1.GetOptions{})) },
-			func(ctx context.Context) error { return roles.Delete(ctx, name, metav1.DeleteOptions{}) },
+			"ClusterRole " + world.GuestIstiod + " of the guest",
+			func(ctx context.Context) (types.UID, error) {
+				return uidOf(roles.Get(ctx, world.GuestIstiod, metav1.GetOptions{}))
+			},
+			func(ctx context.Context) error { return roles.Delete(ctx, world.GuestIstiod, metav1.DeleteOptions{}) },
 		},
 		{
 			"Service " + name + " of the management side",

@@ -128,9 +128,8 @@ func use(o options, w **world.World) []step {
 // invalid object.
 func failsClosed(ctx context.Context, w *world.World) error {
 	webhooks := w.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	name := "istio-validator-" + world.Revision + "-" + world.GuestNamespace
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		found, err := webhooks.Get(ctx, name, metav1.GetOptions{})
+		found, err := webhooks.Get(ctx, world.Validator, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return false, nil
 		}

@@ -48,6 +48,11 @@ const (
 	shortestLifetime = 10 * time.Minute
 	// tokenRetry is when a token is requested again after that failed.
 	tokenRetry = 5 * time.Second
+	// formerAccessTime is how long istiod's former service account exists after istiod's Secret has a token of its new
+	// one. A kubelet brings a changed Secret within 90 seconds: it looks at each pod once a minute, with a jitter of
+	// half of that (kubernetes pkg/kubelet/pod_workers.go). client-go reads the file again after 50 seconds
+	// (transport/token_source.go). The rest is for a busy node.
+	formerAccessTime = 3 * time.Minute
 )
 
 // Probes of the webhook, and of istiod where it is published.

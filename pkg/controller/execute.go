@@ -300,8 +300,27 @@ func (e *execution) prune(ctx context.Context, plan desired.Plan) {
 		return
 	}
 	if e.pruneManagement(ctx, plan) {
-		out.guest = out.guest.And(e.guest.Prune(inGuest, keep))
+		out.guest = out.guest.And(e.pruneGuest(inGuest, keep, plan.Installed))
 	}
+}
+
+// pruneGuest deletes from the guest what is not in keep. While istiod is installed, its former service account, with
+// roles and bindings, exists until istiod surely uses its present one: no event shows which token istiod uses.
+func (e *execution) pruneGuest(ctx context.Context, keep []model.GuestObject, installed bool) apply.Report {
+	now, t := e.clock.Now(), &e.memory.tokens
+	if !installed {
+		return e.guest.Prune(ctx, keep)
+	}
+	t.inUse = t.inUse.after(e.memory.secrets.Credential(), now)
+	if !e.guest.HasFormerAccess(keep) {
+		return e.guest.Prune(ctx, keep)
+	}
+	wait := t.inUse.pickedUp(now)
+	if t.inUse.account == e.guest.IstiodAccount() && wait == 0 {
+		return e.guest.Prune(ctx, keep)
+	}
+	e.requeueAfter(wait)
+	return e.guest.PruneExceptAccess(ctx, keep)
 }
 
 // complete reports whether every object of both sides is as planned.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -26,6 +27,28 @@ type tokens struct {
 	accepted string
 	// replaced is when istiod last got a token of another account than before.
 	replaced time.Time
+	// inUse is the account that istiod's Secret has a token of.
+	inUse accountInUse
+}
+
+// accountInUse is the account that istiod's Secret has a token of, and since when this process knows that it does. The
+// zero value: it is not known.
+type accountInUse struct {
+	account types.UID
+	since   time.Time
+}
+
+// after returns the account in use after a pass that found, or made, istiod's Secret as planned.
+func (a accountInUse) after(credential model.Credential, now time.Time) accountInUse {
+	if account := credential.Account(); a.since.IsZero() || a.account != account {
+		return accountInUse{account, now}
+	}
+	return a
+}
+
+// pickedUp returns how long istiod may still use the token of another account. See formerAccessTime.
+func (a accountInUse) pickedUp(now time.Time) time.Duration {
+	return max(0, formerAccessTime-now.Sub(a.since))
 }
 
 // tokenPickups returns the times after which an istiod whose account was replaced has its new token, usually and
@@ -130,7 +153,7 @@ func (e *execution) requestToken(ctx context.Context, now time.Time) {
 		return
 	}
 	before, problem := e.memory.secrets.Credential(), t.problem
-	fresh, err := e.guest.RequestToken(ctx, t.lifetime, now)
+	fresh, err := e.guest.RequestToken(ctx, before, t.lifetime, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the pass has ended; the next one sees what is due
 	}

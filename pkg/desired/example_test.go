@@ -43,5 +43,5 @@ func ExampleCompute() {
 	}
 	// Output:
 	// management side: Deployment clusters-guest1/istiod-openshift-gateway
-	// guest: ValidatingWebhookConfiguration istio-validator-openshift-gateway-openshift-ingress
+	// guest: ValidatingWebhookConfiguration hypergate-validator-openshift-gateway
 }

@@ -48,7 +48,7 @@ func FuzzCompute(f *testing.F) {
 		if class1 == class2 {
 			return // impossible in the guest's API
 		}
-		if diff := accounting(recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
+		if diff := accounting(cfg, recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
 			t.Errorf("-expected +planned:\n%s", diff)
 		}
 		checkPlan(t, cfg, mgmt, plan)

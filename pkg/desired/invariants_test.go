@@ -166,6 +166,11 @@ func webhooks(t *testing.T, plan desired.Plan) []webhook {
 // standalone cluster use istiod's Service.
 func checkWebhooks(t *testing.T, cfg model.Config, plan desired.Plan) {
 	t.Helper()
+	for _, o := range guestObjects(plan) {
+		if u, _ := o.Unstructured(); o.GVK().Kind == "ValidatingWebhookConfiguration" && u.GetLabels()["istio.io/rev"] != "" {
+			t.Errorf("%s: an istiod in the guest would write its CA into it, because of the label istio.io/rev", o)
+		}
+	}
 	services := hyperShiftsView(t, plan)
 	for _, w := range webhooks(t, plan) {
 		if len(w.config.CABundle) == 0 {
@@ -240,7 +245,7 @@ func checkPod(t *testing.T, cfg model.Config, plan desired.Plan) {
 	if _, asks := deployment.Spec.Template.Labels["hypershift.openshift.io/need-management-kas-access"]; asks {
 		t.Error("istiod's pod asks for access to the management API")
 	}
-	if pod.ServiceAccountName != cfg.IstiodName() {
+	if pod.ServiceAccountName != theOnly(t, mgmtObjects(plan), "ServiceAccount").GetName() {
 		t.Errorf("istiod's pod has the service account %q, which does not exist", pod.ServiceAccountName)
 	}
 	checkVolumes(t, pod)

@@ -45,7 +45,7 @@ func TestAPlanThatLeaksIsRefused(t *testing.T) {
 	}
 	for what, secret := range mgmtsecrets.Of(mgmt) {
 		plan, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), mgmt, guest)
-		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
+		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
 			`data["the.file"]`)
 		mgmtsecrets.MustNotReveal(t, err, mgmt)
 		if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {

@@ -343,7 +343,8 @@ func TestClassDefaults(t *testing.T) {
 			got[u.GetLabels()["gateway.istio.io/defaults-for-class"]] = u.GetName()
 		}
 	}
-	want := map[string]string{"a.b": "istio-openshift-gateway-gatewayclass-a.b", "true": "istio-openshift-gateway-gatewayclass-true"}
+	const prefix = "hypergate-gatewayclass-openshift-gateway."
+	want := map[string]string{"a.b": prefix + "a.b", "true": prefix + "true"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -41,7 +42,10 @@ func mgmtTransforms() []transform {
 func guestTransforms() []transform {
 	return []transform{
 		{"the marker of the default revision selects no pods", "Service", withoutEndpoints},
+		{"the service account has hypergate's name", "ServiceAccount", ownAccount},
 		{"pods in the guest do not mount istiod's token", "ServiceAccount", tokenlessAccount},
+		{"the defaults of a class have hypergate's name", "ConfigMap", ownClassDefaults},
+		{"the webhook has hypergate's name", "ValidatingWebhookConfiguration", ownValidator},
 		{"the webhook checks only what istiod serves", "ValidatingWebhookConfiguration", narrowValidation},
 		{"the webhook fails closed only after it was verified", "ValidatingWebhookConfiguration", failurePolicy},
 	}
@@ -59,6 +63,35 @@ func powerlessAccount(u *unstructured.Unstructured, cfg model.Config, _ model.Ma
 	if cfg.Topology == model.TopologyHosted {
 		u.Object["imagePullSecrets"] = []any{map[string]any{"name": pullSecret}}
 	}
+	return nil
+}
+
+// ownAccount gives istiod's service account in the guest a name of hypergate's own.
+func ownAccount(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
+	u.SetName(cfg.GuestIstiodName())
+	return nil
+}
+
+// ownClassDefaults gives the defaults of a class a name of hypergate's own. istiod finds them by their label
+// (pilot/pkg/config/kube/gateway/deploymentcontroller.go). If two objects have the same label, it uses the older one.
+func ownClassDefaults(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
+	class, found := strings.CutPrefix(u.GetName(), "istio-"+cfg.Revision+"-gatewayclass-")
+	if !found {
+		return fmt.Errorf("the name does not end with the name of a class")
+	}
+	u.SetName(cfg.ClassDefaultsName(class))
+	return nil
+}
+
+// ownValidator gives the webhook configuration a name of hypergate's own, and removes the label of the revision. Each
+// istiod of that revision writes its own CA into a webhook configuration with the label, leader or not
+// (pilot/pkg/bootstrap/validation.go, pkg/webhooks/validation/controller/controller.go). hypergate's istiod does not
+// (VALIDATION_WEBHOOK_CONFIG_NAME is empty). The webhooks select objects by the same label on the objects.
+func ownValidator(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
+	labels := u.GetLabels()
+	delete(labels, "istio.io/rev")
+	u.SetLabels(labels)
+	u.SetName(cfg.ValidatorName())
 	return nil
 }
 

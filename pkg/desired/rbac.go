@@ -15,13 +15,14 @@ import (
 // istiod must list the Secrets of all namespaces, because a Gateway can name a Secret in any namespace. It writes no
 // Secret.
 func istiodRBAC(cfg model.Config) []*unstructured.Unstructured {
-	subjects := []any{map[string]any{"kind": "ServiceAccount", "name": cfg.IstiodName(), "namespace": cfg.GuestNamespace}}
+	name := cfg.GuestIstiodName()
+	subjects := []any{map[string]any{"kind": "ServiceAccount", "name": name, "namespace": cfg.GuestNamespace}}
 	role := func(kind, namespace string, rules []any) *unstructured.Unstructured {
-		return rbacObject(kind, cfg.IstiodName(), namespace, map[string]any{"rules": rules})
+		return rbacObject(kind, name, namespace, map[string]any{"rules": rules})
 	}
 	binding := func(kind, roleKind, namespace string) *unstructured.Unstructured {
-		return rbacObject(kind, cfg.IstiodName(), namespace, map[string]any{
-			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": roleKind, "name": cfg.IstiodName()},
+		return rbacObject(kind, name, namespace, map[string]any{
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": roleKind, "name": name},
 			"subjects": subjects,
 		})
 	}

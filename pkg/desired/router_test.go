@@ -27,12 +27,28 @@ func TestEveryRenderedObjectHasOneRoute(t *testing.T) {
 		t.Run(fmt.Sprintf("%d-%s-%s", i, version, cfg.Topology), func(t *testing.T) {
 			recorded := &recordingSource{ChartSource: sources[version]}
 			plan := compute(t, cfg, recorded, mgmt, guest)
-			if diff := accounting(recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
+			if diff := accounting(cfg, recorded.rendered, ownObjects(cfg, guest), plan); diff != "" {
 				t.Errorf("not every object is accounted for exactly once (-expected +planned) with %+v and classes %v:\n%s", cfg,
 					guest.Classes, diff)
 			}
+			checkNames(t, recorded.rendered, plan)
 			checkPlan(t, cfg, mgmt, plan)
 		})
+	}
+}
+
+// checkNames checks that nothing in the guest has the kind and name of an object of the chart, because uninstalling the
+// chart in the guest would delete it. The exceptions exist only with --sidecar-injection, or for a revision tag.
+func checkNames(t *testing.T, rendered []string, plan desired.Plan) {
+	t.Helper()
+	for _, o := range guestObjects(plan) {
+		kind, name := o.GVK().Kind, o.Key().Name
+		if kind == "MutatingWebhookConfiguration" || name == "istiod-revision-tag-default" {
+			continue
+		}
+		if slices.ContainsFunc(rendered, func(line string) bool { return strings.HasSuffix(line, " "+kind+" "+name) }) {
+			t.Errorf("%s in the guest has the name of an object of the chart", o)
+		}
 	}
 }
 
@@ -61,7 +77,7 @@ func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 		own = append(own, "istiod NetworkPolicy "+cfg.IstiodName())
 	}
 	for _, kind := range []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"} {
-		own = append(own, "istiod-remote "+kind+" "+cfg.IstiodName())
+		own = append(own, "istiod-remote "+kind+" "+cfg.GuestIstiodName())
 	}
 	if guest.Namespace == model.Missing {
 		own = append(own, "istiod-remote Namespace "+cfg.GuestNamespace)
@@ -69,15 +85,30 @@ func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 	return own
 }
 
+// chartsName returns the name that the chart gives an object of the guest.
+func chartsName(cfg model.Config, kind, name string) string {
+	switch kind {
+	case "ServiceAccount":
+		return strings.Replace(name, "hypergate-", "", 1)
+	case "ConfigMap":
+		_, class, _ := strings.Cut(name, ".")
+		return "istio-" + cfg.Revision + "-gatewayclass-" + class
+	case "ValidatingWebhookConfiguration":
+		return strings.Replace(name, "hypergate-", "istio-", 1) + "-" + cfg.GuestNamespace
+	default:
+		return name
+	}
+}
+
 // accounting returns the differences between the rendered and own objects on one hand, and the planned and dropped
 // objects on the other.
-func accounting(rendered, own []string, plan desired.Plan) string {
+func accounting(cfg model.Config, rendered, own []string, plan desired.Plan) string {
 	planned := []string{}
 	for _, o := range mgmtObjects(plan) {
 		planned = append(planned, "istiod "+o.GVK().Kind+" "+o.Key().Name)
 	}
 	for _, o := range guestObjects(plan) {
-		planned = append(planned, "istiod-remote "+o.GVK().Kind+" "+o.Key().Name)
+		planned = append(planned, "istiod-remote "+o.GVK().Kind+" "+chartsName(cfg, o.GVK().Kind, o.Key().Name))
 	}
 	for _, d := range plan.Dropped {
 		line := d.Release + " " + d.Kind + " " + d.Name
@@ -172,7 +203,10 @@ func TestAnUnknownObjectInTheChartIsRefused(t *testing.T) {
 		"an object of another namespace for the guest": {
 			"istiod-remote",
 			"{apiVersion: v1, kind: ServiceAccount, metadata: {name: istiod-openshift-gateway, namespace: clusters-guest1}}",
-			[]string{"ServiceAccount clusters-guest1/istiod-openshift-gateway", "is not allowed on the guest side", `"openshift-ingress"`},
+			[]string{
+				"ServiceAccount clusters-guest1/hypergate-istiod-openshift-gateway", "is not allowed on the guest side",
+				`"openshift-ingress"`,
+			},
 		},
 		"an object without a namespace": {
 			"istiod-remote", "{apiVersion: v1, kind: Service, metadata: {name: istiod-revision-tag-default}}",

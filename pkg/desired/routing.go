@@ -70,7 +70,6 @@ const (
 	whyValues         = "information for people that istiod never reads; it would show the whole configuration"
 	whyClassDefaults  = "istiod reads gateway defaults from the guest; the istiod-remote release carries them"
 	whyReplicas       = "replicas are decided by the availability policy, not by load"
-	whyOneAccount     = "standalone: the guest side's service account of the same name serves the pod"
 	whyPolicy         = "Istio's stable-channel policy is cluster-scoped and not part of a Gateway API installation"
 	whyNetworkPolicy  = "network policies are hypergate's own, not the chart's"
 	whyRemoteMesh     = "mesh configuration and injection templates are files of istiod's pod, from the management side"
@@ -89,10 +88,6 @@ func routes(cfg model.Config) []route {
 	if len(cfg.IstioResources) == 0 {
 		validator = drop{whyNoValidation}
 	}
-	mgmtAccount := destination(toMgmt{})
-	if cfg.Topology == model.TopologyStandalone {
-		mgmtAccount = drop{whyOneAccount}
-	}
 	return []route{
 		{releaseIstiod, "Deployment.apps", "istiod-<rev>", toWorkload{}},
 		{releaseIstiod, "Service", "istiod-<rev>", toMgmt{}},
@@ -101,7 +96,7 @@ func routes(cfg model.Config) []route {
 		{releaseIstiod, "ConfigMap", "istio-sidecar-injector-<rev>", toMgmt{}},
 		{releaseIstiod, "ConfigMap", "istio-<rev>-gatewayclass-*", drop{whyClassDefaults}},
 		{releaseIstiod, "ConfigMap", "values*", drop{whyValues}},
-		{releaseIstiod, "ServiceAccount", "istiod-<rev>", mgmtAccount},
+		{releaseIstiod, "ServiceAccount", "istiod-<rev>", toMgmt{}},
 		{releaseIstiod, "ClusterRole" + rbacGroup, "*", drop{whyNoMgmtRBAC}},
 		{releaseIstiod, "ClusterRoleBinding" + rbacGroup, "*", drop{whyNoMgmtRBAC}},
 		{releaseIstiod, "Role" + rbacGroup, "*", drop{whyNoMgmtRBAC}},

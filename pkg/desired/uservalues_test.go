@@ -44,8 +44,8 @@ gatewayClasses:
 		want := []string{
 			"ConfigMap " + namespace + "/istio-openshift-gateway", "ConfigMap " + namespace + "/istio-sidecar-injector-openshift-gateway",
 			"Deployment " + namespace + "/istiod-openshift-gateway",
-			"ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
-			"ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-other",
+			"ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
+			"ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.other",
 		}
 		if diff := cmp.Diff(want, changed); diff != "" {
 			t.Errorf("%s: what changed (-want +got):\n%s", topology, diff)

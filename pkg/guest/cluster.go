@@ -259,13 +259,32 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.GuestObject) apply.Rep
 
 // PruneWebhooks is like Prune, but deletes only webhook configurations.
 func (c *Cluster) PruneWebhooks(ctx context.Context, keep []model.GuestObject) apply.Report {
-	spared := apply.IDs(keep)
+	return c.pruneExcept(ctx, keep, func(gvk schema.GroupVersionKind) bool { return gvk.Group != "admissionregistration.k8s.io" })
+}
+
+// PruneExceptAccess is like Prune, but does not delete service accounts, roles and bindings.
+func (c *Cluster) PruneExceptAccess(ctx context.Context, keep []model.GuestObject) apply.Report {
+	return c.pruneExcept(ctx, keep, model.GrantsAccess)
+}
+
+// pruneExcept is like Prune, but does not delete objects of the spared kinds.
+func (c *Cluster) pruneExcept(ctx context.Context, keep []model.GuestObject, spared func(schema.GroupVersionKind) bool) apply.Report {
+	kept := apply.IDs(keep)
 	for _, id := range c.objects.Members() {
-		if id.GVK.Group != "admissionregistration.k8s.io" {
-			spared = append(spared, id)
+		if spared(id.GVK) {
+			kept = append(kept, id)
 		}
 	}
-	return c.objects.Prune(ctx, spared...)
+	return c.objects.Prune(ctx, kept...)
+}
+
+// HasFormerAccess reports whether the watches show a service account, a role or a binding of hypergate that is not in
+// keep. An earlier version has installed it under another name.
+func (c *Cluster) HasFormerAccess(keep []model.GuestObject) bool {
+	kept := apply.IDs(keep)
+	return slices.ContainsFunc(c.objects.Members(), func(id apply.ID) bool {
+		return model.GrantsAccess(id.GVK) && !slices.Contains(kept, id)
+	})
 }
 
 // HasWebhook reports whether the watch shows a validating webhook configuration of hypergate in the guest.

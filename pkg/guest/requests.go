@@ -27,17 +27,30 @@ import (
 func (c *Cluster) IstiodAccount() types.UID {
 	return c.objects.UID(apply.ID{
 		GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
-		Key: types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.IstiodName()},
+		Key: types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.GuestIstiodName()},
 	})
 }
 
-// RequestToken requests a token of istiod's service account from the guest.
-func (c *Cluster) RequestToken(ctx context.Context, lifetime time.Duration, now time.Time) (model.Credential, error) {
+// accountFor returns the name of the service account for istiod's next token. An installation of an earlier version has
+// an account with another name. If the account with the current name does not exist, for example because hypergate is
+// not allowed to create it, a running istiod keeps its earlier account.
+func (c *Cluster) accountFor(current model.Credential) string {
+	if c.IstiodAccount() == "" && current.AccountName() == c.cfg.IstiodName() {
+		return c.cfg.IstiodName()
+	}
+	return c.cfg.GuestIstiodName()
+}
+
+// RequestToken requests a token of istiod's service account from the guest. current is istiod's credential so far, and
+// can be empty.
+func (c *Cluster) RequestToken(
+	ctx context.Context, current model.Credential, lifetime time.Duration, now time.Time,
+) (model.Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.cfg.IstiodName(), request, metav1.CreateOptions{})
+	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.accountFor(current), request, metav1.CreateOptions{})
 	if err != nil {
 		return model.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
 	}

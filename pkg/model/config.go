@@ -98,8 +98,24 @@ const (
 // each other's objects. It also contains the side, because in a standalone cluster both sides are the same cluster.
 func (c Config) OwnerValue(side Side) string { return c.Revision + "." + string(side) }
 
-// IstiodName returns the name that the chart gives istiod's Deployment, Service and ServiceAccount.
+// IstiodName returns the name that the chart gives istiod's Deployment, Service and ServiceAccount. hypergate uses it
+// on the management side.
 func (c Config) IstiodName() string { return "istiod-" + c.Revision }
+
+// The following objects of the guest do not have the names of Istio's chart. An istiod that another client installs in
+// the guest has these names, and its uninstallation deletes objects by name.
+
+// GuestIstiodName returns the name of istiod's service account in the guest, and of its roles and bindings there.
+func (c Config) GuestIstiodName() string { return "hypergate-istiod-" + c.Revision }
+
+// ValidatorName returns the name of the guest's ValidatingWebhookConfiguration for istiod.
+func (c Config) ValidatorName() string { return "hypergate-validator-" + c.Revision }
+
+// ClassDefaultsName returns the name of the guest's ConfigMap with the defaults for the gateways of a class. A revision
+// has no dots, so two revisions never share a name.
+func (c Config) ClassDefaultsName(class string) string {
+	return "hypergate-gatewayclass-" + c.Revision + "." + class
+}
 
 // WebhookService returns the name of the Service at which the guest's kube-apiserver calls istiod's webhooks. Hosted
 // only.

@@ -160,6 +160,12 @@ func NeededInGuest(gvk schema.GroupVersionKind) bool {
 	return kind.RequiredByIstiod
 }
 
+// GrantsAccess reports whether objects of this kind give istiod its access to the guest: its service account, its roles
+// and its bindings.
+func GrantsAccess(gvk schema.GroupVersionKind) bool {
+	return gvk.Kind == "ServiceAccount" || gvk.Group == "rbac.authorization.k8s.io"
+}
+
 // HoldsRoots reports whether objects of this kind configure which roots of the mesh CA the guest's API server trusts.
 func HoldsRoots(gvk schema.GroupVersionKind) bool {
 	return gvk.Group == "admissionregistration.k8s.io" && strings.HasSuffix(gvk.Kind, "WebhookConfiguration")

@@ -16,7 +16,8 @@ type tokenClaims struct {
 	Expires    int64 `json:"exp"`
 	Kubernetes struct {
 		ServiceAccount struct {
-			UID types.UID `json:"uid"`
+			Name string    `json:"name"`
+			UID  types.UID `json:"uid"`
 		} `json:"serviceaccount"`
 	} `json:"kubernetes.io"`
 }
@@ -61,3 +62,9 @@ func (c Credential) Lifetime() time.Duration { return c.Expires.Sub(c.Issued) }
 // token has no such claim. The token becomes invalid when the service account is deleted, even if a new one has the
 // same name.
 func (c Credential) Account() types.UID { return tokenClaimsOf(c.Token).Kubernetes.ServiceAccount.UID }
+
+// AccountName returns the name of the service account that the token is bound to, from its claims. It is empty if the
+// token has no such claim. The guest decides what it is, and how long.
+func (c Credential) AccountName() string {
+	return tokenClaimsOf(c.Token).Kubernetes.ServiceAccount.Name
+}

@@ -72,7 +72,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	// hypergate continues with its own guest.
 	putClass(g1, "later")
 	eventually(t, "a class of its own guest is observed", func() bool {
-		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-later")
+		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-rev.later")
 	})
 	wrong.Store(false)
 	eventually(t, "the problem is no longer reported", func() bool { return !reported(m1, "it leads to another guest") })

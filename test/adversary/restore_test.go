@@ -13,25 +13,25 @@ func TestTheGuestsEtcdIsRestored(t *testing.T) {
 	configMaps := func() string { return strings.Join(g.Names("v1", "configmaps"), " ") }
 	putClass(g, "demo")
 	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
-	eventually(t, "the class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-demo") })
+	eventually(t, "the class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-rev.demo") })
 	backup := g.Backup()
 	g.Pass(1_000_000)
 	putClass(g, "later")
-	eventually(t, "another class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-later") })
+	eventually(t, "another class has its ConfigMap", func() bool { return strings.Contains(configMaps(), "gatewayclass-rev.later") })
 
 	g.Restore(backup)
 	g.Pass(500) // writes of the API server's own controllers
-	g.Delete("v1", "configmaps", "openshift-ingress", "istio-rev-gatewayclass-demo")
-	g.Delete(webhookAPI, webhooks, "", "istio-validator-rev-openshift-ingress")
+	g.Delete("v1", "configmaps", "openshift-ingress", "hypergate-gatewayclass-rev.demo")
+	g.Delete(webhookAPI, webhooks, "", "hypergate-validator-rev")
 	putClass(g, "after")
 	eventually(t, "a class that was created after the restore is observed", func() bool {
-		return strings.Contains(configMaps(), "gatewayclass-after")
+		return strings.Contains(configMaps(), "gatewayclass-rev.after")
 	})
 	eventually(t, "objects that were deleted after the restore are written again", func() bool {
-		return installed(m, g) && strings.Contains(configMaps(), "gatewayclass-demo")
+		return installed(m, g) && strings.Contains(configMaps(), "gatewayclass-rev.demo")
 	})
 	eventually(t, "the ConfigMap of the class from before the restore is gone", func() bool {
-		return !strings.Contains(configMaps(), "gatewayclass-later")
+		return !strings.Contains(configMaps(), "gatewayclass-rev.later")
 	})
 }
 

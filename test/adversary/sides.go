@@ -72,7 +72,7 @@ func GatewayClass(name, controller string) string {
 // WebhookFailsClosed reports whether the guest has istiod's webhook of revision rev with failurePolicy Fail. This is
 // the last write of an installation.
 func WebhookFailsClosed(guest *Server) bool {
-	o := guest.Get("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "istio-validator-rev-openshift-ingress")
+	o := guest.Get("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", "", "hypergate-validator-rev")
 	hooks, _ := o["webhooks"].([]any)
 	return len(hooks) > 0 && !slices.ContainsFunc(hooks, func(hook any) bool {
 		fields, _ := hook.(map[string]any)

@@ -62,7 +62,7 @@ func TestATokenOfAnotherSigningKey(t *testing.T) {
 	eventually(t, "hypergate asks the guest if it accepts the token", func() bool { return asked("/version") == 2 })
 	putClass(g, "later")
 	eventually(t, "a class is observed after that", func() bool {
-		return strings.Contains(strings.Join(g.Names("v1", "configmaps"), " "), "gatewayclass-later")
+		return strings.Contains(strings.Join(g.Names("v1", "configmaps"), " "), "gatewayclass-rev.later")
 	})
 	if err := stop(); err != nil {
 		t.Fatal(err)

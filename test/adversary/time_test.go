@@ -251,7 +251,7 @@ func TestClassesBeyondTheLimit(t *testing.T) {
 	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
 	defaults := func() (n int) {
 		for _, name := range g.Names("v1", "configmaps") {
-			if strings.Contains(name, "gatewayclass-class-") {
+			if strings.Contains(name, "gatewayclass-rev.class-") {
 				n++
 			}
 		}

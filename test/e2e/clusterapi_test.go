@@ -98,7 +98,7 @@ func clusterAPI(t *teller) {
 	t.Expect(clusters.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Expect(patchCluster(t.ctx, clusters, name, `{"metadata":{"finalizers":null}}`)).To(gomega.Succeed())
 	t.Eventually(t.ownedOnMgmt).Should(gomega.BeEmpty())
-	_, err = t.GuestClient.RbacV1().ClusterRoleBindings().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+	_, err = t.GuestClient.RbacV1().ClusterRoleBindings().Get(t.ctx, world.GuestIstiod, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred(), "objects in the guest are deleted with the guest")
 	requests, err := audit.Read(t.AuditLog(model.SideGuest), t.GuestUser())
 	t.Expect(err).NotTo(gomega.HaveOccurred())

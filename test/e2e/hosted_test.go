@@ -28,9 +28,9 @@ func guestOutage(t *teller) {
 	t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
 
 	t.Log("after its return, drift in the guest is noticed within 30 s")
-	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.step(), "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.step(), world.GuestIstiod, metav1.DeleteOptions{})).To(gomega.Succeed())
 	hang.Within(t.Gomega, repairTime, t.work, func() error {
-		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, world.GuestIstiod, metav1.GetOptions{})
 		return err
 	}, gomega.Succeed())
 	after := t.istiodPod()

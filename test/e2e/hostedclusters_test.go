@@ -157,7 +157,8 @@ func (all hostedClusters) unchanged(doing string, before map[string]string, one 
 	for _, t := range installed {
 		guest := "guest of " + t.GuestName + ": "
 		parts = append(parts, "mgmt: apps/deployments "+t.MgmtNamespace+"/"+istiod, "mgmt: /secrets "+t.MgmtNamespace+"/cacerts",
-			guest+"rbac.authorization.k8s.io/clusterroles /"+istiod, guest+"gateway.networking.k8s.io/gateways "+world.GuestNamespace+"/gw")
+			guest+"rbac.authorization.k8s.io/clusterroles /"+world.GuestIstiod,
+			guest+"gateway.networking.k8s.io/gateways "+world.GuestNamespace+"/gw")
 	}
 	if err := untouched.Compare(before, all.others(one), parts); err != nil {
 		one.Errorf("%s: %v", doing, err)

@@ -128,7 +128,7 @@ func (t *teller) mgmtWritesSince(began time.Time) []string {
 // effect on the management side.
 func (t *teller) strengthenIstiod() {
 	t.Helper()
-	name := "istiod-" + world.Revision
+	name := world.GuestIstiod
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "hostile"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},

@@ -38,7 +38,7 @@ func nothingLeaks(t *teller) {
 	t.guestDrift()
 	p.search("drift")
 	old := t.istiodToken()
-	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).
+	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, world.GuestIstiod, metav1.DeleteOptions{})).
 		To(gomega.Succeed())
 	t.Eventually(t.istiodToken).ShouldNot(gomega.Equal(old))
 	p.search("a new token")
@@ -81,10 +81,10 @@ func (t *teller) guestDrift() {
 	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.ctx, "istiod-"+world.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.ctx, world.GuestIstiod, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() []byte { return t.webhooks().Webhooks[0].ClientConfig.CABundle }).ShouldNot(gomega.BeEmpty())
 	t.Eventually(func() error {
-		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, world.GuestIstiod, metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed())
 }

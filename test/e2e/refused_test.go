@@ -110,7 +110,7 @@ func specialCases() []specialCase {
 // istiodRoles returns the roles that hypergate grants to istiod in the guest.
 func (t *teller) istiodRoles() []audit.Role {
 	t.Helper()
-	name := "istiod-" + world.Revision
+	name := world.GuestIstiod
 	cluster, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, name, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	namespaced, err := t.GuestClient.RbacV1().Roles(world.GuestNamespace).Get(t.ctx, name, metav1.GetOptions{})

@@ -271,14 +271,14 @@ func drift(t *teller) {
 		[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(func() []byte { return t.webhooks().Webhooks[0].ClientConfig.CABundle }).ShouldNot(gomega.BeEmpty())
-	name := "istiod-" + world.Revision
-	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.ctx, world.GuestIstiod, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() error {
-		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, name, metav1.GetOptions{})
+		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, world.GuestIstiod, metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed())
 
 	t.Log("management: istiod is scaled to zero manually, and its CA is deleted")
+	name := "istiod-" + world.Revision
 	before, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "cacerts", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).

@@ -53,7 +53,7 @@ func newToken(t *teller) {
 	t.installed()
 	before, old := t.istiodPod(), t.istiodToken()
 	t.Expect(t.authenticated(old)).To(gomega.BeTrue())
-	name := "istiod-" + world.Revision
+	name := world.GuestIstiod
 	t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(t.istiodToken).ShouldNot(gomega.Equal(old))
 	t.Expect(t.authenticated(t.istiodToken())).To(gomega.BeTrue())
@@ -100,7 +100,7 @@ func forbiddenKind(t *teller) {
 	restore, err := t.Forbid(t.step(), "patch", "rolebindings")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() { _ = restore(context.Background()) })
-	name := "istiod-" + world.Revision
+	name := world.GuestIstiod
 	// Only a label is removed, so istiod does not lose permissions.
 	unlabel := []byte(`{"metadata":{"labels":{"` + model.OwnerLabel + `":null}}}`)
 	bindings, clusterBindings := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace), t.GuestClient.RbacV1().ClusterRoleBindings()

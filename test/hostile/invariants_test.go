@@ -283,7 +283,7 @@ func (w *hostileRun) rightRoot() bool {
 	if root != w.root && !w.watcher.mayRenew() {
 		return false
 	}
-	webhook := text(w.g.Get(webhookAPI, "validatingwebhookconfigurations", "", "istio-validator-rev-openshift-ingress"))
+	webhook := text(w.g.Get(webhookAPI, "validatingwebhookconfigurations", "", "hypergate-validator-rev"))
 	return root != "" && strings.Contains(webhook, `"caBundle": "`+root+`"`)
 }
 

@@ -189,8 +189,8 @@ func answerMoves() []move {
 				}
 				return o
 			})
-			w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev")
-			return func() { undo(); w.g.Delete("v1", "serviceaccounts", guestNS, "istiod-rev") }
+			w.g.Delete("v1", "serviceaccounts", guestNS, "hypergate-istiod-rev")
+			return func() { undo(); w.g.Delete("v1", "serviceaccounts", guestNS, "hypergate-istiod-rev") }
 		}},
 		{"the webhook's dry run says anything", func(w *hostileRun) func() {
 			return w.answerSome("dry run", 100, func(r *http.Request) bool { return r.URL.Query().Get("dryRun") != "" },

@@ -77,7 +77,7 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w.expires(short)
 
 	t.Log("a repair of drift that the watch reports is refused")
-	role := w.cfg.IstiodName()
+	role := w.cfg.GuestIstiodName()
 	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), role, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(used.unauthorized).Should(gomega.BeNumerically(">", 1), "it is tried again")
 	w.Eventually(func() string {

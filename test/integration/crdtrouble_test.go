@@ -133,7 +133,7 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.storeUnreadable(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "operator.openshift.io/v1", "kind": "Ingress", "metadata": map[string]any{"name": "cluster"},
 	}}, w.dynamic.Resource(group.WithVersion("v1")), w.dynamic.Resource(group.WithVersion("v1alpha1")))
-	w.Expect(w.dynamic.Resource(role).Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.dynamic.Resource(role).Delete(w.Context(), w.cfg.GuestIstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 
 	before, mgmt, guest := w.token(), w.mgmtRequests.count(), w.guestRequests.count()
 	clock.SetTime(time.Now().Add(49 * time.Minute))
@@ -142,13 +142,13 @@ func theConversionWebhookIsDead(w *crdWorld) {
 	w.Expect(paths(writes(w.mgmtRequests.since(mgmt)))).To(gomega.Equal(
 		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + model.CredentialSecretName}))
 	w.Expect(paths(writes(w.guestRequests.since(guest)))).To(gomega.Equal(
-		[]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.IstiodName() + "/token"}))
+		[]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.GuestIstiodName() + "/token"}))
 	w.Expect(strings.Count(w.log.String(), "The guest answers, but does not list what decides what is installed")).To(gomega.Equal(1))
 
 	w.Log("the conversion works again")
 	w.patch(openshift, `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)
 	w.Eventually(func() error {
-		_, err := w.dynamic.Resource(role).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		_, err := w.dynamic.Resource(role).Get(w.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed(), "hypergate continues without help")
 }

@@ -45,7 +45,7 @@ func TestAStandbyInstanceCleansUpItsManagementSide(t *testing.T) {
 	w.settle()
 	w.Expect(writes(w.guestRequests.since(guest))).To(gomega.BeEmpty(), "objects in the guest may belong to the other hypergate")
 	account := func() error {
-		_, err := w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		_, err := w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Get(t.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
 		return err
 	}
 	w.Expect(account()).To(gomega.Succeed())

@@ -84,13 +84,14 @@ func (w *harness) spoil() {
 	w.Helper()
 	w.Expect(w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Delete(w.Context(), w.cfg.WebhookService(), metav1.DeleteOptions{})).
 		To(gomega.Succeed())
-	w.Expect(w.guest.RbacV1().ClusterRoleBindings().Delete(w.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.guest.RbacV1().ClusterRoleBindings().Delete(w.Context(), w.cfg.GuestIstiodName(), metav1.DeleteOptions{})).
+		To(gomega.Succeed())
 }
 
 // repaired reports whether the objects that spoil deleted exist again.
 func (w *harness) repaired() bool {
 	_, mgmtErr := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).Get(w.Context(), w.cfg.WebhookService(), metav1.GetOptions{})
-	_, guestErr := w.guest.RbacV1().ClusterRoleBindings().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	_, guestErr := w.guest.RbacV1().ClusterRoleBindings().Get(w.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
 	return mgmtErr == nil && guestErr == nil
 }
 

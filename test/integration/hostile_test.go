@@ -28,14 +28,14 @@ func TestRepairsOfARevertingGuestAreRateLimited(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")
-	name := w.cfg.IstiodName()
+	name := w.cfg.GuestIstiodName()
 	harms := []harm{
 		{"rbac.authorization.k8s.io", "clusterroles", "", name, `{"rules":[]}`},
 		{"rbac.authorization.k8s.io", "clusterrolebindings", "", name, `{"subjects":[]}`},
 		{"rbac.authorization.k8s.io", "rolebindings", w.cfg.GuestNamespace, name, `{"subjects":[]}`},
 		{
 			"admissionregistration.k8s.io", "validatingwebhookconfigurations", "",
-			"istio-validator-" + w.cfg.Revision + "-" + w.cfg.GuestNamespace, `{"webhooks":[]}`,
+			w.cfg.ValidatorName(), `{"webhooks":[]}`,
 		},
 	}
 	began, mgmt, guest := time.Now(), w.mgmtRequests.count(), w.guestRequests.count()
@@ -74,7 +74,7 @@ func TestTokenWritesAreRateLimited(t *testing.T) {
 	w := newHarness(t)
 	w.run()
 	w.install("demo")
-	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.IstiodName(), ""}
+	account := harm{"", "serviceaccounts", w.cfg.GuestNamespace, w.cfg.GuestIstiodName(), ""}
 	began, generation, mgmt, guest := time.Now(), w.istiod().Generation, w.mgmtRequests.count(), w.guestRequests.count()
 	makePeace := w.fight([]harm{account})
 	w.Eventually(func() string { return w.installedMessage("demo") }).
@@ -129,7 +129,7 @@ func TestGatewayClassesOfAnyNameAndAnnotation(t *testing.T) {
 		}
 		got := 0
 		for _, m := range maps.Items {
-			if m.Labels["gateway.istio.io/defaults-for-class"] == name && m.Name == "istio-"+w.cfg.Revision+"-gatewayclass-"+name {
+			if m.Labels["gateway.istio.io/defaults-for-class"] == name && m.Name == w.cfg.ClassDefaultsName(name) {
 				got++
 			}
 		}

@@ -230,7 +230,7 @@ func (w *harness) revoke(name string, config *rest.Config) {
 func (w *harness) repairsDrift() {
 	w.Helper()
 	roles := w.guest.RbacV1().ClusterRoles()
-	name := w.cfg.IstiodName()
+	name := w.cfg.GuestIstiodName()
 	w.Expect(roles.Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() error {
 		_, err := roles.Get(w.Context(), name, metav1.GetOptions{})

@@ -159,7 +159,7 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 		Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
 	w.settle()
 	w.Expect(w.istiod()).To(gomega.BeNil())
-	_, err := w.guest.RbacV1().ClusterRoles().Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	_, err := w.guest.RbacV1().ClusterRoles().Get(w.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 
 	assign := func(patch string) {

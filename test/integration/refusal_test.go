@@ -103,7 +103,7 @@ func TestIstiodWaitsForItsGuestPermissions(t *testing.T) {
 		gomega.HaveField("Message", gomega.ContainSubstring(
 			"guest side: not allowed to patch rolebindings.rbac.authorization.k8s.io (RBAC)",
 		))))
-	_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred(), "the rest converges")
 	w.Expect(w.istiod()).To(gomega.BeNil())
 

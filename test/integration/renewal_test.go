@@ -37,7 +37,8 @@ func TestARenewalCostsOneTokenAndOneWrite(t *testing.T) {
 	w.stir("due")
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	w.settle()
-	if diff := cmp.Diff([]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.IstiodName() + "/token"},
+	account := "/api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.GuestIstiodName()
+	if diff := cmp.Diff([]string{"POST " + account + "/token"},
 		paths(w.guestRequests.since(guest))); diff != "" {
 		t.Errorf("requests to the guest, -want +got:\n%s", diff)
 	}

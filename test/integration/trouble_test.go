@@ -171,9 +171,9 @@ func TestAGuestOutageChangesNothing(t *testing.T) {
 	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
 
 	t.Log("drift in the guest is repaired soon after its return")
-	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Expect(w.guest.RbacV1().ClusterRoles().Delete(t.Context(), w.cfg.GuestIstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.Eventually(func() error {
-		_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		_, err := w.guest.RbacV1().ClusterRoles().Get(t.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed())
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
@@ -196,7 +196,7 @@ func TestARecreatedServiceAccountGetsAToken(t *testing.T) {
 	w.install("demo")
 	before := w.token()
 	t.Log("a guest administrator deletes istiod's account, which invalidates the token")
-	w.Expect(w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).
+	w.Expect(w.guest.CoreV1().ServiceAccounts(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.GuestIstiodName(), metav1.DeleteOptions{})).
 		To(gomega.Succeed())
 	w.Eventually(w.token).ShouldNot(gomega.Equal(before))
 	review, err := w.guest.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{

@@ -40,7 +40,7 @@ func (w *World) MgmtUser() string { return deploy.UserOf(w.MgmtNamespace, deploy
 func (w *World) GuestUser() string { return deploy.UserOf(GuestNamespace, deploy.Account) }
 
 // IstiodUser returns the user name of istiod in the guest.
-func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, "istiod-"+Revision) }
+func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, GuestIstiod) }
 
 // AuditLog returns the audit log of a side. In the standalone topology, both sides share one.
 func (w *World) AuditLog(side model.Side) string {

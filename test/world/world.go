@@ -35,6 +35,10 @@ const (
 	ControllerName = "openshift.io/gateway-controller/v1"
 	Revision       = "openshift-gateway"
 	ProxyImage     = "registry.example.com/proxyv2:" + charts.EmbeddedVersion
+	// GuestIstiod is the name of istiod's service account in the guest, and of its roles and bindings there.
+	GuestIstiod = "hypergate-istiod-" + Revision
+	// Validator is the name of the guest's ValidatingWebhookConfiguration for istiod.
+	Validator = "hypergate-validator-" + Revision
 )
 
 // Folders of deploy/ for the management side of a hosted cluster.

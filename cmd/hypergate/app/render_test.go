@@ -51,14 +51,14 @@ func describe(objects []map[string]any) []string {
 func guestObjects() []string {
 	return []string{
 		"Namespace openshift-ingress",
-		"ServiceAccount openshift-ingress/istiod-openshift-gateway",
-		"ClusterRole istiod-openshift-gateway",
-		"Role openshift-ingress/istiod-openshift-gateway",
-		"ClusterRoleBinding istiod-openshift-gateway",
-		"RoleBinding openshift-ingress/istiod-openshift-gateway",
-		"ConfigMap openshift-ingress/istio-openshift-gateway-gatewayclass-openshift-default",
+		"ServiceAccount openshift-ingress/hypergate-istiod-openshift-gateway",
+		"ClusterRole hypergate-istiod-openshift-gateway",
+		"Role openshift-ingress/hypergate-istiod-openshift-gateway",
+		"ClusterRoleBinding hypergate-istiod-openshift-gateway",
+		"RoleBinding openshift-ingress/hypergate-istiod-openshift-gateway",
+		"ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
 		"Service openshift-ingress/istiod-revision-tag-default",
-		"ValidatingWebhookConfiguration istio-validator-openshift-gateway-openshift-ingress",
+		"ValidatingWebhookConfiguration hypergate-validator-openshift-gateway",
 	}
 }
 
@@ -206,8 +206,8 @@ func TestRenderStandalone(t *testing.T) {
 			t.Errorf("%s is in another namespace", o)
 		}
 	}
-	// Both sides share one ServiceAccount and one Service, and there is no NetworkPolicy.
-	if want := len(guestObjects()) + len(mgmtObjects()) - 3; len(got) != want {
+	// xDS and the webhook share one Service, and there is no NetworkPolicy.
+	if want := len(guestObjects()) + len(mgmtObjects()) - 2; len(got) != want {
 		t.Errorf("%d objects, want %d: %q", len(got), want, got)
 	}
 }
@@ -240,7 +240,7 @@ func TestRenderOtherFlags(t *testing.T) {
 			[]string{"- telemetries", "- virtualservices"},
 		},
 		"no Istio resources": {[]string{"--istio-resources=", "--side=dropped"}, []string{"nothing to validate"}},
-		"gateway classes":    {[]string{"--gateway-class=one,two", "--side=guest"}, []string{"gatewayclass-one", "gatewayclass-two"}},
+		"gateway classes":    {[]string{"--gateway-class=one,two", "--side=guest"}, []string{"gateway.one", "gateway.two"}},
 		"charts of 1.28": {
 			[]string{"--charts-dir=" + testcharts.Dir1282(t), "--side=management"},
 			[]string{"helm.sh/chart: istiod-1.28"},
