@@ -121,7 +121,7 @@ func (e *execution) currentCredential(ctx context.Context) []model.MgmtObject {
 
 // needsToken reports whether istiod needs another credential than it has.
 func (e *execution) needsToken(credential model.Credential, now time.Time) bool {
-	account := e.guest.IstiodAccount()
+	_, account := e.guest.AccountFor(credential)
 	replaced := account != "" && account != credential.Account()
 	return credential.Token == "" || replaced || !e.guest.Reaches(credential) || e.memory.tokens.isDue(credential, now)
 }

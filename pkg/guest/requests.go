@@ -25,20 +25,39 @@ import (
 
 // IstiodAccount returns the UID of istiod's service account in the guest, or "" if the account does not exist.
 func (c *Cluster) IstiodAccount() types.UID {
-	return c.objects.UID(apply.ID{
-		GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
-		Key: types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.GuestIstiodName()},
-	})
+	return c.uid(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, c.cfg.GuestNamespace, c.cfg.GuestIstiodName())
 }
 
-// accountFor returns the name of the service account for istiod's next token. An installation of an earlier version has
-// an account with another name. If the account with the current name does not exist, for example because hypergate is
-// not allowed to create it, a running istiod keeps its earlier account.
-func (c *Cluster) accountFor(current model.Credential) string {
-	if c.IstiodAccount() == "" && current.AccountName() == c.cfg.IstiodName() {
-		return c.cfg.IstiodName()
+func (c *Cluster) uid(gvk schema.GroupVersionKind, namespace, name string) types.UID {
+	return c.objects.UID(apply.ID{GVK: gvk, Key: types.NamespacedName{Namespace: namespace, Name: name}})
+}
+
+// AccountFor returns the service account for istiod's next token: its name, and its UID if the watches show it. current
+// is istiod's credential so far.
+//
+// An installation of an earlier version has an account with another name. A running istiod keeps it until the account
+// with the current name has its roles and bindings. hypergate may not be allowed to create all of them.
+func (c *Cluster) AccountFor(current model.Credential) (string, types.UID) {
+	former := c.cfg.IstiodName()
+	if current.AccountName() == former && !c.hasAccess() {
+		account := schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
+		return former, c.uid(account, c.cfg.GuestNamespace, former)
 	}
-	return c.cfg.GuestIstiodName()
+	return c.cfg.GuestIstiodName(), c.IstiodAccount()
+}
+
+// hasAccess reports whether istiod's service account exists, with its roles and bindings.
+func (c *Cluster) hasAccess() bool {
+	for _, kind := range model.GuestKinds() {
+		namespace := ""
+		if kind.Namespaced {
+			namespace = c.cfg.GuestNamespace
+		}
+		if model.GrantsAccess(kind.GVK) && c.uid(kind.GVK, namespace, c.cfg.GuestIstiodName()) == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // RequestToken requests a token of istiod's service account from the guest. current is istiod's credential so far, and
@@ -50,7 +69,8 @@ func (c *Cluster) RequestToken(
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, c.accountFor(current), request, metav1.CreateOptions{})
+	account, _ := c.AccountFor(current)
+	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
 		return model.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
 	}
