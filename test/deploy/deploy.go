@@ -49,9 +49,22 @@ func Render(folder string) ([]*unstructured.Unstructured, error) { return Render
 // RenderFor does the same as Render for a copy of deploy/ with the names of another hosted cluster, as the example
 // describes.
 func RenderFor(folder, guest string) ([]*unstructured.Unstructured, error) {
-	files, err := copyFor(guest)
+	root, err := servers.ModuleRoot()
 	if err != nil {
-		return nil, fmt.Errorf("copying deploy/ for hosted cluster %s: %w", guest, err)
+		return nil, err
+	}
+	return renderFrom(filepath.Join(root, "deploy"), folder, guest)
+}
+
+// RenderFrom does the same as Render for another deploy/ than that of this checkout.
+func RenderFrom(deploy, folder string) ([]*unstructured.Unstructured, error) {
+	return renderFrom(deploy, folder, Guest)
+}
+
+func renderFrom(deploy, folder, guest string) ([]*unstructured.Unstructured, error) {
+	files, err := copyFor(deploy, guest)
+	if err != nil {
+		return nil, fmt.Errorf("copying %s for hosted cluster %s: %w", deploy, guest, err)
 	}
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, filepath.Join("/", folder))
 	if err != nil {
@@ -72,13 +85,9 @@ func RenderFor(folder, guest string) ([]*unstructured.Unstructured, error) {
 	return out, nil
 }
 
-// copyFor returns a copy of deploy/ with the names of another hosted cluster.
-func copyFor(guest string) (filesys.FileSystem, error) {
-	root, err := servers.ModuleRoot()
-	if err != nil {
-		return nil, err
-	}
-	source, out := os.DirFS(filepath.Join(root, "deploy")), filesys.MakeFsInMemory()
+// copyFor returns a copy of a folder deploy/ with the names of another hosted cluster.
+func copyFor(deploy, guest string) (filesys.FileSystem, error) {
+	source, out := os.DirFS(deploy), filesys.MakeFsInMemory()
 	return out, fs.WalkDir(source, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

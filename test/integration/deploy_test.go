@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -86,11 +87,14 @@ func startHypergate(t *testing.T, args []string, env ...string) *proc.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proc.Spec{
-		Name: "hypergate", LogDir: t.TempDir(),
-		Argv: append([]string{self, "-test.short", "-test.run=^TestHypergate$", "--"}, args...),
-		Env:  append(env, asHypergate+"=true"),
-	}.Start()
+	argv := append([]string{self, "-test.short", "-test.run=^TestHypergate$", "--"}, args...)
+	return startProcess(t, argv, append(env, asHypergate+"=true"))
+}
+
+// startProcess starts a hypergate that argv begins with.
+func startProcess(t *testing.T, argv, env []string) *proc.Process {
+	t.Helper()
+	p, err := proc.Spec{Name: "hypergate", LogDir: t.TempDir(), Argv: argv, Env: env}.Start()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,14 +121,24 @@ type deployed struct {
 	later bool
 	// args are the arguments with which its container would start it.
 	args []string
+	// previous is the folder of the previous hypergate, if that is the one that runs. Empty: the one of this checkout.
+	previous string
 }
 
 // newDeployed applies the manifests and creates the kubeconfigs that its pod would have. In the standalone topology,
 // both planes are the same.
 func newDeployed(t *testing.T, topology model.Topology, mgmt, guest *planes.Plane, mgmtDirs, guestDirs []string) *deployed {
 	t.Helper()
+	return newDeployedFrom(t, "", topology, mgmt, guest, mgmtDirs, guestDirs)
+}
+
+// newDeployedFrom does the same with the previous hypergate, which is in a folder, if the folder is not empty.
+func newDeployedFrom(
+	t *testing.T, previous string, topology model.Topology, mgmt, guest *planes.Plane, mgmtDirs, guestDirs []string,
+) *deployed {
+	t.Helper()
 	d := &deployed{
-		began: time.Now(),
+		began: time.Now(), previous: previous,
 		harness: &harness{
 			T: t, Gomega: hang.Gomega(t),
 			mgmt: kubernetes.NewForConfigOrDie(mgmt.Config), guest: kubernetes.NewForConfigOrDie(guest.Config),
@@ -159,13 +173,24 @@ func newDeployed(t *testing.T, topology model.Topology, mgmt, guest *planes.Plan
 func (d *deployed) deploy(side model.Side, config *rest.Config, dirs []string) {
 	d.Helper()
 	for _, dir := range dirs {
-		objects := render(d.T, dir)
+		objects := d.render(dir)
 		d.Expect(deploy.Apply(d.Context(), config, objects)).To(gomega.Succeed())
 		d.roles[side] = append(d.roles[side], rolesOf(d.T, objects)...)
 		if found := deploymentOf(d.T, objects); found != nil {
 			d.deployment = found
 		}
 	}
+}
+
+// render returns the objects of a folder of deploy/.
+func (d *deployed) render(dir string) []*unstructured.Unstructured {
+	d.Helper()
+	if d.previous == "" {
+		return render(d.T, dir)
+	}
+	out, err := deploy.RenderFrom(filepath.Join(d.previous, "deploy"), dir)
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+	return out
 }
 
 // takesEffect waits until the API server uses the new roles and bindings, about which it learns through its own
@@ -225,7 +250,7 @@ func (d *deployed) start(more []string, env ...string) *proc.Process {
 	address := listener.Addr().String()
 	d.Expect(listener.Close()).To(gomega.Succeed())
 	args := append(append([]string{}, d.args...), more...)
-	p := startHypergate(d.T, append(args, "--health-address="+address), env...)
+	p := d.process(append(args, "--health-address="+address), env)
 	container := d.deployment.Spec.Template.Spec.Containers[0]
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
 		d.Eventually(func(g gomega.Gomega) {
@@ -243,6 +268,15 @@ func (d *deployed) start(more []string, env ...string) *proc.Process {
 		}).Should(gomega.Succeed())
 	}
 	return p
+}
+
+// process starts hypergate.
+func (d *deployed) process(args, env []string) *proc.Process {
+	d.Helper()
+	if d.previous == "" {
+		return startHypergate(d.T, args, env...)
+	}
+	return startProcess(d.T, append([]string{filepath.Join(d.previous, "hypergate")}, args...), env)
 }
 
 // checkLifecycle runs the test: install, drift of each object, restart, uninstall. hypergate does all of it with its

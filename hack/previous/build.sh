@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Builds the previous hypergate from this repository's history, once: its binary and its manifests. Stories start with it and go on with
+# the current one.
+#
+#   build.sh          build it unless it is already there; print nothing but progress on stderr
+#   build.sh --dir    print the folder that it is in (hypergate, deploy/), and build nothing
+#
+# The folder is outside the checkout, named by the commit, the Go version and a hash over this script.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# The last commit with the names of Istio's chart in the guest.
+commit=43adff5e4963907d677406765f2c9db5ccc9b3c0
+
+key=$({ cat build.sh; go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-12)
+dir=${HYPERGATE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypergate}/previous-${commit:0:12}-$key
+if [ "${1:-}" = --dir ]; then echo "$dir"; exit; fi
+
+if [ -x "$dir/hypergate" ]; then exit; fi
+if [ "$(git rev-parse --show-toplevel 2>/dev/null)" != "$(cd ../.. && pwd -P)" ]; then
+	echo "previous: this checkout has no git history, which contains the previous hypergate. Clone the repository with git, then run the command again." >&2
+	exit 1
+fi
+if ! git cat-file -e "$commit^{commit}" 2>/dev/null; then
+	next="Fetch it from a clone that has it: git fetch <remote> $commit"
+	if [ "$(git rev-parse --is-shallow-repository)" = true ]; then next="This clone is shallow. Run: git fetch --unshallow"; fi
+	echo "previous: the commit $commit, from which the previous hypergate is built, is not in this repository. $next" >&2
+	exit 1
+fi
+
+mkdir -p "$dir"
+# Two runs at once would build the same thing twice; the second waits for the first and then finds all done.
+exec 9>"$dir/.lock"
+flock 9
+if [ -x "$dir/hypergate" ]; then exit; fi
+
+start=$SECONDS
+echo "previous: building hypergate from commit ${commit:0:12} ..." >&2
+source=$(mktemp -d)
+trap 'rm -rf "$source"' EXIT
+git -C ../.. archive "$commit" | tar -x -C "$source"
+if ! (cd "$source" && CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -ldflags '-s -w' -o "$dir/hypergate.part" ./cmd/hypergate); then
+	echo "previous: building hypergate from commit $commit failed; the compiler's message is above. Check that the Go module proxy is reachable and that /tmp has 2 GB free, then run the command again." >&2
+	exit 1
+fi
+rm -rf "$dir/deploy"
+cp -r "$source/deploy" "$dir/deploy"
+mv "$dir/hypergate.part" "$dir/hypergate" # last: it says that all is there
+echo "previous: built hypergate in $((SECONDS - start)) s" >&2

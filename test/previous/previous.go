@@ -1,0 +1,34 @@
+package previous
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+)
+
+// Build builds the previous hypergate, unless it is already there, and returns its folder. The folder contains the
+// binary hypergate and the manifests deploy/. An error contains the message of hack/previous/build.sh, for example that
+// the commit is not in this clone.
+func Build(ctx context.Context) (string, error) {
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		return "", err
+	}
+	script := filepath.Join(root, "hack/previous/build.sh")
+	var message bytes.Buffer
+	build := exec.CommandContext(ctx, script)
+	build.Stderr = &message
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("building the previous hypergate: %w: %s", err, strings.TrimSpace(message.String()))
+	}
+	dir, err := exec.CommandContext(ctx, script, "--dir").Output()
+	if err != nil {
+		return "", fmt.Errorf("asking hack/previous/build.sh --dir for the folder of the previous hypergate: %w", err)
+	}
+	return strings.TrimSpace(string(dir)), nil
+}
