@@ -83,7 +83,7 @@ func (m move) tell(t *testing.T) {
 	first := d.start(nil)
 	d.Eventually(func() string { return installed().Message }).Should(gomega.ContainSubstring("not allowed to patch clusterroles"))
 	if m.topology == model.TopologyHosted {
-		d.tells("guest1", status.ControlPlaneDegraded, gomega.And(
+		d.hasReportLater("guest1", status.ControlPlaneDegraded, gomega.And(
 			gomega.HaveField("Reason", "Forbidden"), gomega.HaveField("Message", gomega.ContainSubstring("deploy/hosted/guest"))))
 	}
 	d.end(first)
