@@ -20,12 +20,17 @@ import (
 // run is the data for the node's processes and the file templates. Down also uses it, as the record of a run.
 type run struct {
 	Name, Dir, Cgroup, NodeName, HCPNamespace string
-	PauseImage, KubeImage, ExemptClass        string
-	Net                                       network
-	Binaries                                  servers.Binaries
-	Images                                    []importable
-	Guest, Detach                             bool
-	MoreGuests                                []string
+	// Keys is the folder with the keys and kubeconfigs of the node's processes.
+	Keys                               string
+	Role                               nodeRole
+	PauseImage, KubeImage, ExemptClass string
+	Net                                network
+	Binaries                           servers.Binaries
+	Images                             []importable
+	Guest, Detach                      bool
+	MoreGuests                         []string
+	// GuestNodes is the number of real nodes of the guest.
+	GuestNodes int
 }
 
 const (
@@ -61,33 +66,39 @@ func (c *Cluster) boot(ctx context.Context) error {
 	if err := c.writeState(); err != nil {
 		return fmt.Errorf("writing the state folder: %w", err)
 	}
+	c.node, err = c.run.launch(func(pid int) error { return moveIntoNode(ctx, c.Name, pid) })
+	return err
+}
+
+// launch starts process 1 of a node. link gives its network namespace the node's end of a link.
+func (r run) launch(link func(pid int) error) (*proc.Process, error) {
 	stdin, goAhead, err := os.Pipe()
 	if err != nil {
-		return fmt.Errorf("making a pipe: %w", err)
+		return nil, fmt.Errorf("making a pipe: %w", err)
 	}
 	defer func() { _ = goAhead.Close() }()
-	c.node, err = proc.Spec{
-		Name: "node", LogDir: filepath.Join(c.Dir, "logs"), Detach: c.run.Detach, Stdin: stdin,
+	node, err := proc.Spec{
+		Name: "node", LogDir: filepath.Join(r.Dir, "logs"), Detach: r.Detach, Stdin: stdin,
 		// This is not the path of the executable, because `go run` and `go test` remove that file while the program
 		// runs. The arguments only make the process recognisable in a process list.
-		Argv:       []string{"/proc/self/exe", "node-of", c.Dir},
-		Env:        []string{roleEnv + "=" + roleInit, dirEnv + "=" + c.Dir},
+		Argv:       []string{"/proc/self/exe", "node-of", r.Dir},
+		Env:        []string{roleEnv + "=" + roleInit, dirEnv + "=" + r.Dir},
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 	}.Start()
 	_ = stdin.Close()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := joinCgroups(c.run.Cgroup, c.node.PID()); err != nil {
-		return err
+	if err := joinCgroups(r.Cgroup, node.PID()); err != nil {
+		return node, err
 	}
-	if err := moveIntoNode(ctx, c.Name, c.node.PID()); err != nil {
-		return err
+	if err := link(node.PID()); err != nil {
+		return node, err
 	}
 	if _, err := goAhead.WriteString(goWord); err != nil {
-		return fmt.Errorf("starting the node: %w", err)
+		return node, fmt.Errorf("starting the node: %w", err)
 	}
-	return nil
+	return node, nil
 }
 
 // writeState removes the content of an earlier run from the state folder and fills the folder.
@@ -95,30 +106,38 @@ func (c *Cluster) writeState() error {
 	if err := c.makeFolders(); err != nil {
 		return err
 	}
-	record, err := json.Marshal(c.run)
+	if err := c.run.write(); err != nil {
+		return err
+	}
+	return c.writeMgmtPKI()
+}
+
+// write writes the record of the run and the configuration files of a node.
+func (r run) write() error {
+	record, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(c.Dir, runFile), record, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.Dir, runFile), record, 0o600); err != nil {
 		return err
 	}
 	for name, target := range map[string]string{
 		"containerd.toml": "containerd.toml", "cni.conflist": "cni/10-hypergate.conflist", "Corefile": "Corefile",
 		"kube-proxy.yaml": "kube-proxy.yaml", "kubelet.yaml": "kubelet.yaml", podSecurityFile: podSecurityFile,
 	} {
-		data, err := render(name, c.run)
+		data, err := render(name, r)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(c.Dir, "node", target), data, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.Dir, "node", target), data, 0o600); err != nil {
 			return err
 		}
 	}
-	return c.writeMgmtPKI()
+	return nil
 }
 
 func (c *Cluster) makeFolders() error {
-	stale := []string{"pki", "node", "logs", "audit", guestsDir}
+	stale := []string{"pki", "node", "logs", "audit", guestsDir, guestNodesDir}
 	if c.ownDir {
 		stale = []string{""} // the name is predictable, so other users may have created the folder
 	}
@@ -130,8 +149,12 @@ func (c *Cluster) makeFolders() error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
-	for _, sub := range []string{"node/cni", "logs/pods", "audit"} {
-		if err := os.MkdirAll(filepath.Join(c.Dir, sub), 0o755); err != nil {
+	return makeFoldersIn(c.Dir, "node/cni", "logs/pods", "audit")
+}
+
+func makeFoldersIn(dir string, subs ...string) error {
+	for _, sub := range subs {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return err
 		}
 	}
@@ -162,7 +185,7 @@ func (c *Cluster) writeMgmtPKI() error {
 		return err
 	}
 	pki.Files[plane.AuditPolicyFile] = []byte(plane.AuditPolicy)
-	if err := pki.Write(filepath.Join(c.Dir, "pki/mgmt")); err != nil {
+	if err := pki.Write(c.run.Keys); err != nil {
 		return err
 	}
 	c.Mgmt, err = plane.RESTConfig(c.MgmtKubeconfig)

@@ -54,9 +54,13 @@ type Options struct {
 	// IstiodImages are additional references for istiod's image on the node, as if it had other versions.
 	IstiodImages []string
 	// StandIns are references for an image that only answers 200 on port 15021, which is the readiness probe of an
-	// Envoy gateway. They are for gateways in the management cluster, where a real kubelet runs their pods (the
-	// standalone topology).
+	// Envoy gateway. They are for gateways on real nodes, those of the management cluster (the standalone
+	// topology) and of the guest.
 	StandIns []string
+	// GuestNodes is the number of real nodes of the guest, at most 8. Without them, the guest's pods do not run.
+	GuestNodes int
+	// GuestImages are the images on the guest's nodes.
+	GuestImages []Image
 	// Dir is the folder for keys, kubeconfigs, logs and audit logs. Stop does not remove it. Empty means a temporary
 	// folder, which Stop removes.
 	Dir string
@@ -82,7 +86,10 @@ type Cluster struct {
 	// More are the guests of Options.MoreGuests. Each is this cluster with another guest and its own Dir. Stopping
 	// one stops all.
 	More []*Cluster
+	// GuestNodes are the nodes of Options.GuestNodes.
+	GuestNodes []*GuestNode
 
+	guestKeys *plane.PKI
 	run      run
 	node     *proc.Process
 	progress func(format string, args ...any)
@@ -111,6 +118,10 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	for _, name := range slices.Sorted(maps.Keys(options.Archives)) {
 		tars = append(tars, importable{Name: name, Tar: options.Archives[name]})
 	}
+	onGuest, err := guestImages(ctx, options)
+	if err != nil {
+		return nil, err
+	}
 	if err := removeLeftovers(ctx, options.Name); err != nil {
 		return nil, err
 	}
@@ -118,7 +129,11 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.start(ctx); err != nil {
+	err = c.start(ctx)
+	if err == nil {
+		err = c.startGuestNodes(ctx, options.GuestNodes, onGuest)
+	}
+	if err != nil {
 		err = fmt.Errorf("starting cluster %s: %w", c.Name, c.explainNode(err))
 		return nil, errors.Join(err, c.Stop()) //nolint:contextcheck // see Stop
 	}
@@ -154,6 +169,9 @@ func (c *Cluster) Stop() error {
 	if c.node != nil {
 		<-c.node.Done()
 	}
+	for _, node := range c.GuestNodes {
+		<-node.process.Done()
+	}
 	if c.ownDir {
 		err = errors.Join(err, os.RemoveAll(c.Dir))
 	}
@@ -171,6 +189,9 @@ func (o *Options) complete() error {
 	}
 	if !regexp.MustCompile(`^[a-z0-9-]{1,12}$`).MatchString(o.Name) {
 		return fmt.Errorf("cluster name %q: use 1 to 12 of a-z, 0-9 and -, because links are named after it", o.Name)
+	}
+	if o.GuestNodes < 0 || o.GuestNodes > maxGuestNodes || o.GuestNodes > 0 && !o.Guest {
+		return fmt.Errorf("%d nodes of the guest: use 0 to %d, and a guest", o.GuestNodes, maxGuestNodes)
 	}
 	if o.HCPNamespace == "" {
 		o.HCPNamespace = DefaultHCPNamespace
@@ -200,7 +221,7 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 	begin := time.Now()
 	c := describe(run{
 		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest,
-		MoreGuests: o.MoreGuests,
+		MoreGuests: o.MoreGuests, GuestNodes: o.GuestNodes, Role: managementNode, Keys: filepath.Join(dir, "pki/mgmt"),
 		PauseImage: pauseImage, KubeImage: kubeImage, ExemptClass: exemptClass, Binaries: binaries, Images: tars, Detach: o.Detach,
 	})
 	c.ownDir = ownDir
@@ -274,7 +295,7 @@ func (c *Cluster) start(ctx context.Context) error {
 		return err
 	}
 	c.progress("%d images on the node", len(c.run.Images))
-	if err := c.waitNode(ctx); err != nil {
+	if err := c.waitMgmtNode(ctx); err != nil {
 		return err
 	}
 	c.progress("node ready")

@@ -29,7 +29,7 @@ const fieldManager = "hypergate-test-cluster"
 // guestFile is the input of the template files/guest.yaml. Commands and the PKI are JSON, which is also valid YAML.
 type guestFile struct {
 	run
-	GuestAuditDir, PKI, EtcdCommand, APIServerCommand, ControllerManagerCommand string
+	GuestAuditDir, PKI, EtcdCommand, APIServerCommand, ControllerManagerCommand, SchedulerCommand string
 }
 
 // applyGuest creates the guest's keys and applies its control plane.
@@ -61,14 +61,16 @@ func (c *Cluster) applyGuest(ctx context.Context) error {
 // name.
 func (c *Cluster) guestPKI() (*plane.PKI, error) {
 	service := "kube-apiserver." + c.HCPNamespace
-	pki, err := plane.NewPKI("guest", c.run.Net.GuestAPI.String(), "kube-apiserver", service, service+".svc", service+".svc.cluster.local",
-		"localhost", "127.0.0.1", "kubernetes", "kubernetes.default.svc")
+	pki, err := plane.NewPKI("guest", append(apiServerNames(guestServices), c.run.Net.GuestAPI.String(), "kube-apiserver", service,
+		service+".svc", service+".svc.cluster.local", "localhost", "127.0.0.1")...)
 	if err != nil {
 		return nil, err
 	}
 	if err := errors.Join(
 		pki.AddKubeconfig("admin", "https://"+c.run.Net.GuestAPI.String()+":6443", "admin", "system:masters"),
 		pki.AddKubeconfig("kcm", GuestServerInPods, "system:kube-controller-manager", ""),
+		pki.AddClient("kubelet-client", "apiserver-kubelet", "system:masters"),
+		pki.AddKubeconfig("scheduler", GuestServerInPods, "system:kube-scheduler", ""),
 	); err != nil {
 		return nil, err
 	}
@@ -76,6 +78,7 @@ func (c *Cluster) guestPKI() (*plane.PKI, error) {
 	if err := pki.Write(filepath.Join(c.Dir, "pki/guest")); err != nil {
 		return nil, err
 	}
+	c.guestKeys = pki
 	c.Guest, err = plane.RESTConfig(c.GuestKubeconfig)
 	return pki, err
 }
@@ -96,8 +99,12 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 			plane.EtcdFlags("guest", "/data/etcd", "http://0.0.0.0:2379", "http://etcd-client:2379", "http://127.0.0.1:2380")...),
 		APIServerCommand: command("kube-apiserver",
 			append(plane.APIServerFlags("guest", "/pki", "/audit/"+filepath.Base(c.GuestAuditLog)),
-				"--etcd-servers=http://etcd-client:2379", "--secure-port=6443", "--service-cluster-ip-range=172.31.0.0/16",
-				"--endpoint-reconciler-type=none")...), // its pod's address is not reachable in the guest
+				"--etcd-servers=http://etcd-client:2379", "--secure-port=6443",
+				"--service-cluster-ip-range="+guestServices.String(),
+				"--endpoint-reconciler-type=none", // its pod's address is not reachable in the guest
+				"--kubelet-client-certificate=/pki/kubelet-client.crt", "--kubelet-client-key=/pki/kubelet-client.key",
+				"--kubelet-preferred-address-types=InternalIP")...),
+		SchedulerCommand: command("kube-scheduler", "--kubeconfig=/pki/scheduler.kubeconfig", "--leader-elect=false"),
 		// The guest has no metrics of pods. Within 15 s, its autoscaler would give each gateway a second pod and
 		// report that it cannot work.
 		ControllerManagerCommand: command("kube-controller-manager",
@@ -146,21 +153,25 @@ func apply(ctx context.Context, client dynamic.Interface, object *unstructured.U
 	return nil
 }
 
-// waitNode returns when the management cluster's node is ready and has no taints. Then a new pod is scheduled at
-// once.
-func (c *Cluster) waitNode(ctx context.Context) error {
+// waitMgmtNode waits for the node of the management cluster.
+func (c *Cluster) waitMgmtNode(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Mgmt)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
+	return waitNode(ctx, client, c.run.NodeName)
+}
+
+// waitNode returns when a node is ready and has no taints. Then a new pod is scheduled at once.
+func waitNode(ctx context.Context, client kubernetes.Interface, name string) error {
 	var last error
-	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		node, err := client.CoreV1().Nodes().Get(ctx, c.run.NodeName, metav1.GetOptions{})
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		last = err
 		return err == nil && len(node.Spec.Taints) == 0 && nodeReady(node), nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for node %s to be ready: %w", c.run.NodeName, errors.Join(last, context.Cause(ctx)))
+		return fmt.Errorf("waiting for node %s to be ready: %w", name, errors.Join(last, context.Cause(ctx)))
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func images(ctx context.Context, binaries servers.Binaries, options Options) ([]
 	}
 	all := []Image{
 		{Name: pauseImage, User: "65535", Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": pause}},
-		{Name: kubeImage, User: "1000", Files: usr("etcd", "kube-apiserver", "kube-controller-manager")},
+		{Name: kubeImage, User: "1000", Files: usr(hostedServers(options)...)},
 	}
 	for _, name := range append([]string{IstiodImage}, options.IstiodImages...) {
 		all = append(all, Image{
@@ -83,13 +83,49 @@ func images(ctx context.Context, binaries servers.Binaries, options Options) ([]
 			Files: usr("pilot-discovery"),
 		})
 	}
-	for _, name := range options.StandIns {
+	return importables(dir, slices.Concat(all, standIns(options, pause), options.Images))
+}
+
+// hostedServers returns the servers of a guest that run in pods of the management cluster. Only a guest with real nodes
+// needs a scheduler.
+func hostedServers(o Options) []string {
+	names := []string{"etcd", "kube-apiserver", "kube-controller-manager"}
+	if o.GuestNodes > 0 {
+		names = append(names, "kube-scheduler")
+	}
+	return names
+}
+
+func standIns(o Options, pause string) []Image {
+	all := make([]Image, 0, len(o.StandIns))
+	for _, name := range o.StandIns {
 		all = append(all, Image{
-			Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"},
-			Files: map[string]string{"/pause": pause},
+			Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"}, Files: map[string]string{"/pause": pause},
 		})
 	}
-	all = append(all, options.Images...)
+	return all
+}
+
+// guestImages returns the tars of the images for the guest's nodes.
+func guestImages(ctx context.Context, options Options) ([]importable, error) {
+	if options.GuestNodes == 0 {
+		return nil, nil
+	}
+	dir, err := servers.Dir(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir = filepath.Join(dir, "images")
+	pause, err := buildPause(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("building the pause program: %w", err)
+	}
+	all := []Image{{Name: pauseImage, User: "65535", Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": pause}}}
+	return importables(dir, slices.Concat(all, standIns(options, pause), options.GuestImages))
+}
+
+// importables returns the tars of images. It creates missing tars in dir.
+func importables(dir string, all []Image) ([]importable, error) {
 	tars := make([]importable, 0, len(all))
 	for _, image := range all {
 		file, err := image.cached(dir)

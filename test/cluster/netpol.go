@@ -22,7 +22,7 @@ import (
 // enforcePolicies enforces NetworkPolicies in the node's network namespace, like a network plugin. Like a plugin, it
 // has its own identity, so that an audit log does not show it as a component under test.
 func (r run) enforcePolicies(ctx context.Context) error {
-	config, err := plane.RESTConfig(filepath.Join(r.Dir, "pki/mgmt/network-policies.kubeconfig"))
+	config, err := plane.RESTConfig(filepath.Join(r.Keys, "network-policies.kubeconfig"))
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,10 @@ type network struct {
 	Node       netip.Addr   // the node's end of the link, .0.2
 	Pods       netip.Prefix // 10.N.16.0/24
 	PodGateway netip.Addr   // the bridge in the node; CoreDNS listens there
-	Services   netip.Prefix // 10.N.32.0/20
-	GuestAPI   netip.Addr   // the fixed ClusterIP of the guest's API server
+	// ClusterPods contains the Pods of all nodes of the cluster.
+	ClusterPods netip.Prefix
+	Services    netip.Prefix // 10.N.32.0/20
+	GuestAPI    netip.Addr   // the fixed ClusterIP of the guest's API server
 }
 
 // firstBlock and blocks limit N to the upper part, because companies and container engines use low numbers.
@@ -34,7 +36,7 @@ func networkOf(n byte) network {
 	ip := func(c, d byte) netip.Addr { return netip.AddrFrom4([4]byte{10, n, c, d}) }
 	return network{
 		Block: netip.PrefixFrom(ip(0, 0), 16), Host: ip(0, 1), Node: ip(0, 2),
-		Pods: netip.PrefixFrom(ip(16, 0), 24), PodGateway: ip(16, 1),
+		Pods: netip.PrefixFrom(ip(16, 0), 24), PodGateway: ip(16, 1), ClusterPods: netip.PrefixFrom(ip(16, 0), 24),
 		Services: netip.PrefixFrom(ip(32, 0), 20), GuestAPI: ip(32, 10),
 	}
 }
@@ -46,6 +48,29 @@ func (n network) ServiceIP() netip.Addr { return n.Services.Addr().Next() }
 func (n network) withGuestAPI(number byte) network {
 	n.GuestAPI = netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 32, 10 + number})
 	return n
+}
+
+// guestServices is the range of the guest's Services. Each guest uses the same, because only its own nodes translate
+// these addresses.
+var guestServices = netip.MustParsePrefix("172.31.0.0/16") //nolint:gochecknoglobals // a constant
+
+// guestNode returns the network of a node of the guest. The first node has number 0. Its uplink leads to the
+// management node (Host), which forwards between this machine, the guest's nodes and its own pods.
+//
+// The nodes share the block of the run, so the one route of this machine leads to them as well: links in
+// 10.N.64.0/24, pods in 10.N.80.0/20, load balancers in 10.N.96.0/24.
+func (n network) guestNode(number byte) network {
+	ip := func(c, d byte) netip.Addr { return netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], c, d}) }
+	return network{
+		Block: n.Block, Host: ip(64, 4*number+1), Node: ip(64, 4*number+2),
+		Pods: netip.PrefixFrom(ip(80+number, 0), 24), PodGateway: ip(80+number, 1), ClusterPods: netip.PrefixFrom(ip(80, 0), 20),
+		Services: guestServices, GuestAPI: n.GuestAPI,
+	}
+}
+
+// guestLoadBalancers returns the range of the addresses of the guest's load balancers.
+func (n network) guestLoadBalancers() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 96, 0}), 24)
 }
 
 // Link names. The host's end contains the run's name (15 characters at most). The other end is renamed when it enters

@@ -33,9 +33,33 @@ const (
 		"clusterrole-aggregation-controller"
 )
 
+// nodeRole is the cluster to which a node belongs.
+type nodeRole string
+
+const (
+	managementNode nodeRole = "management"
+	guestNode      nodeRole = "guest"
+)
+
+// nodeServers are the servers of a node by the time of their start: at once, and when the API server answers. The
+// kubelet is the last.
+type nodeServers struct{ first, then []string }
+
+// servers returns the servers of a node. The control plane of a guest runs in pods of the management cluster, except
+// for its scheduler.
+func (role nodeRole) servers() nodeServers {
+	if role == guestNode {
+		return nodeServers{first: []string{"containerd"}, then: []string{"coredns", "kube-proxy"}}
+	}
+	return nodeServers{
+		first: []string{"etcd", "containerd", "kube-apiserver"},
+		then:  []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy"},
+	}
+}
+
 // command returns the command line of a server on the node.
 func (r run) command(name string) []string {
-	pki := filepath.Join(r.Dir, "pki/mgmt")
+	pki := r.Keys
 	node, etcd := r.Net.Node.String(), "http://127.0.0.1:2379"
 	binary := func(args ...string) []string { return append([]string{r.Binaries[name]}, args...) }
 	file := func(name string) string { return filepath.Join(r.Dir, "node", name) }
@@ -75,7 +99,7 @@ func (r run) serve(ctx context.Context) error {
 		run: r, running: map[string]*proc.Process{}, ended: make(chan *proc.Process), orders: make(chan order),
 		imported: make(chan struct{}), failed: make(chan error),
 	}
-	for _, name := range []string{"etcd", "containerd", "kube-apiserver"} {
+	for _, name := range r.Role.servers().first {
 		if err := s.start(name); err != nil {
 			return err
 		}
@@ -166,15 +190,17 @@ func (s *supervisor) goThrough(ctx context.Context) {
 	images := make(chan error, 1)
 	go func() { images <- s.importImages(ctx) }()
 	err := func() error {
-		config, err := plane.RESTConfig(filepath.Join(s.run.Dir, "pki/mgmt/admin.kubeconfig"))
+		config, err := plane.RESTConfig(filepath.Join(s.run.Keys, "admin.kubeconfig"))
 		if err != nil {
 			return err
 		}
 		if err := plane.WaitReady(ctx, config); err != nil {
 			return err
 		}
-		go func() { s.failed <- s.run.enforcePolicies(ctx) }()
-		for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy"} {
+		if s.run.Role == managementNode {
+			go func() { s.failed <- s.run.enforcePolicies(ctx) }()
+		}
+		for _, name := range s.run.Role.servers().then {
 			if err := s.order(verbStart, name); err != nil {
 				return err
 			}
@@ -233,12 +259,14 @@ func (s *supervisor) handler() http.Handler {
 }
 
 // control sends an order to the node.
-func (c *Cluster) control(ctx context.Context, order string) error {
+func (c *Cluster) control(ctx context.Context, order string) error { return c.run.control(ctx, order) }
+
+func (r run) control(ctx context.Context, order string) error {
 	method := http.MethodPost
 	if order == "images" {
 		method = http.MethodGet
 	}
-	url := "http://" + net.JoinHostPort(c.run.Net.Node.String(), controlPort) + "/" + order
+	url := "http://" + net.JoinHostPort(r.Net.Node.String(), controlPort) + "/" + order
 	request, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return err

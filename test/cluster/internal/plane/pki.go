@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"os"
@@ -58,6 +59,13 @@ func NewPKI(name string, serverNames ...string) (*PKI, error) {
 		return nil, err
 	}
 	return p, p.AddServing("apiserver", "kube-apiserver", serverNames...)
+}
+
+// Copy returns a PKI of the same certificate authority. Files that are added to one are not in the other.
+func (p *PKI) Copy() *PKI {
+	c := *p
+	c.Files = maps.Clone(p.Files)
+	return &c
 }
 
 // AddServing adds <file>.crt and <file>.key for a TLS server with these DNS names and IPs.
