@@ -90,10 +90,10 @@ type Cluster struct {
 	GuestNodes []*GuestNode
 
 	guestKeys *plane.PKI
-	run      run
-	node     *proc.Process
-	progress func(format string, args ...any)
-	ownDir   bool
+	run       run
+	node      *proc.Process
+	progress  func(format string, args ...any)
+	ownDir    bool
 }
 
 // Start starts the clusters. It returns when all images are on the node, the node is ready, and the guest's API

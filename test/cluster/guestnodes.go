@@ -65,7 +65,7 @@ func (c *Cluster) startGuestNodes(ctx context.Context, count int, images []impor
 	if err := c.publishAPIServer(ctx); err != nil {
 		return err
 	}
-	for number := range byte(count) {
+	for number := range count {
 		node, err := c.startGuestNode(ctx, number, images)
 		if node != nil {
 			c.GuestNodes = append(c.GuestNodes, node)
@@ -94,12 +94,12 @@ func (c *Cluster) startGuestNodes(ctx context.Context, count int, images []impor
 	return nil
 }
 
-func (c *Cluster) startGuestNode(ctx context.Context, number byte, images []importable) (*GuestNode, error) {
+func (c *Cluster) startGuestNode(ctx context.Context, number int, images []importable) (*GuestNode, error) {
 	r := c.run
-	r.Role, r.NodeName = guestNode, "guest-node-"+strconv.Itoa(int(number)+1)
+	r.Role, r.NodeName = guestNode, "guest-node-"+strconv.Itoa(number+1)
 	r.Dir = filepath.Join(c.Dir, guestNodesDir, r.NodeName)
 	r.Keys, r.Cgroup = filepath.Join(r.Dir, "pki"), filepath.Join(c.run.Cgroup, r.NodeName)
-	r.Net, r.Images = c.run.Net.guestNode(number), images
+	r.Net, r.Images = c.run.Net.guestNode(byte(number)), images //nolint:gosec // at most maxGuestNodes
 	node := &GuestNode{Name: r.NodeName, Address: r.Net.Node, run: r}
 	if err := makeFoldersIn(r.Dir, "node/cni", "logs/pods"); err != nil {
 		return nil, err
@@ -120,8 +120,8 @@ func (c *Cluster) startGuestNode(ctx context.Context, number byte, images []impo
 
 // linkGuestNode connects the network namespaces of the management node and of a guest's node, and routes the guest's
 // pods.
-func (c *Cluster) linkGuestNode(ctx context.Context, r run, number byte, pid int) error {
-	link := "guest" + strconv.Itoa(int(number)+1)
+func (c *Cluster) linkGuestNode(ctx context.Context, r run, number, pid int) error {
+	link := "guest" + strconv.Itoa(number+1)
 	for _, command := range []string{
 		"link add " + link + " type veth peer name " + nodeLink + " netns " + strconv.Itoa(pid),
 		"addr add " + r.Net.Host.String() + "/30 dev " + link,

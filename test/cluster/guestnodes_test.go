@@ -53,7 +53,8 @@ func TestRealGuestNodes(t *testing.T) {
 			targets = append(targets, net.JoinHostPort(to.Status.PodIP, fmt.Sprint(readyPort)))
 		}
 		for _, target := range targets {
-			g.Eventually(func() error { return c.ConnectFrom(t.Context(), from.UID, target) }).Should(gomega.Succeed(), from.Name+" to "+target)
+			g.Eventually(func() error { return c.ConnectFrom(t.Context(), from.UID, target) }).
+				Should(gomega.Succeed(), from.Name+" to "+target)
 		}
 	}
 	t.Log("this machine reaches the load balancer")

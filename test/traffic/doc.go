@@ -1,0 +1,18 @@
+// Package traffic sends constant load through gateways, and counts what fails. Stories use it to judge whether an
+// operation costs requests.
+//
+// # Workflow
+//
+// [Start] starts one sender per [Stream] and its requests per second. [Load.Stop] ends the senders when their last
+// request has ended, and returns a [Report]: requests, failures by cause, the longest time without a success, and the
+// latency. The senders use the backend of test/traffic/backend, whose answers they check.
+//
+// # Invariants
+//
+//   - A request is sent once. Nothing is repeated after a failure, by this package or by net/http.
+//   - Requests start at a constant pace, whatever the answers take. A server that hangs does not lower the load.
+//   - Every request has a deadline, and a request that ends late is a failure.
+//   - A report of fewer requests than asked for is an error. A load that did not run proves nothing.
+//
+// Whether the load can see failures is tested, too: see the controls in traffic_test.go.
+package traffic
