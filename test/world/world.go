@@ -61,6 +61,9 @@ type Options struct {
 	// MoreGuests are the names of further hosted clusters on the management cluster. See World.More. The first guest
 	// is deploy.Guest.
 	MoreGuests []string
+	// GuestNodes is the number of real nodes of the first guest. Its gateways then are real pods with pilot-agent, and
+	// test/envoy in Envoy's place. With 0, nodes and pods of the guest are simulated.
+	GuestNodes int
 	// IstiodImages are additional names for istiod's image on the node.
 	IstiodImages []string
 	// Dir is the folder for all files of this world. Empty means a temporary folder.
@@ -109,23 +112,7 @@ func Start(ctx context.Context, options Options) (*World, error) {
 	if options.Folder == "" {
 		options.Folder = HyperShift
 	}
-	archives := map[string]string{}
-	if options.AsPod {
-		work, err := os.MkdirTemp("", "hypergate-image-")
-		if err != nil {
-			return nil, fmt.Errorf("making a folder for hypergate's image: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(work) }() // the image is on the node by then
-		if archives, err = makeImage(options.Binary, work); err != nil {
-			return nil, err
-		}
-	}
-	c, err := cluster.Start(ctx, cluster.Options{
-		Name: options.Name, Guest: options.Topology == model.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
-		Progress: options.Progress,
-		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
-		MoreGuests: namespacesOf(options.MoreGuests),
-	})
+	c, err := startClusters(ctx, options)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +131,34 @@ func Start(ctx context.Context, options Options) (*World, error) {
 		return nil, errors.Join(err, w.Stop()) //nolint:contextcheck // Stop must work when ctx has ended
 	}
 	return w, nil
+}
+
+// startClusters makes the images and starts the clusters.
+func startClusters(ctx context.Context, options Options) (*cluster.Cluster, error) {
+	work, err := os.MkdirTemp("", "hypergate-image-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for images: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(work) }() // the images are on the nodes by then
+	archives := map[string]string{}
+	if options.AsPod {
+		if archives, err = makeImage(options.Binary, work); err != nil {
+			return nil, err
+		}
+	}
+	var onGuest []cluster.Image
+	if options.GuestNodes > 0 {
+		if onGuest, err = gatewayImages(ctx, work); err != nil {
+			return nil, err
+		}
+	}
+	return cluster.Start(ctx, cluster.Options{
+		Name: options.Name, Guest: options.Topology == model.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
+		Progress: options.Progress,
+		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
+		MoreGuests: namespacesOf(options.MoreGuests),
+		GuestNodes: options.GuestNodes, GuestImages: onGuest,
+	})
 }
 
 // standIns returns the images of gateways that a real kubelet runs.
@@ -227,7 +242,11 @@ func (w *World) prepare(ctx context.Context) error {
 
 // PlayNodes simulates the guest's nodes and its cloud until ctx ends.
 func (w *World) PlayNodes(ctx context.Context) error {
-	return guestnode.Play(ctx, w.GuestConfig, guestnode.Options{OnlyLoadBalancers: w.Topology == model.TopologyStandalone})
+	options := guestnode.Options{OnlyLoadBalancers: w.Topology == model.TopologyStandalone}
+	if len(w.Cluster.GuestNodes) > 0 {
+		options = guestnode.Options{OnlyLoadBalancers: true, LoadBalancerAddresses: w.GuestLoadBalancers()}
+	}
+	return guestnode.Play(ctx, w.GuestConfig, options)
 }
 
 // Stop ends everything.
