@@ -29,6 +29,8 @@ type run struct {
 	Images                             []importable
 	Guest, Detach                      bool
 	MoreGuests                         []string
+	// Hosts are the names that the DNS server of the node resolves besides those of the cluster, with their addresses.
+	Hosts map[string]string
 	// GuestNodes is the number of real nodes of the guest.
 	GuestNodes int
 }

@@ -59,6 +59,8 @@ type Options struct {
 	StandIns []string
 	// GuestNodes is the number of real nodes of the guest, at most 8. Without them, the guest's pods do not run.
 	GuestNodes int
+	// HostNames are names that resolve to this machine on the guest's nodes, as a published address would.
+	HostNames []string
 	// GuestImages are the images on the guest's nodes.
 	GuestImages []Image
 	// Dir is the folder for keys, kubeconfigs, logs and audit logs. Stop does not remove it. Empty means a temporary
@@ -131,7 +133,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	}
 	err = c.start(ctx)
 	if err == nil {
-		err = c.startGuestNodes(ctx, options.GuestNodes, onGuest)
+		err = c.startGuestNodes(ctx, options, onGuest)
 	}
 	if err != nil {
 		err = fmt.Errorf("starting cluster %s: %w", c.Name, c.explainNode(err))

@@ -58,15 +58,19 @@ func (n *GuestNode) PodLogs() string { return filepath.Join(n.run.Dir, "logs/pod
 func (c *Cluster) GuestLoadBalancers() netip.Prefix { return c.run.Net.guestLoadBalancers() }
 
 // startGuestNodes starts the real nodes of the first guest. It returns when they are ready.
-func (c *Cluster) startGuestNodes(ctx context.Context, count int, images []importable) error {
-	if count == 0 {
+func (c *Cluster) startGuestNodes(ctx context.Context, o Options, images []importable) error {
+	if o.GuestNodes == 0 {
 		return nil
+	}
+	hosts := map[string]string{}
+	for _, name := range o.HostNames {
+		hosts[name] = c.HostAddress().String()
 	}
 	if err := c.publishAPIServer(ctx); err != nil {
 		return err
 	}
-	for number := range count {
-		node, err := c.startGuestNode(ctx, number, images)
+	for number := range o.GuestNodes {
+		node, err := c.startGuestNode(ctx, number, images, hosts)
 		if node != nil {
 			c.GuestNodes = append(c.GuestNodes, node)
 		}
@@ -94,12 +98,13 @@ func (c *Cluster) startGuestNodes(ctx context.Context, count int, images []impor
 	return nil
 }
 
-func (c *Cluster) startGuestNode(ctx context.Context, number int, images []importable) (*GuestNode, error) {
+func (c *Cluster) startGuestNode(ctx context.Context, number int, images []importable, hosts map[string]string) (*GuestNode, error) {
 	r := c.run
 	r.Role, r.NodeName = guestNode, "guest-node-"+strconv.Itoa(number+1)
 	r.Dir = filepath.Join(c.Dir, guestNodesDir, r.NodeName)
 	r.Keys, r.Cgroup = filepath.Join(r.Dir, "pki"), filepath.Join(c.run.Cgroup, r.NodeName)
 	r.Net, r.Images = c.run.Net.guestNode(byte(number)), images //nolint:gosec // at most maxGuestNodes
+	r.Hosts = hosts
 	node := &GuestNode{Name: r.NodeName, Address: r.Net.Node, run: r}
 	if err := makeFoldersIn(r.Dir, "node/cni", "logs/pods"); err != nil {
 		return nil, err

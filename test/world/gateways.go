@@ -33,7 +33,7 @@ func gatewayImages(ctx context.Context, dir string) ([]cluster.Image, error) {
 	if err := build(ctx, root, backend, "./test/traffic/backend"); err != nil {
 		return nil, err
 	}
-	istio, err := moduleDir(ctx, root, "istio.io/istio")
+	istio, err := moduleDir(ctx, root, "istio.io/istio/manifests")
 	if err != nil {
 		return nil, err
 	}
@@ -58,13 +58,14 @@ func build(ctx context.Context, module, file, pkg string) error {
 	return nil
 }
 
-// moduleDir returns the folder with the sources of a dependency.
-func moduleDir(ctx context.Context, root, module string) (string, error) {
-	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+// moduleDir returns the folder of the module that has a package. `go list -m` would ask for the module's description,
+// which Istio's modules without a release do not have.
+func moduleDir(ctx context.Context, root, pkg string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", pkg)
 	command.Dir = root
 	out, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("finding the sources of %s: %w", module, err)
+		return "", fmt.Errorf("finding the sources of %s: %w", pkg, err)
 	}
 	return strings.TrimSpace(string(out)), nil
 }

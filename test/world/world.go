@@ -157,7 +157,7 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 		Progress: options.Progress,
 		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
-		GuestNodes: options.GuestNodes, GuestImages: onGuest,
+		GuestNodes: options.GuestNodes, GuestImages: onGuest, HostNames: []string{routedHost(deploy.Guest)},
 	})
 }
 
@@ -264,14 +264,17 @@ func (w *World) Stop() error {
 	return errors.Join(errors.Join(playerErrs...), w.Cluster.Stop())
 }
 
-// XDS returns the istiod address that gateways get. In the hosted topology, DNS does not know it. A test dials the
-// router with this server name.
+// XDS returns the istiod address that gateways get. In the hosted topology, only the DNS servers of real guest nodes
+// know it. A test dials the router with this server name.
 func (w *World) XDS() model.HostPort {
 	if w.Topology == model.TopologyStandalone {
 		return model.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
 	}
-	return model.HostPort{Host: "istiod-" + w.GuestName + ".apps.mgmt.example.com", Port: 443}
+	return model.HostPort{Host: routedHost(w.GuestName), Port: 443}
 }
+
+// routedHost returns the host name of a guest's istiod at the router of the management cluster.
+func routedHost(guest string) string { return "istiod-" + guest + ".apps.mgmt.example.com" }
 
 // Args returns the arguments of a hypergate that runs as a process on this machine. They include kubeconfigs of its
 // own accounts, but not the address of its health checks.
