@@ -1,0 +1,211 @@
+package translate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/hypergate/hypergate/test/envoy/internal/model"
+)
+
+const (
+	httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	// defaultConnectTimeout, defaultDNSRefresh and defaultIdleTimeout are the defaults of Envoy's API.
+	defaultConnectTimeout = 5 * time.Second
+	defaultDNSRefresh     = 5 * time.Second
+	defaultIdleTimeout    = time.Hour
+	// leastCircuit is the smallest limit of a circuit breaker that counts as no limit. The stand-in breaks no circuits.
+	leastCircuit = 1024
+)
+
+// Cluster translates a cluster.
+func (t *Translator) Cluster(c *clusterv3.Cluster) (*model.Cluster, error) {
+	path := fmt.Sprintf("cluster %q", c.GetName())
+	if err := t.check(path, c.ProtoReflect()); err != nil {
+		return nil, err
+	}
+	out := &model.Cluster{
+		Name: c.GetName(), Key: key(c), ConnectTimeout: defaultConnectTimeout, DNSRefresh: defaultDNSRefresh, IdleTimeout: defaultIdleTimeout,
+		LocalityWeighted: c.GetCommonLbConfig().GetLocalityWeightedLbConfig() != nil,
+	}
+	// Envoy's default of the threshold is 50 %. 0 switches the panic mode off.
+	out.Panic = c.GetCommonLbConfig().GetHealthyPanicThreshold() == nil || c.GetCommonLbConfig().GetHealthyPanicThreshold().GetValue() > 0
+	if c.GetConnectTimeout() != nil {
+		out.ConnectTimeout = c.GetConnectTimeout().AsDuration()
+	}
+	if c.GetDnsRefreshRate() != nil {
+		out.DNSRefresh = c.GetDnsRefreshRate().AsDuration()
+	}
+	for _, step := range []func(*clusterv3.Cluster, *model.Cluster) error{t.discovery, balancing, circuits, protocol, t.clusterTLS} {
+		if err := step(c, out); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return out, nil
+}
+
+// key is equal for equal messages.
+func key(m proto.Message) string {
+	wire, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return err.Error()
+	}
+	sum := sha256.Sum256(wire)
+	return hex.EncodeToString(sum[:])
+}
+
+func (t *Translator) discovery(c *clusterv3.Cluster, out *model.Cluster) error {
+	switch c.GetType() {
+	case clusterv3.Cluster_STATIC:
+		out.Discovery = model.Static
+	case clusterv3.Cluster_STRICT_DNS:
+		out.Discovery = model.StrictDNS
+	case clusterv3.Cluster_LOGICAL_DNS:
+		out.Discovery = model.LogicalDNS
+	case clusterv3.Cluster_EDS:
+		out.Discovery, out.ServiceName = model.EDS, c.GetEdsClusterConfig().GetServiceName()
+		if out.ServiceName == "" {
+			out.ServiceName = c.GetName()
+		}
+		if c.GetEdsClusterConfig().GetEdsConfig().GetAds() == nil {
+			return fmt.Errorf("eds_cluster_config.eds_config: only ads is supported")
+		}
+		return nil
+	default:
+		return fmt.Errorf("type %s is not supported", c.GetType())
+	}
+	endpoints, err := t.Endpoints(c.GetLoadAssignment())
+	out.Inline = endpoints
+	return err
+}
+
+func balancing(c *clusterv3.Cluster, out *model.Cluster) error {
+	switch c.GetLbPolicy() {
+	case clusterv3.Cluster_ROUND_ROBIN:
+		out.Balancing = model.RoundRobin
+	case clusterv3.Cluster_LEAST_REQUEST:
+		out.Balancing = model.LeastRequest
+	case clusterv3.Cluster_RANDOM:
+		out.Balancing = model.Random
+	default:
+		return fmt.Errorf("lb_policy %s is not supported", c.GetLbPolicy())
+	}
+	return nil
+}
+
+func circuits(c *clusterv3.Cluster, _ *model.Cluster) error {
+	for _, threshold := range c.GetCircuitBreakers().GetThresholds() {
+		limits := map[string]interface{ GetValue() uint32 }{
+			"max_connections": threshold.GetMaxConnections(), "max_pending_requests": threshold.GetMaxPendingRequests(),
+			"max_requests": threshold.GetMaxRequests(),
+		}
+		set := map[string]bool{
+			"max_connections": threshold.MaxConnections != nil, "max_pending_requests": threshold.MaxPendingRequests != nil,
+			"max_requests": threshold.MaxRequests != nil,
+		}
+		for name, limit := range limits {
+			if set[name] && limit.GetValue() < leastCircuit {
+				return fmt.Errorf("circuit_breakers.thresholds.%s: limits below %d are not supported", name, leastCircuit)
+			}
+		}
+	}
+	return nil
+}
+
+func protocol(c *clusterv3.Cluster, out *model.Cluster) error {
+	for name := range c.GetTypedExtensionProtocolOptions() {
+		if name != httpOptions {
+			return fmt.Errorf("typed_extension_protocol_options[%q] is not supported", name)
+		}
+	}
+	packed := c.GetTypedExtensionProtocolOptions()[httpOptions]
+	if packed == nil {
+		return nil
+	}
+	options, err := unpack(packed, &httpv3.HttpProtocolOptions{})
+	if err != nil {
+		return err
+	}
+	if idle := options.GetCommonHttpProtocolOptions().GetIdleTimeout(); idle != nil {
+		out.IdleTimeout = idle.AsDuration()
+	}
+	switch {
+	case options.GetUseDownstreamProtocolConfig() != nil:
+		out.Protocol = model.SameProtocol
+	case options.GetAutoConfig() != nil:
+		out.Protocol = model.AutoProtocol
+	case options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil:
+		out.Protocol = model.HTTP2
+	}
+	return nil
+}
+
+// Endpoints translates the endpoints of a cluster.
+func (t *Translator) Endpoints(a *endpointv3.ClusterLoadAssignment) (*model.Endpoints, error) {
+	path := fmt.Sprintf("endpoints %q", a.GetClusterName())
+	if err := t.check(path, a.ProtoReflect()); err != nil {
+		return nil, err
+	}
+	out := &model.Endpoints{Name: a.GetClusterName()}
+	for i, group := range a.GetEndpoints() {
+		locality := model.Locality{Priority: group.GetPriority(), Weight: weight(group.GetLoadBalancingWeight())}
+		for j, endpoint := range group.GetLbEndpoints() {
+			host, err := newHost(endpoint)
+			if err != nil {
+				return nil, fmt.Errorf("%s: endpoints[%d].lb_endpoints[%d]: %w", path, i, j, err)
+			}
+			locality.Hosts = append(locality.Hosts, host)
+		}
+		out.Localities = append(out.Localities, locality)
+	}
+	return out, nil
+}
+
+// weight returns the default 1 for an unset weight.
+func weight(value interface{ GetValue() uint32 }) uint32 { return max(value.GetValue(), 1) }
+
+func newHost(e *endpointv3.LbEndpoint) (model.Host, error) {
+	host := model.Host{
+		Hostname: e.GetEndpoint().GetHostname(), Weight: weight(e.GetLoadBalancingWeight()), Labels: transportSocketLabels(e.GetMetadata()),
+		// Degraded endpoints count as healthy ones: istiod does not send them.
+		Healthy: e.GetHealthStatus() == corev3.HealthStatus_HEALTHY || e.GetHealthStatus() == corev3.HealthStatus_UNKNOWN ||
+			e.GetHealthStatus() == corev3.HealthStatus_DEGRADED,
+	}
+	var err error
+	host.Network, host.Address, err = address(e.GetEndpoint().GetAddress())
+	return host, err
+}
+
+func transportSocketLabels(m *corev3.Metadata) map[string]string {
+	fields := m.GetFilterMetadata()["envoy.transport_socket_match"].GetFields()
+	if len(fields) == 0 {
+		return nil
+	}
+	labels := map[string]string{}
+	for name, value := range fields {
+		labels[name] = value.GetStringValue()
+	}
+	return labels
+}
+
+func address(a *corev3.Address) (network, text string, err error) {
+	socket := a.GetSocketAddress()
+	switch {
+	case a.GetPipe() != nil:
+		return "unix", a.GetPipe().GetPath(), nil
+	case socket == nil:
+		return "", "", fmt.Errorf("an address is missing")
+	case socket.GetProtocol() != corev3.SocketAddress_TCP:
+		return "", "", fmt.Errorf("address.socket_address.protocol %s is not supported", socket.GetProtocol())
+	}
+	return "tcp", net.JoinHostPort(socket.GetAddress(), strconv.FormatUint(uint64(socket.GetPortValue()), 10)), nil
+}
