@@ -58,15 +58,18 @@ func (x *exchange) forward(action *model.Forward) {
 	}
 	x.mirror(action, out, t.body)
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(p *httputil.ProxyRequest) { out.apply(p.Out) },
-		Transport:     t,
-		FlushInterval: -1,
-		ErrorLog:      slog.NewLogLogger(x.proxy.Log.Handler(), slog.LevelDebug),
-		ModifyResponse: func(response *http.Response) error {
-			x.response(response, destination, t)
-			return nil
-		},
+		Rewrite:      func(p *httputil.ProxyRequest) { out.apply(p.Out) },
+		Transport:    t,
+		ErrorLog:     slog.NewLogLogger(x.proxy.Log.Handler(), slog.LevelDebug),
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { x.fail(r.Context(), err) },
+	}
+	proxy.ModifyResponse = func(response *http.Response) error {
+		x.response(response, destination, t)
+		if response.ContentLength != 0 {
+			// A response without a body must not be flushed: gRPC needs its headers and its end in one frame.
+			proxy.FlushInterval = -1
+		}
+		return nil
 	}
 	proxy.ServeHTTP(x.w, x.r.WithContext(ctx))
 }

@@ -118,6 +118,7 @@ func (s *spool) read(size int) {
 // trim drops what no reader needs, and what is beyond the limit. s.mu is held.
 func (s *spool) trim() {
 	end := s.base + int64(len(s.kept))
+	s.keep = s.keep && end-s.base <= spoolLimit // Beyond the limit, a new reader would not find the beginning.
 	needed := end
 	if s.keep {
 		needed = s.base
@@ -127,7 +128,7 @@ func (s *spool) trim() {
 	}
 	needed = max(needed, s.base, end-spoolLimit)
 	if drop := needed - s.base; drop > 0 {
-		s.kept = append([]byte(nil), s.kept[drop:]...)
+		s.kept = s.kept[drop:] // append moves the rest to a new array when this one is full.
 		s.base = needed
 	}
 }

@@ -39,9 +39,10 @@ func TestTheAgentsProbes(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	w.plane.Set(w.cluster("a", ""))
+	w.run()
 	w.eventually("the cluster is accepted", func() bool {
-		return strings.Contains(w.get("/stats?usedonly&filter=^(cluster_manager\\.cds|listener_manager\\.lds)\\.(update_success|update_rejected)$"),
-			"cluster_manager.cds.update_success: ")
+		const filter = "^(cluster_manager\\.cds|listener_manager\\.lds)\\.(update_success|update_rejected)$"
+		return strings.Contains(w.get("/stats?usedonly&filter="+filter), "cluster_manager.cds.update_success: ")
 	})
 	// The cluster has no endpoints yet, so that listeners must not be requested.
 	if got := w.get("/stats?usedonly&filter=^(server\\.state|listener_manager\\.workers_started)"); got !=
@@ -109,16 +110,20 @@ func TestHTTP(t *testing.T) {
 	slow := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	address := w.serve([]string{
 		`{"match": {"prefix": "/", "headers": [{"name": "color", "string_match": {"exact": "blue"}}]}, "route": {"cluster": "blue"}}`,
-		`{"match": {"prefix": "/query", "query_parameters": [{"name": "q", "string_match": {"exact": "1"}}]}, "route": {"cluster": "blue"}}`,
-		`{"match": {"prefix": "/method", "headers": [{"name": ":method", "string_match": {"exact": "POST"}}]}, "route": {"cluster": "blue"}}`,
+		`{"match": {"prefix": "/query", "query_parameters": [{"name": "q", "string_match": {"exact": "1"}}]},
+			"route": {"cluster": "blue"}}`,
+		`{"match": {"prefix": "/method", "headers": [{"name": ":method", "string_match": {"exact": "POST"}}]},
+			"route": {"cluster": "blue"}}`,
 		`{"match": {"path": "/exact"}, "route": {"cluster": "blue"}}`,
 		`{"match": {"prefix": "/redirect"}, "redirect": {"scheme_redirect": "https", "port_redirect": 8443, "response_code": "FOUND"}}`,
 		`{"match": {"prefix": "/direct"}, "direct_response": {"status": 500}}`,
-		`{"match": {"path_separated_prefix": "/rewrite"}, "route": {"cluster": "green", "prefix_rewrite": "/new", "host_rewrite_literal": "new.example"}}`,
+		`{"match": {"path_separated_prefix": "/rewrite"}, "route": {
+			"cluster": "green", "prefix_rewrite": "/new", "host_rewrite_literal": "new.example"}}`,
 		`{"match": {"prefix": "/headers"}, "route": {"cluster": "echo"}, "request_headers_to_remove": ["gone"],
 			"request_headers_to_add": [{"header": {"key": "added", "value": "1"}, "append_action": "OVERWRITE_IF_EXISTS_OR_ADD"}],
 			"response_headers_to_add": [{"header": {"key": "said", "value": "2"}}], "response_headers_to_remove": ["secret"]}`,
-		`{"match": {"prefix": "/weighted"}, "route": {"weighted_clusters": {"clusters": [{"name": "blue", "weight": 0}, {"name": "green", "weight": 1}]}}}`,
+		`{"match": {"prefix": "/weighted"}, "route": {"weighted_clusters": {"clusters": [
+			{"name": "blue", "weight": 0}, {"name": "green", "weight": 1}]}}}`,
 		`{"match": {"prefix": "/unknown"}, "route": {"cluster": "nowhere", "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR"}}`,
 		to("/empty", "empty", ""), to("/refused", "refused", ""),
 		`{"match": {"prefix": "/slow"}, "route": {"cluster": "slow", "timeout": "0.050s"}}`,
@@ -129,7 +134,8 @@ func TestHTTP(t *testing.T) {
 			"allow_origin_string_match": [{"exact": "https://app.example"}], "allow_credentials": true}}}`,
 		to("/green", "green", ""),
 	}, map[string]string{
-		"blue": backend(t, says("blue")), "green": backend(t, says("green")), "empty": "", "refused": freeAddress(t), "slow": backend(t, slow),
+		"blue": backend(t, says("blue")), "green": backend(t, says("green")), "slow": backend(t, slow),
+		"empty": "", "refused": freeAddress(t),
 		"echo": backend(t, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Secret", "x")
 			fmt.Fprintf(w, "added=%s gone=%s for=%s proto=%s attempt=%s host=%s", r.Header.Get("Added"), r.Header.Get("Gone"),
@@ -158,13 +164,16 @@ func TestHTTP(t *testing.T) {
 		"method":                {"POST", "/method", nil, 200, "blue /method", ""},
 		"method does not match": {"GET", "/method", nil, 404, "", ""},
 		"no route":              {"GET", "/none", nil, 404, "", ""},
-		"redirect":              {"GET", "/redirect/a?b=c", []string{"Host: a.example"}, 302, "", "Location: https://a.example:8443/redirect/a?b=c"},
-		"direct response":       {"GET", "/direct", nil, 500, "", ""},
-		"rewrite":               {"GET", "/rewrite/a?b=c", nil, 200, "green /new/a?b=c", ""},
-		"encoded path":          {"GET", "/green/a%2Fb%20c", nil, 200, "green /green/a%2Fb%20c", ""},
-		"dot segments":          {"GET", "/none/../green", nil, 200, "green /green", ""},
+		"redirect": {
+			"GET", "/redirect/a?b=c", []string{"Host: a.example"}, 302, "", "Location: https://a.example:8443/redirect/a?b=c",
+		},
+		"direct response": {"GET", "/direct", nil, 500, "", ""},
+		"rewrite":         {"GET", "/rewrite/a?b=c", nil, 200, "green /new/a?b=c", ""},
+		"encoded path":    {"GET", "/green/a%2Fb%20c", nil, 200, "green /green/a%2Fb%20c", ""},
+		"dot segments":    {"GET", "/none/../green", nil, 200, "green /green", ""},
 		"headers": {
-			"GET", "/headers", []string{"Gone: 1", "Host: a.example"}, 200, "added=1 gone= for=127.0.0.1 proto=http attempt=1 host=a.example", "Said: 2",
+			"GET", "/headers", []string{"Gone: 1", "Host: a.example"}, 200,
+			"added=1 gone= for=127.0.0.1 proto=http attempt=1 host=a.example", "Said: 2",
 		},
 		"weight 0":           {"GET", "/weighted", nil, 200, "green /weighted", ""},
 		"an unknown cluster": {"GET", "/unknown", nil, 500, "", ""},
@@ -178,8 +187,12 @@ func TestHTTP(t *testing.T) {
 			"OPTIONS", "/cors", []string{"Origin: https://app.example", "Access-Control-Request-Method: PUT"}, 200, "",
 			"Access-Control-Allow-Methods: GET,PUT",
 		},
-		"CORS":                           {"GET", "/cors", []string{"Origin: https://app.example"}, 200, "green /cors", "Access-Control-Allow-Origin: https://app.example"},
-		"CORS, other origin":             {"GET", "/cors", []string{"Origin: https://other.example"}, 200, "green /cors", "Access-Control-Allow-Origin: "},
+		"CORS": {
+			"GET", "/cors", []string{"Origin: https://app.example"}, 200, "green /cors", "Access-Control-Allow-Origin: https://app.example",
+		},
+		"CORS, other origin": {
+			"GET", "/cors", []string{"Origin: https://other.example"}, 200, "green /cors", "Access-Control-Allow-Origin: ",
+		},
 		"an upgrade that is not allowed": {"GET", "/green", []string{"Connection: upgrade", "Upgrade: other"}, 403, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +240,7 @@ func TestBodies(t *testing.T) {
 	for protocol, version := range map[string]func(*http.Protocols){"HTTP/1.1": http1, "HTTP/2": h2c} {
 		c := client(t, address, nil, version)
 		for _, size := range []int64{0, 1, 100_000, 10 << 20} {
-			response, err := c.Post("http://a.example/", "", io.LimitReader(endless{}, size))
+			response, err := send(t, c, http.MethodPost, "http://a.example/", io.LimitReader(endless{}, size))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +250,7 @@ func TestBodies(t *testing.T) {
 				t.Errorf("%s, %d bytes: %d %q, want %q", protocol, size, response.StatusCode, body, want)
 			}
 		}
-		response, err := c.Post("http://a.example/mirror", "", io.LimitReader(endless{}, 1000))
+		response, err := send(t, c, http.MethodPost, "http://a.example/mirror", io.LimitReader(endless{}, 1000))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func TestHTTPS(t *testing.T) {
 	w.ready()
 	serial := func(url string, version func(*http.Protocols)) int64 {
 		c := client(t, address, ca.roots(), version)
-		response, err := c.Get(url)
+		response, err := send(t, c, http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,9 +57,7 @@ func TestHTTPS(t *testing.T) {
 			t.Errorf("%s: serial = %d, want 20", name, got)
 		}
 	}
-	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: ca.roots(), ServerName: "other.example"})
-	if err == nil {
-		_ = conn.Close()
+	if handshake(t, address, &tls.Config{RootCAs: ca.roots(), ServerName: "other.example"}) == nil {
 		t.Error("a name without a filter chain should not be served")
 	}
 	w.plane.Set(ca.secret("one", 11, "one.example"))
@@ -89,7 +87,7 @@ func TestASecretThatDoesNotExist(t *testing.T) {
 // grpcBackend is a gRPC server with the health service.
 func grpcBackend(t *testing.T) (string, *health.Server) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +105,8 @@ func TestGRPC(t *testing.T) {
 	target, service := grpcBackend(t)
 	w.plane.Set(w.cluster("a", h2Options), w.endpoints("a", target), w.httpListener(address, ""), w.routes(
 		`{"match": {"path": "/grpc.health.v1.Health/List"}, "route": {"cluster": "nowhere"}}`,
-		`{"match": {"prefix": "/grpc.health.v1.Health/", "grpc": {}}, "route": {"cluster": "a", "timeout": "0s", "max_grpc_timeout": "0s"}}`))
+		`{"match": {"prefix": "/grpc.health.v1.Health/", "grpc": {}},
+			"route": {"cluster": "a", "timeout": "0s", "max_grpc_timeout": "0s"}}`))
 	w.ready()
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -117,7 +116,8 @@ func TestGRPC(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := healthv1.NewHealthClient(conn)
-	if response, err := c.Check(ctx, &healthv1.HealthCheckRequest{}); err != nil || response.GetStatus() != healthv1.HealthCheckResponse_SERVING {
+	response, err := c.Check(ctx, &healthv1.HealthCheckRequest{})
+	if err != nil || response.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Fatalf("Check = %v, %v", response, err)
 	}
 	if _, err := c.Check(ctx, &healthv1.HealthCheckRequest{Service: "none"}); status.Code(err) != codes.NotFound {
@@ -130,12 +130,18 @@ func TestGRPC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []healthv1.HealthCheckResponse_ServingStatus{3, 1, 2} {
+	const serving, notServing, unknown = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING,
+		healthv1.HealthCheckResponse_SERVICE_UNKNOWN
+	for i, want := range []healthv1.HealthCheckResponse_ServingStatus{unknown, serving, notServing} {
 		response, err := stream.Recv()
 		if err != nil || response.GetStatus() != want {
-			t.Fatalf("Watch = %v, %v, want %v", response, err, want)
+			t.Fatalf("message %d = %v, %v, want %v", i, response, err, want)
 		}
-		service.SetServingStatus("x", map[healthv1.HealthCheckResponse_ServingStatus]healthv1.HealthCheckResponse_ServingStatus{3: 1, 1: 2, 2: 1}[want])
+		next := serving
+		if want == serving {
+			next = notServing
+		}
+		service.SetServingStatus("x", next)
 	}
 }
 
@@ -153,12 +159,13 @@ func TestPassthrough(t *testing.T) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	address := freeAddress(t)
-	tcp := `"filters": [{"name": "tcp", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy",
-		"stat_prefix": "p", "cluster": "a"}}]`
+	tcp := `"filters": [{"name": "tcp", "typed_config": {
+		"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "p", "cluster": "a"}}]`
 	w.plane.Set(w.cluster("a", ""), w.endpoints("a", server.Listener.Addr().String()), ca.secret("one", 10, "one.example"),
-		w.routes(to("/", "a", "")), w.listener(address, "{"+sni("pass.example")+tcp+"}", "{"+sni("one.example")+tlsSocket("one")+httpFilter+"}"))
+		w.routes(to("/", "a", "")),
+		w.listener(address, "{"+sni("pass.example")+tcp+"}", "{"+sni("one.example")+tlsSocket("one")+httpFilter+"}"))
 	w.ready()
-	response, err := client(t, address, ca.roots(), http1).Get("https://pass.example/x")
+	response, err := send(t, client(t, address, ca.roots(), http1), http.MethodGet, "https://pass.example/x", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,11 +175,7 @@ func TestPassthrough(t *testing.T) {
 	}
 	w.plane.Set(w.endpoints("a"))
 	w.eventually("a connection without endpoint is closed", func() bool {
-		conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: ca.roots(), ServerName: "pass.example"})
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err != nil
+		return handshake(t, address, &tls.Config{RootCAs: ca.roots(), ServerName: "pass.example"}) != nil
 	})
 }
 
@@ -196,11 +199,13 @@ func TestUpstreamTLS(t *testing.T) {
 	socket := func(name, secret string) string {
 		return fmt.Sprintf(`"transport_socket": {"name": "tls", "typed_config": {
 			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", "sni": "backend.example",
-			"common_tls_context": {"combined_validation_context": {"default_validation_context": {"match_subject_alt_names": [{"exact": %q}]},
+			"common_tls_context": {"combined_validation_context": {
+			"default_validation_context": {"match_subject_alt_names": [{"exact": %q}]},
 			"validation_context_sds_secret_config": {"name": %q, "sds_config": {"ads": {}}}}}}}`, name, secret)
 	}
 	roots := func(name string, a *authority) *tlsv3.Secret {
-		return parse(t, fmt.Sprintf(`{"name": %q, "validation_context": {"trusted_ca": {"inline_string": %q}}}`, name, a.pem), &tlsv3.Secret{})
+		text := fmt.Sprintf(`{"name": %q, "validation_context": {"trusted_ca": {"inline_string": %q}}}`, name, a.pem)
+		return parse(t, text, &tlsv3.Secret{})
 	}
 	target, address := server.Listener.Addr().String(), freeAddress(t)
 	w.plane.Set(roots("ca", ca), roots("other", other), w.httpListener(address, ""),
@@ -232,7 +237,7 @@ func TestWebsocket(t *testing.T) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 		_, _ = io.Copy(conn, buffer)
 	})})
-	conn, err := net.Dial("tcp", address)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +299,7 @@ func TestDrain(t *testing.T) {
 	}
 	slow := make(chan int, 1)
 	go func() {
-		response, err := one.Get("http://a.example/slow")
+		response, err := send(t, one, http.MethodGet, "http://a.example/slow", http.NoBody)
 		if err != nil {
 			slow <- 0
 			return
@@ -303,13 +308,13 @@ func TestDrain(t *testing.T) {
 		slow <- response.StatusCode
 	}()
 	<-began
-	response, err := http.Post("http://"+w.admin+"/drain_listeners?graceful", "", nil)
+	response, err := send(t, http.DefaultClient, http.MethodPost, "http://"+w.admin+"/drain_listeners?graceful", http.NoBody)
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("drain_listeners: %+v, %v", response, err)
 	}
 	_ = response.Body.Close()
 	for range 3 { // New connections are accepted, and are closed after one response.
-		got, err := client(t, address, nil, http1).Get("http://a.example/")
+		got, err := send(t, client(t, address, nil, http1), http.MethodGet, "http://a.example/", http.NoBody)
 		if err != nil || !got.Close {
 			t.Fatalf("during the drain: %+v, %v", got, err)
 		}
@@ -336,7 +341,7 @@ func TestAnUpdateKeepsConnections(t *testing.T) {
 	w.ready()
 	kept, drained := client(t, address, ca.roots(), http1), client(t, address, ca.roots(), http1)
 	ends := func(c *http.Client, url string) bool {
-		response, err := c.Get(url)
+		response, err := send(t, c, http.MethodGet, url, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,17 +44,19 @@ type world struct {
 	t     *testing.T
 	plane *controlplane.Server
 	admin string
-	// ended gets the result of the program.
-	ended chan error
+	// run starts the proxy. ended gets its result.
+	run     func()
+	running atomic.Bool
+	ended   chan error
 }
 
-// start starts a proxy under a control plane without resources.
+// start prepares a proxy under a control plane without resources. ready starts it.
 func start(t *testing.T, arguments ...string) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{t: t, plane: controlplane.New(), admin: freeAddress(t), ended: make(chan error, 1)}
 	socket := filepath.Join(dir, "s") // A path of a socket must be short.
-	listener, err := net.Listen("unix", socket)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,9 +78,15 @@ func start(t *testing.T, arguments ...string) *world {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	arguments = append([]string{"-c", file, "--drain-strategy", "immediate", "--disable-hot-restart", "-l", "warning"}, arguments...)
-	go func() { w.ended <- server.Run(ctx, arguments, t.Output()) }()
+	w.run = sync.OnceFunc(func() {
+		w.running.Store(true)
+		go func() { w.ended <- server.Run(ctx, arguments, t.Output()) }()
+	})
 	t.Cleanup(func() {
 		cancel()
+		if !w.running.Load() {
+			return
+		}
 		select {
 		case err := <-w.ended:
 			if err != nil {
@@ -91,7 +101,7 @@ func start(t *testing.T, arguments ...string) *world {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +134,11 @@ func (w *world) eventually(what string, holds func() bool) {
 // get returns the body of an admin endpoint, or the empty string.
 func (w *world) get(path string) string {
 	w.t.Helper()
-	response, err := http.Get("http://" + w.admin + path)
+	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+w.admin+path, http.NoBody)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return ""
 	}
@@ -133,8 +147,10 @@ func (w *world) get(path string) string {
 	return string(body)
 }
 
+// ready starts the proxy and waits until it is live. What the control plane has by then is active.
 func (w *world) ready() {
 	w.t.Helper()
+	w.run()
 	w.eventually("the proxy is live", func() bool { return strings.TrimSpace(w.get("/ready")) == "LIVE" })
 }
 
@@ -218,8 +234,8 @@ func sni(name string) string {
 // routes returns the route configuration "routes" with one virtual host for all domains.
 func (w *world) routes(routes ...string) *routev3.RouteConfiguration {
 	w.t.Helper()
-	return parse(w.t, fmt.Sprintf(`{"name": "routes", "ignore_port_in_host_matching": true, "virtual_hosts": [{"name": "all", "domains": ["*"],
-		"include_request_attempt_count": true, "routes": [%s]}]}`, strings.Join(routes, ",")), &routev3.RouteConfiguration{})
+	return parse(w.t, fmt.Sprintf(`{"name": "routes", "ignore_port_in_host_matching": true, "virtual_hosts": [{
+		"name": "all", "domains": ["*"], "include_request_attempt_count": true, "routes": [%s]}]}`, strings.Join(routes, ",")), &routev3.RouteConfiguration{})
 }
 
 // to is a route for a prefix to a cluster, with more fields of the action.
@@ -227,7 +243,8 @@ func to(prefix, cluster, fields string) string {
 	if fields != "" {
 		fields = ", " + fields
 	}
-	return fmt.Sprintf(`{"match": {"prefix": %q}, "route": {"cluster": %q, "timeout": "0s", "max_grpc_timeout": "0s"%s}}`, prefix, cluster, fields)
+	const route = `{"match": {"prefix": %q}, "route": {"cluster": %q, "timeout": "0s", "max_grpc_timeout": "0s"%s}}`
+	return fmt.Sprintf(route, prefix, cluster, fields)
 }
 
 // backend is an HTTP server. Its responses begin with its name.
@@ -255,7 +272,8 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
 	a.key, a.cert, a.pem = a.issue(&x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign,
 	})
 	return a
 }
@@ -298,8 +316,8 @@ func (a *authority) pair(serial int64, names ...string) (chain, key []byte) {
 func (a *authority) secret(name string, serial int64, names ...string) *tlsv3.Secret {
 	a.t.Helper()
 	chain, key := a.pair(serial, names...)
-	return parse(a.t, fmt.Sprintf(`{"name": %q, "tls_certificate": {"certificate_chain": {"inline_string": %q}, "private_key": {"inline_string": %q}}}`,
-		name, chain, key), &tlsv3.Secret{})
+	return parse(a.t, fmt.Sprintf(`{"name": %q, "tls_certificate": {"certificate_chain": {"inline_string": %q},
+		"private_key": {"inline_string": %q}}}`, name, chain, key), &tlsv3.Secret{})
 }
 
 func (a *authority) roots() *x509.CertPool {
@@ -323,6 +341,26 @@ func client(t *testing.T, address string, roots *x509.CertPool, protocols func(*
 		Transport: transport, Timeout: patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// send sends a request. The caller closes the body.
+func send(t *testing.T, c *http.Client, method, url string, body io.Reader) (*http.Response, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Do(r)
+}
+
+// handshake connects with TLS, and closes the connection.
+func handshake(t *testing.T, address string, config *tls.Config) error {
+	t.Helper()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }
 
 func http1(p *http.Protocols) { p.SetHTTP1(true) }
