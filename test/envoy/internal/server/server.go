@@ -75,12 +75,15 @@ func (s *server) run(ctx context.Context) (err error) {
 		DrainTime: s.options.DrainTime, Immediately: s.options.DrainImmediately, Stats: s.numbers, Log: s.log,
 	})
 	defer data.Close()
-	changed := make(chan struct{}, 1)
+	// Both are for changes that no response causes: a secret has come, or is overdue.
+	changed, wake := make(chan struct{}, 1), make(chan struct{}, 1)
 	store := config.New(s.from.Clusters, s.from.Listeners, s.translator, s.numbers, func(snapshot *config.Snapshot) {
 		s.publish(data, snapshot)
-		select {
-		case changed <- struct{}{}:
-		default:
+		for _, signal := range []chan struct{}{changed, wake} {
+			select {
+			case signal <- struct{}{}:
+			default:
+			}
 		}
 	})
 
@@ -95,7 +98,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	go func() { served <- endpoints.Serve(listener) }()
 	defer func() { err = errors.Join(err, endpoints.Close()) }()
 
-	client, secrets, err := s.clients(store)
+	client, secrets, err := s.clients(store, wake)
 	if err != nil {
 		return err
 	}
@@ -129,13 +132,13 @@ func (s *server) publish(data *proxy.Proxy, snapshot *config.Snapshot) {
 func (s *server) state() admin.State { return admin.State(s.numbers.Get("server.state")) }
 
 // clients returns the client of the aggregated stream and that of secrets, which is nil without a static cluster.
-func (s *server) clients(store *config.Store) (*xds.Client, *xds.Secrets, error) {
+func (s *server) clients(store *config.Store, wake <-chan struct{}) (*xds.Client, *xds.Secrets, error) {
 	network, address, err := only(s.from.Cluster(s.from.XDSCluster))
 	if err != nil {
 		return nil, nil, err
 	}
 	client := &xds.Client{
-		Network: network, Address: address, Node: s.from.Node, Sink: store, Log: s.log,
+		Network: network, Address: address, Node: s.from.Node, Sink: store, Log: s.log, Changed: wake,
 		OnConnected: func(connected bool) {
 			state := int64(0)
 			if connected {

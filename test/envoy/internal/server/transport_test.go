@@ -84,6 +84,29 @@ func TestASecretThatDoesNotExist(t *testing.T) {
 	}
 }
 
+// TestTheAgentsSecretIsLate has a cluster that waits for a secret of the agent's socket. Listeners are requested when it
+// has come, although no response on the aggregated stream says so.
+func TestTheAgentsSecretIsLate(t *testing.T) {
+	t.Parallel()
+	w, ca := start(t), newAuthority(t)
+	address := freeAddress(t)
+	w.plane.Set(w.cluster("a", `"transport_socket_matches": [{"name": "istio", "match": {"tlsMode": "istio"}, "transport_socket": {
+		"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+		"common_tls_context": {"tls_certificate_sds_secret_configs": [{"name": "default", "sds_config": {"api_config_source": {
+		"api_type": "GRPC", "grpc_services": [{"envoy_grpc": {"cluster_name": "sds-grpc"}}]}}}]}}}}, {"name": "plain", "match": {}}]`),
+		w.endpoints("a", backend(t, says("a"))), w.httpListener(address, ""), w.routes(to("/", "a", "")))
+	w.run()
+	w.eventually("the cluster waits", func() bool {
+		return strings.Contains(w.get("/stats"), "ClusterLoadAssignment.update_success: 1") &&
+			strings.Contains(w.get("/stats"), "cluster_manager.warming_clusters: 1")
+	})
+	w.plane.Set(ca.secret("default", 1, "pod"))
+	w.ready()
+	if got := ask(t, client(t, address, nil, http1), "GET", "http://a.example/"); got.status != 200 {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
 // grpcBackend is a gRPC server with the health service.
 func grpcBackend(t *testing.T) (string, *health.Server) {
 	t.Helper()

@@ -61,6 +61,8 @@ type Client struct {
 	Node             *corev3.Node
 	Sink             Sink
 	Log              *slog.Logger
+	// Changed says that Sink may want other names although there was no response. It may be nil.
+	Changed <-chan struct{}
 	// OnConnected is called with true when a stream begins, and with false when it ends. It may be nil.
 	OnConnected func(bool)
 
@@ -143,17 +145,41 @@ func (c *Client) stream(ctx context.Context) (received bool, err error) {
 	for _, subscription := range c.types {
 		subscription.requested, subscription.names = false, nil
 	}
-	session := &session{client: c, stream: stream}
-	if err := session.subscribe(); err != nil {
+	return c.follow(ctx, &session{client: c, stream: stream})
+}
+
+// follow answers responses until the stream ends. It is the only sender.
+func (c *Client) follow(ctx context.Context, s *session) (received bool, err error) {
+	responses, ended := make(chan *discoveryv3.DeltaDiscoveryResponse), make(chan error, 1)
+	go func() {
+		for {
+			response, err := s.stream.Recv()
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case responses <- response:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	if err := s.subscribe(); err != nil {
 		return false, err
 	}
 	for {
-		response, err := stream.Recv()
-		if err != nil {
-			return received, err
+		select {
+		case response := <-responses:
+			received = true
+			err = s.answer(response)
+		case <-c.Changed:
+			err = s.subscribe()
+		case err = <-ended:
+		case <-ctx.Done():
+			err = ctx.Err()
 		}
-		received = true
-		if err := session.answer(response); err != nil {
+		if err != nil {
 			return received, err
 		}
 	}
