@@ -85,7 +85,8 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 	write(w, map[string]any{
-		"version": "hypergate-stand-in", "state": s.State().String(), "uptime_current_epoch": fmt.Sprintf("%.0fs", time.Since(s.Started).Seconds()),
+		"version": "hypergate-stand-in", "state": s.State().String(),
+		"uptime_current_epoch": fmt.Sprintf("%.0fs", time.Since(s.Started).Seconds()),
 	})
 }
 

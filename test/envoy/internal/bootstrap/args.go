@@ -74,7 +74,7 @@ func (a *Args) set(name, value string) error {
 		if err != nil {
 			return fmt.Errorf("option --drain-time-s: %w", err)
 		}
-		a.DrainTime = time.Duration(seconds) * time.Second //nolint:gosec // ParseUint has limited it to 31 bits.
+		a.DrainTime = time.Duration(seconds) * time.Second
 	default:
 		if !listed(withValue, name) {
 			return fmt.Errorf("option %s is not supported", name)

@@ -123,7 +123,9 @@ func (c *Config) dynamic(from document) error {
 		return fmt.Errorf("dynamic_resources.ads_config.grpc_services must have one entry")
 	}
 	c.XDSCluster = ads.GetGrpcServices()[0].GetEnvoyGrpc().GetClusterName()
-	for name, raw := range map[string]json.RawMessage{"lds_config": from.DynamicResources.LDSConfig, "cds_config": from.DynamicResources.CDSConfig} {
+	for name, raw := range map[string]json.RawMessage{
+		"lds_config": from.DynamicResources.LDSConfig, "cds_config": from.DynamicResources.CDSConfig,
+	} {
 		source := &corev3.ConfigSource{}
 		if err := decode("dynamic_resources."+name, raw, source); err != nil {
 			return err

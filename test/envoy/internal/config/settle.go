@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/hypergate/hypergate/test/envoy/internal/model"
 )
@@ -177,7 +178,7 @@ func chains(l *model.Listener) []*model.FilterChain {
 	if l.Default == nil {
 		return l.Chains
 	}
-	return append(l.Chains[:len(l.Chains):len(l.Chains)], l.Default)
+	return append(slices.Clip(l.Chains), l.Default)
 }
 
 func listenerSecrets(l *model.Listener) []model.SecretRef {

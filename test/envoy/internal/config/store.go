@@ -91,19 +91,24 @@ func (w *warm[T]) promote(ready func(T) bool) {
 	}
 }
 
-// New returns a Store with the static clusters and listeners of the bootstrap configuration. publish is called with each
-// new Snapshot, and must not call the Store.
-func New(clusters []*model.Cluster, listeners []*model.Listener, t *translate.Translator, numbers *stats.Set, publish func(*Snapshot)) *Store {
+// Static are the resources of the bootstrap configuration.
+type Static struct {
+	Clusters  []*model.Cluster
+	Listeners []*model.Listener
+}
+
+// New returns a Store with static resources. publish is called with each new Snapshot, and must not call the Store.
+func New(static Static, t *translate.Translator, numbers *stats.Set, publish func(*Snapshot)) *Store {
 	s := &Store{
 		translator: t, stats: numbers, publish: publish, after: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		clusters: newWarm[*model.Cluster](), listeners: newWarm[*model.Listener](),
 		endpoints: map[string]*model.Endpoints{}, routes: map[string]*model.RouteTable{}, secrets: map[model.SecretRef]*model.Secret{},
 		extensions: map[string][]string{}, overdue: map[model.SecretRef]bool{}, waiting: map[model.SecretRef]bool{},
 	}
-	for _, cluster := range clusters {
+	for _, cluster := range static.Clusters {
 		s.clusters.active[cluster.Name] = cluster
 	}
-	for _, listener := range listeners {
+	for _, listener := range static.Listeners {
 		s.listeners.active[listener.Name] = listener
 	}
 	s.settle()
@@ -150,9 +155,7 @@ func (s *Store) apply(u xds.Update) error {
 		}
 		return each(u.Resources, &listenerv3.Listener{}, "adding or updating listeners", s.listener)
 	case xds.EndpointType:
-		return each(u.Resources, &endpointv3.ClusterLoadAssignment{}, "updating endpoints", func(m *endpointv3.ClusterLoadAssignment) error {
-			return keep(s.endpoints, m.GetClusterName(), m, s.translator.Endpoints)
-		})
+		return each(u.Resources, &endpointv3.ClusterLoadAssignment{}, "updating endpoints", s.assignment)
 	case xds.RouteType:
 		return each(u.Resources, &routev3.RouteConfiguration{}, "updating routes", func(m *routev3.RouteConfiguration) error {
 			return keep(s.routes, m.GetName(), m, s.translator.Routes)
@@ -199,6 +202,10 @@ func keep[K comparable, M, T any](into map[K]T, name K, m M, translated func(M) 
 
 func (s *Store) cluster(m *clusterv3.Cluster) error {
 	return keep(s.clusters.warming, m.GetName(), m, s.translator.Cluster)
+}
+
+func (s *Store) assignment(m *endpointv3.ClusterLoadAssignment) error {
+	return keep(s.endpoints, m.GetClusterName(), m, s.translator.Endpoints)
 }
 
 func (s *Store) listener(m *listenerv3.Listener) error {

@@ -121,7 +121,9 @@ func (s *Server) EndStreams() {
 }
 
 // WaitFor returns the first request for which holds is true, among all that came and that will come.
-func (s *Server) WaitFor(ctx context.Context, holds func(*discoveryv3.DeltaDiscoveryRequest) bool) (*discoveryv3.DeltaDiscoveryRequest, error) {
+func (s *Server) WaitFor(
+	ctx context.Context, holds func(*discoveryv3.DeltaDiscoveryRequest) bool,
+) (*discoveryv3.DeltaDiscoveryRequest, error) {
 	seen := 0
 	for {
 		s.mu.Lock()
@@ -164,7 +166,8 @@ func (s *Server) begin(ctx context.Context) (context.Context, func()) {
 
 // watch is what a client knows of one type.
 type watch struct {
-	all   bool
+	all, answered bool
+
 	names map[string]bool
 	known map[string]int
 }
@@ -239,29 +242,36 @@ func (s *Server) take(watches map[string]*watch, request *discoveryv3.DeltaDisco
 func (s *Server) responses(watches map[string]*watch) []*discoveryv3.DeltaDiscoveryResponse {
 	var all []*discoveryv3.DeltaDiscoveryResponse
 	for _, typeURL := range slices.Sorted(maps.Keys(watches)) {
-		w := watches[typeURL]
-		response := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: strconv.Itoa(s.version) + typeURL}
-		for name, r := range s.resources[typeURL] {
-			if (w.all || w.names[name]) && w.known[name] != r.version {
-				w.known[name] = r.version
-				response.Resources = append(response.Resources, &discoveryv3.Resource{Name: name, Version: strconv.Itoa(r.version), Resource: r.body})
-			}
-		}
-		for name := range w.known {
-			if _, exists := s.resources[typeURL][name]; !exists && name != "" {
-				delete(w.known, name)
-				response.RemovedResources = append(response.RemovedResources, name)
-			}
-		}
-		first := w.all && w.known[""] == 0
-		if first {
-			w.known[""] = 1
-		}
-		if first || len(response.GetResources())+len(response.GetRemovedResources()) > 0 {
+		if response := watches[typeURL].next(s.resources[typeURL]); response != nil {
+			response.TypeUrl, response.Nonce = typeURL, strconv.Itoa(s.version)+typeURL
 			all = append(all, response)
 		}
 	}
 	return all
+}
+
+// next returns nil if the client knows everything.
+func (w *watch) next(resources map[string]resource) *discoveryv3.DeltaDiscoveryResponse {
+	response := &discoveryv3.DeltaDiscoveryResponse{}
+	for name, r := range resources {
+		if (w.all || w.names[name]) && w.known[name] != r.version {
+			w.known[name] = r.version
+			one := &discoveryv3.Resource{Name: name, Version: strconv.Itoa(r.version), Resource: r.body}
+			response.Resources = append(response.Resources, one)
+		}
+	}
+	for name := range w.known {
+		if _, exists := resources[name]; !exists {
+			delete(w.known, name)
+			response.RemovedResources = append(response.RemovedResources, name)
+		}
+	}
+	first := w.all && !w.answered
+	w.answered = true
+	if !first && len(response.GetResources())+len(response.GetRemovedResources()) == 0 {
+		return nil
+	}
+	return response
 }
 
 // StreamSecrets implements the stream of one secret.

@@ -162,20 +162,16 @@ func NormalPath(path string, merge bool) string {
 		return path
 	}
 	segments := strings.Split(path[1:], "/")
+	last := segments[len(segments)-1]
+	if last == "." || last == ".." {
+		segments = append(segments, "") // The path of a folder ends with a slash.
+	}
 	var kept []string
 	for i, segment := range segments {
-		last := i == len(segments)-1
 		switch {
 		case segment == "..":
 			kept = kept[:max(len(kept)-1, 0)]
-			if last {
-				kept = append(kept, "")
-			}
-		case segment == ".":
-			if last {
-				kept = append(kept, "")
-			}
-		case segment == "" && merge && !last:
+		case segment == ".", segment == "" && merge && i < len(segments)-1:
 		default:
 			kept = append(kept, segment)
 		}

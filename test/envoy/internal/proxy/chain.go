@@ -40,7 +40,8 @@ type chain struct {
 
 func newChain(l *listener, config *model.FilterChain) *chain {
 	c := &chain{
-		proxy: l.proxy, config: config, conns: map[*tracked]bool{}, accepted: make(chan net.Conn, acceptedUnread), closed: make(chan struct{}),
+		proxy: l.proxy, config: config, conns: map[*tracked]bool{},
+		accepted: make(chan net.Conn, acceptedUnread), closed: make(chan struct{}),
 	}
 	if http, ok := config.Filter.(*model.HTTP); ok {
 		c.server = c.newServer(http)

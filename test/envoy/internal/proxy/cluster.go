@@ -95,7 +95,7 @@ func (c *cluster) setEndpoints(from *model.Endpoints) {
 			if c.config.LocalityWeighted && sum > 0 {
 				weight = max(uint64(locality.Weight)*weight*1000/uint64(sum), 1)
 			}
-			rows = append(rows, row{e, locality.Priority, uint32(min(weight, 1<<31)), host.Healthy}) //nolint:gosec // It is limited.
+			rows = append(rows, row{e, locality.Priority, uint32(min(weight, 1<<31)), host.Healthy})
 		}
 	}
 	for key, e := range c.endpoints {
@@ -119,19 +119,23 @@ type row struct {
 // newHosts selects the healthy endpoints of the first priority that has one. In panic mode, all endpoints of the first
 // priority are used if there is no healthy one.
 func newHosts(rows []row, panicMode bool) *hosts {
-	first, found := uint32(0), false
-	lowest := uint32(1<<32 - 1)
+	const none = uint32(1<<32 - 1)
+	healthy, lowest := none, none
 	for _, r := range rows {
 		r.endpoint.healthy.Store(r.healthy)
 		lowest = min(lowest, r.priority)
-		if r.healthy && (!found || r.priority < first) {
-			first, found = r.priority, true
+		if r.healthy {
+			healthy = min(healthy, r.priority)
 		}
+	}
+	takes := func(r row) bool { return r.healthy && r.priority == healthy }
+	if healthy == none {
+		takes = func(r row) bool { return panicMode && r.priority == lowest }
 	}
 	out := &hosts{equal: true}
 	for _, r := range rows {
 		out.all = append(out.all, r.endpoint)
-		if found && (r.priority != first || !r.healthy) || !found && (!panicMode || r.priority != lowest) {
+		if !takes(r) {
 			continue
 		}
 		out.usable = append(out.usable, r.endpoint)

@@ -21,6 +21,9 @@ var (
 	errNoHosts = errors.New("no healthy upstream")
 )
 
+// resetBefore is the beginning of Envoy's body for such a response.
+const resetBefore = "upstream connect error or disconnect/reset before headers. reset reason: "
+
 // mirrorTimeout limits a mirrored request if the route has no timeout.
 const mirrorTimeout = time.Minute
 
@@ -89,11 +92,10 @@ func (x *exchange) fail(ctx context.Context, err error) {
 		x.reply(http.StatusServiceUnavailable, "downstream has gone")
 	case errors.As(err, &dialled):
 		x.reply(http.StatusServiceUnavailable,
-			"upstream connect error or disconnect/reset before headers. reset reason: remote connection failure, transport failure reason: "+
-				err.Error())
+			resetBefore+"remote connection failure, transport failure reason: "+err.Error())
 	default:
 		x.reply(http.StatusServiceUnavailable,
-			"upstream connect error or disconnect/reset before headers. reset reason: connection termination: "+err.Error())
+			resetBefore+"connection termination: "+err.Error())
 	}
 }
 
@@ -171,7 +173,8 @@ func (x *exchange) outgoing(action *model.Forward, destination *model.Destinatio
 // hopByHop returns the headers that are about the connection.
 func hopByHop(header http.Header) []string {
 	names := []string{
-		"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade",
 	}
 	for _, value := range header.Values("Connection") {
 		for name := range strings.SplitSeq(value, ",") {
@@ -301,5 +304,5 @@ func grpcTimeout(header string) time.Duration {
 	if !ok || err != nil {
 		return 0
 	}
-	return time.Duration(number) * unit //nolint:gosec // ParseUint has limited it to 27 bits.
+	return time.Duration(number) * unit
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"fmt"
+	"maps"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -118,9 +119,7 @@ func (x *exchange) preflight() bool {
 	if header == nil && policy.ForwardPreflight {
 		return false
 	}
-	for name, values := range header {
-		x.w.Header()[name] = values
-	}
+	maps.Copy(x.w.Header(), header)
 	x.finish(x.w.Header())
 	x.w.WriteHeader(http.StatusOK)
 	return true
@@ -140,7 +139,7 @@ func (x *exchange) act() {
 	case *model.Redirect:
 		x.redirect(action)
 	case *model.Forward:
-		x.forward(action)
+		x.forward(action) //nolint:contextcheck // Mirrored requests outlive the request.
 	}
 }
 
@@ -237,22 +236,12 @@ func (x *exchange) upgradeAllowed(action *model.Forward) bool {
 
 // edgeHeaders sets the headers that the proxy at the edge is responsible for.
 func (x *exchange) edgeHeaders(header http.Header) {
-	if x.config.UseRemoteAddress {
-		client, _, err := net.SplitHostPort(x.r.RemoteAddr)
-		if err == nil {
-			list := append(x.r.Header.Values("X-Forwarded-For"), client)
-			header.Set("X-Forwarded-For", strings.Join(list, ","))
-		}
+	if client, _, err := net.SplitHostPort(x.r.RemoteAddr); err == nil && x.config.UseRemoteAddress {
+		list := append(slices.Clone(x.r.Header.Values("X-Forwarded-For")), client)
+		header.Set("X-Forwarded-For", strings.Join(list, ","))
+	}
+	if x.config.UseRemoteAddress || header.Get("X-Forwarded-Proto") == "" {
 		header.Set("X-Forwarded-Proto", x.about.Scheme)
-	} else {
-		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Proto"} {
-			if values := x.r.Header.Values(name); len(values) > 0 {
-				header[name] = slices.Clone(values)
-			}
-		}
-		if header.Get("X-Forwarded-Proto") == "" {
-			header.Set("X-Forwarded-Proto", x.about.Scheme)
-		}
 	}
 	header.Del("X-Forwarded-Client-Cert")
 	if header.Get("X-Request-Id") == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +104,7 @@ func (l *listener) update(config *model.Listener) {
 	now := &bound{Listener: config, chains: map[*model.FilterChain]*chain{}}
 	all := config.Chains
 	if config.Default != nil {
-		all = append(all[:len(all):len(all)], config.Default)
+		all = append(slices.Clip(all), config.Default)
 	}
 	for _, filterChain := range all {
 		c := byKey[filterChain.Key]

@@ -16,8 +16,8 @@ func (p *Proxy) secret(ref model.SecretRef) *model.Secret { return (*p.secrets.L
 // serverTLS returns the configuration for one connection, with the secrets of this moment.
 func (p *Proxy) serverTLS(from *model.ServerTLS) *tls.Config {
 	config := &tls.Config{
-		Certificates: append([]tls.Certificate{}, from.Inline...), NextProtos: from.ALPN, MinVersion: max(from.MinVersion, tls.VersionTLS12),
-		MaxVersion: from.MaxVersion, SessionTicketsDisabled: true,
+		Certificates: append([]tls.Certificate{}, from.Inline...), NextProtos: from.ALPN,
+		MinVersion: max(from.MinVersion, tls.VersionTLS12), MaxVersion: from.MaxVersion, SessionTicketsDisabled: true,
 	}
 	for _, ref := range from.Certificates {
 		if secret := p.secret(ref); secret != nil && secret.Pair != nil {

@@ -34,7 +34,8 @@ func (t *Translator) Cluster(c *clusterv3.Cluster) (*model.Cluster, error) {
 		return nil, err
 	}
 	out := &model.Cluster{
-		Name: c.GetName(), Key: key(c), ConnectTimeout: defaultConnectTimeout, DNSRefresh: defaultDNSRefresh, IdleTimeout: defaultIdleTimeout,
+		Name: c.GetName(), Key: key(c),
+		ConnectTimeout: defaultConnectTimeout, DNSRefresh: defaultDNSRefresh, IdleTimeout: defaultIdleTimeout,
 		LocalityWeighted: c.GetCommonLbConfig().GetLocalityWeightedLbConfig() != nil,
 	}
 	// Envoy's default of the threshold is 50 %. 0 switches the panic mode off.

@@ -100,7 +100,7 @@ func valueTypes() map[string]bool {
 }
 
 func clusterFields() map[string]string {
-	const cluster, endpoint, http = "envoy.config.cluster.v3.", "envoy.config.endpoint.v3.", "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
+	const cluster, endpoint, http = "envoy.config.cluster.v3.", "envoy.config.endpoint.v3.", httpOptions
 	return map[string]string{
 		cluster + "Cluster": `name type eds_cluster_config connect_timeout lb_policy load_assignment transport_socket
 			transport_socket_matches typed_extension_protocol_options common_lb_config dns_refresh_rate circuit_breakers
@@ -161,10 +161,11 @@ func listenerFields() map[string]string {
 			add_user_agent represent_ipv4_remote_address_as_ipv4_mapped_ipv6 stream_error_on_invalid_http_message
 			max_request_headers_kb`,
 		hcm + "HttpConnectionManager.UpgradeConfig": `upgrade_type enabled`,
-		hcm + "Rds":                      `route_config_name config_source`,
-		hcm + "HttpFilter":               `name typed_config config_discovery disabled | is_optional`,
-		tcp + "TcpProxy":                 `stat_prefix cluster weighted_clusters idle_timeout max_connect_attempts | access_log access_log_options`,
-		tcp + "TcpProxy.WeightedCluster": `clusters`,
+		hcm + "Rds":        `route_config_name config_source`,
+		hcm + "HttpFilter": `name typed_config config_discovery disabled | is_optional`,
+		tcp + "TcpProxy": `stat_prefix cluster weighted_clusters idle_timeout max_connect_attempts |
+			access_log access_log_options`,
+		tcp + "TcpProxy.WeightedCluster":                   `clusters`,
 		tcp + "TcpProxy.WeightedCluster.ClusterWeight":     `name weight`,
 		"envoy.extensions.filters.http.fault.v3.HTTPFault": ``,
 		core + "ExtensionConfigSource":                     `config_source type_urls | default_config apply_default_config_without_warming`,

@@ -34,7 +34,9 @@ func (t *Translator) Listener(l *listenerv3.Listener) (*model.Listener, error) {
 	if err := t.check(path, l.ProtoReflect()); err != nil {
 		return nil, err
 	}
-	out := &model.Listener{Name: l.GetName(), InspectTimeout: defaultInspectTimeout, ContinueOnTimeout: l.GetContinueOnListenerFiltersTimeout()}
+	out := &model.Listener{
+		Name: l.GetName(), InspectTimeout: defaultInspectTimeout, ContinueOnTimeout: l.GetContinueOnListenerFiltersTimeout(),
+	}
 	if timeout := l.GetListenerFiltersTimeout(); timeout != nil && timeout.AsDuration() > 0 {
 		out.InspectTimeout = timeout.AsDuration()
 	}
@@ -47,21 +49,29 @@ func (t *Translator) Listener(l *listenerv3.Listener) (*model.Listener, error) {
 	if err := t.addresses(l, out); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	if err := t.chains(l, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return out, nil
+}
+
+func (t *Translator) chains(l *listenerv3.Listener, out *model.Listener) error {
 	shell := listenerKey(l)
 	for i, chain := range l.GetFilterChains() {
 		translated, err := t.chain(chain, shell)
 		if err != nil {
-			return nil, fmt.Errorf("%s: filter_chains[%d]: %w", path, i, err)
+			return fmt.Errorf("filter_chains[%d]: %w", i, err)
 		}
 		out.Chains = append(out.Chains, translated)
 	}
-	if l.GetDefaultFilterChain() != nil {
-		var err error
-		if out.Default, err = t.chain(l.GetDefaultFilterChain(), shell); err != nil {
-			return nil, fmt.Errorf("%s: default_filter_chain: %w", path, err)
-		}
+	if l.GetDefaultFilterChain() == nil {
+		return nil
 	}
-	return out, nil
+	var err error
+	if out.Default, err = t.chain(l.GetDefaultFilterChain(), shell); err != nil {
+		return fmt.Errorf("default_filter_chain: %w", err)
+	}
+	return nil
 }
 
 // listenerKey is the key of a listener without its filter chains. A change of it drains the connections of all chains

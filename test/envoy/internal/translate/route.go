@@ -142,22 +142,8 @@ func (t *Translator) route(r *routev3.Route, fallback *model.Retry) (*model.Rout
 
 func newMatch(m *routev3.RouteMatch) (model.Match, error) {
 	out := model.Match{GRPC: m.GetGrpc() != nil}
-	out.Path.IgnoreCase = m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()
 	var err error
-	switch path := m.GetPathSpecifier().(type) {
-	case *routev3.RouteMatch_Prefix:
-		out.Path.Kind, out.Path.Value = model.PathPrefix, path.Prefix
-	case *routev3.RouteMatch_Path:
-		out.Path.Kind, out.Path.Value = model.PathExact, path.Path
-	case *routev3.RouteMatch_PathSeparatedPrefix:
-		out.Path.Kind, out.Path.Value = model.PathSegments, path.PathSeparatedPrefix
-	case *routev3.RouteMatch_SafeRegex:
-		out.Path.Kind = model.PathRegex
-		out.Path.Regex, err = whole(path.SafeRegex.GetRegex())
-	default:
-		err = fmt.Errorf("this kind of path is not supported")
-	}
-	if err != nil {
+	if out.Path, err = pathMatch(m); err != nil {
 		return out, err
 	}
 	if fraction := m.GetRuntimeFraction(); fraction != nil {
@@ -180,6 +166,25 @@ func newMatch(m *routev3.RouteMatch) (model.Match, error) {
 		out.Query = append(out.Query, translated)
 	}
 	return out, nil
+}
+
+func pathMatch(m *routev3.RouteMatch) (model.PathMatch, error) {
+	out := model.PathMatch{IgnoreCase: m.GetCaseSensitive() != nil && !m.GetCaseSensitive().GetValue()}
+	var err error
+	switch path := m.GetPathSpecifier().(type) {
+	case *routev3.RouteMatch_Prefix:
+		out.Kind, out.Value = model.PathPrefix, path.Prefix
+	case *routev3.RouteMatch_Path:
+		out.Kind, out.Value = model.PathExact, path.Path
+	case *routev3.RouteMatch_PathSeparatedPrefix:
+		out.Kind, out.Value = model.PathSegments, path.PathSeparatedPrefix
+	case *routev3.RouteMatch_SafeRegex:
+		out.Kind = model.PathRegex
+		out.Regex, err = whole(path.SafeRegex.GetRegex())
+	default:
+		err = fmt.Errorf("this kind of path is not supported")
+	}
+	return out, err
 }
 
 // whole compiles a regular expression that must match the whole string, as Envoy's do.
@@ -209,7 +214,9 @@ func stringMatch(m *matcherv3.StringMatcher) (model.StringMatch, error) {
 }
 
 func headerMatch(h *routev3.HeaderMatcher) (model.HeaderMatch, error) {
-	out := model.HeaderMatch{Name: strings.ToLower(h.GetName()), Invert: h.GetInvertMatch(), MissingIsEmpty: h.GetTreatMissingHeaderAsEmpty()}
+	out := model.HeaderMatch{
+		Name: strings.ToLower(h.GetName()), Invert: h.GetInvertMatch(), MissingIsEmpty: h.GetTreatMissingHeaderAsEmpty(),
+	}
 	var err error
 	//nolint:staticcheck // EnvoyFilters can still use the deprecated fields.
 	switch match := h.GetHeaderMatchSpecifier().(type) {
@@ -296,7 +303,8 @@ func headerValues(options []*corev3.HeaderValueOption) ([]model.HeaderValue, err
 			return nil, fmt.Errorf("%s: Envoy rejects changes of this header", option.GetHeader().GetKey())
 		}
 		out := model.HeaderValue{
-			Name: option.GetHeader().GetKey(), Value: value, Action: actions[option.GetAppendAction()], KeepEmpty: option.GetKeepEmptyValue(),
+			Name: option.GetHeader().GetKey(), Value: value, Action: actions[option.GetAppendAction()],
+			KeepEmpty: option.GetKeepEmptyValue(),
 		}
 		if appendTo := option.GetAppend(); appendTo != nil && !appendTo.GetValue() { //nolint:staticcheck // EnvoyFilters can use it.
 			out.Action = model.HeaderSet

@@ -39,7 +39,7 @@ func (t *Translator) clusterTLS(c *clusterv3.Cluster, out *model.Cluster) error 
 func clientTLS(socket *corev3.TransportSocket, c *clusterv3.Cluster) (*model.ClientTLS, error) {
 	upstream := &tlsv3.UpstreamTlsContext{}
 	switch {
-	case socket == nil, TypeName(socket.GetTypedConfig()) == "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer":
+	case plainText(socket):
 		return nil, nil //nolint:nilnil // nil is plain text.
 	case !socket.GetTypedConfig().MessageIs(upstream):
 		return nil, fmt.Errorf("type %s is not supported here", TypeName(socket.GetTypedConfig()))
@@ -48,41 +48,56 @@ func clientTLS(socket *corev3.TransportSocket, c *clusterv3.Cluster) (*model.Cli
 		return nil, err
 	}
 	common := upstream.GetCommonTlsContext()
-	out := &model.ClientTLS{ServerName: upstream.GetSni(), ALPN: common.GetAlpnProtocols(), SNIFromHost: upstream.GetAutoHostSni()}
-	out.SANFromSNI = upstream.GetAutoSniSanValidation()
-	if packed := c.GetTypedExtensionProtocolOptions()[httpOptions]; packed != nil {
-		options, err := unpack(packed, &httpv3.HttpProtocolOptions{})
-		if err != nil {
-			return nil, err
-		}
-		out.SNIFromHost = out.SNIFromHost || options.GetUpstreamHttpProtocolOptions().GetAutoSni()
-		out.SANFromSNI = out.SANFromSNI || options.GetUpstreamHttpProtocolOptions().GetAutoSanValidation()
-	}
+	out := &model.ClientTLS{ServerName: upstream.GetSni(), ALPN: common.GetAlpnProtocols()}
 	var err error
+	if out.SNIFromHost, out.SANFromSNI, err = automatic(upstream, c); err != nil {
+		return nil, err
+	}
 	if out.MinVersion, out.MaxVersion, err = versions(common.GetTlsParams()); err != nil {
 		return nil, err
 	}
-	switch certificates := common.GetTlsCertificateSdsSecretConfigs(); len(certificates) {
-	case 0:
-	case 1:
-		if out.Certificate, err = secretRef(certificates[0]); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, fmt.Errorf("common_tls_context: only one certificate is supported")
-	}
-	if len(common.GetTlsCertificates()) > 0 {
-		return nil, fmt.Errorf("common_tls_context.tls_certificates is not supported for clusters")
+	if out.Certificate, err = clientCertificate(common); err != nil {
+		return nil, err
 	}
 	out.Validation, err = validation(common)
 	return out, err
+}
+
+func plainText(socket *corev3.TransportSocket) bool {
+	return socket == nil || TypeName(socket.GetTypedConfig()) == "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer"
+}
+
+// automatic reports whether the SNI is the request's host, and whether the certificate must be valid for the SNI.
+func automatic(upstream *tlsv3.UpstreamTlsContext, c *clusterv3.Cluster) (sni, san bool, err error) {
+	options := &httpv3.HttpProtocolOptions{}
+	if packed := c.GetTypedExtensionProtocolOptions()[httpOptions]; packed != nil {
+		if _, err := unpack(packed, options); err != nil {
+			return false, false, err
+		}
+	}
+	http := options.GetUpstreamHttpProtocolOptions()
+	return upstream.GetAutoHostSni() || http.GetAutoSni(), upstream.GetAutoSniSanValidation() || http.GetAutoSanValidation(), nil
+}
+
+// clientCertificate returns nil if there is none.
+func clientCertificate(common *tlsv3.CommonTlsContext) (*model.SecretRef, error) {
+	certificates := common.GetTlsCertificateSdsSecretConfigs()
+	switch {
+	case len(common.GetTlsCertificates()) > 0:
+		return nil, fmt.Errorf("common_tls_context.tls_certificates is not supported for clusters")
+	case len(certificates) > 1:
+		return nil, fmt.Errorf("common_tls_context: only one certificate is supported")
+	case len(certificates) == 0:
+		return nil, nil //nolint:nilnil // nil is no certificate.
+	}
+	return secretRef(certificates[0])
 }
 
 // serverTLS returns nil for plain text.
 func serverTLS(socket *corev3.TransportSocket) (*model.ServerTLS, error) {
 	downstream := &tlsv3.DownstreamTlsContext{}
 	switch {
-	case socket == nil, TypeName(socket.GetTypedConfig()) == "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer":
+	case plainText(socket):
 		return nil, nil //nolint:nilnil // nil is plain text.
 	case !socket.GetTypedConfig().MessageIs(downstream):
 		return nil, fmt.Errorf("type %s is not supported here", TypeName(socket.GetTypedConfig()))

@@ -43,20 +43,23 @@ func TestListenersAreRejectedByName(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ json, want string }{
 		"a filter": {
-			hcm(`"http_filters": [{"name": "rbac", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"}}]`),
+			hcm(`"http_filters": [{"name": "rbac", "typed_config": {
+				"@type": "type.googleapis.com/envoy.extensions.filters.http.rbac.v3.RBAC"}}]`),
 			"http_filters[0].typed_config: type envoy.extensions.filters.http.rbac.v3.RBAC is not supported",
 		},
 		"a field":   {hcm(`"local_reply_config": {}`), "typed_config.local_reply_config is not supported"},
 		"no router": {hcm(`"http_filters": []`), "http_filters has no router"},
 		"a filter at that place": {
-			hcm(`"http_filters": [{"name": "x", "typed_config": {"@type": "type.googleapis.com/google.protobuf.Duration", "value": "1s"}}, ` + router + `]`),
+			hcm(`"http_filters": [{"name": "x", "typed_config": {
+				"@type": "type.googleapis.com/google.protobuf.Duration", "value": "1s"}}, ` + router + `]`),
 			"http_filters[0].typed_config: type google.protobuf.Duration is not supported",
 		},
 		"a timeout of requests": {
 			hcm(`"request_timeout": "5s", "http_filters": [` + router + `]`), "request_timeout is not supported",
 		},
 		"UDP": {
-			`{"name": "l", "address": {"socket_address": {"protocol": "UDP", "address": "0.0.0.0", "port_value": 443}}, "udp_listener_config": {}}`,
+			`{"name": "l", "address": {"socket_address": {"protocol": "UDP", "address": "0.0.0.0", "port_value": 443}},
+				"udp_listener_config": {}}`,
 			`listener "l".udp_listener_config is not supported`,
 		},
 		"a match of filter chains": {
@@ -96,18 +99,21 @@ func TestRoutesAndClustersAreRejectedByName(t *testing.T) {
 			route(`"route": {"cluster": "c"}, "request_headers_to_add": [{"header": {"key": "Host", "value": "a"}}]`), "rejects changes",
 		},
 		"retry_on": {
-			route(`"route": {"cluster": "c", "retry_policy": {"retry_on": "5xx,envoy-ratelimited"}}`), `"envoy-ratelimited" is not supported`,
+			route(`"route": {"cluster": "c", "retry_policy": {"retry_on": "5xx,envoy-ratelimited"}}`),
+			`"envoy-ratelimited" is not supported`,
 		},
 		"one domain twice": {
 			`{"name": "r", "virtual_hosts": [{"name": "a", "domains": ["x"]}, {"name": "b", "domains": ["X"]}]}`, "have the same domain x",
 		},
 		"a broken regex": {
-			`{"name": "r", "virtual_hosts": [{"name": "h", "domains": ["*"], "routes": [{"match": {"safe_regex": {"regex": "("}}}]}]}`, "missing closing",
+			`{"name": "r", "virtual_hosts": [{"name": "h", "domains": ["*"], "routes": [{"match": {"safe_regex": {"regex": "("}}}]}]}`,
+			"missing closing",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := translate.New().Routes(read(t, test.json, &routev3.RouteConfiguration{})); err == nil || !strings.Contains(err.Error(), test.want) {
+			_, err := translate.New().Routes(read(t, test.json, &routev3.RouteConfiguration{}))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error = %v, want %q in it", err, test.want)
 			}
 		})
@@ -152,7 +158,8 @@ func TestTypesThatAreUnknown(t *testing.T) {
 	} {
 		listener := read(t, hcm(`"http_filters": [`+router+`]`), &listenerv3.Listener{})
 		chain := listener.GetFilterChains()[0]
-		chain.Filters = append([]*listenerv3.Filter{{Name: "x", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config.config}}}, chain.Filters...)
+		filter := &listenerv3.Filter{Name: "x", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config.config}}
+		chain.Filters = append([]*listenerv3.Filter{filter}, chain.Filters...)
 		if _, err := translate.New().Listener(listener); (err == nil) != config.ok {
 			t.Errorf("%s: error = %v, accepted = %t expected", url, err, config.ok)
 		}
@@ -181,7 +188,10 @@ func TestRoutes(t *testing.T) {
 	if !ok {
 		t.Fatalf("action = %T, want *model.Forward", routes[0].Action)
 	}
-	if forward.NotFound != 500 || forward.Timeout != 0 || !forward.GRPCTimeout.Obey || len(forward.Clusters) != 2 || forward.Clusters[1].Host != "x" {
+	if forward.NotFound != 500 || forward.Timeout != 0 || !forward.GRPCTimeout.Obey {
+		t.Errorf("forward = %+v", forward)
+	}
+	if len(forward.Clusters) != 2 || forward.Clusters[1].Host != "x" {
 		t.Errorf("forward = %+v", forward)
 	}
 	if got := forward.Path.Apply(&routes[0].Match.Path, "/strip/two"); got != "/two" {
@@ -212,7 +222,8 @@ func TestClusterTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := plain.TLS.Validation; v.CA == nil || v.CA.Name != "configmap://ns/ca" || v.CA.Agent || len(v.SANs) != 1 || plain.TLS.ServerName != "a.example" {
+	v := plain.TLS.Validation
+	if v.CA == nil || *v.CA != (model.SecretRef{Name: "configmap://ns/ca"}) || len(v.SANs) != 1 || plain.TLS.ServerName != "a.example" {
 		t.Errorf("TLS = %+v, validation %+v", plain.TLS, v)
 	}
 	matched, err := translate.New().Cluster(read(t, `{"name": "c", "transport_socket_matches": [
@@ -227,7 +238,8 @@ func TestClusterTLS(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	endpoints, err := translate.New().Endpoints(read(t, `{"cluster_name": "c", "endpoints": [{"priority": 1, "load_balancing_weight": 7, "lb_endpoints": [
+	endpoints, err := translate.New().Endpoints(read(t, `{"cluster_name": "c", "endpoints": [{
+		"priority": 1, "load_balancing_weight": 7, "lb_endpoints": [
 		{"health_status": "UNHEALTHY", "endpoint": {"address": {"socket_address": {"address": "::1", "port_value": 80}}},
 			"metadata": {"filter_metadata": {"envoy.transport_socket_match": {"tlsMode": "istio"}, "istio": {"workload": "w"}}}},
 		{"endpoint": {"address": {"pipe": {"path": "/s"}}}, "load_balancing_weight": 3}]}]}`, &endpointv3.ClusterLoadAssignment{}))
@@ -236,7 +248,10 @@ func TestEndpoints(t *testing.T) {
 	}
 	locality := endpoints.Localities[0]
 	first, second := locality.Hosts[0], locality.Hosts[1]
-	if locality.Priority != 1 || locality.Weight != 7 || first.Healthy || first.Address != "[::1]:80" || first.Labels["tlsMode"] != "istio" {
+	if locality.Priority != 1 || locality.Weight != 7 {
+		t.Errorf("locality = %+v", locality)
+	}
+	if first.Healthy || first.Address != "[::1]:80" || first.Labels["tlsMode"] != "istio" {
 		t.Errorf("first = %+v of %+v", first, locality)
 	}
 	if !second.Healthy || second.Network != "unix" || second.Weight != 3 {
@@ -247,8 +262,8 @@ func TestEndpoints(t *testing.T) {
 func TestSecretsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for json, want := range map[string]string{
-		`{"name": "s", "tls_certificate": {"certificate_chain": {"inline_string": "x"}, "private_key": {"inline_string": "y"}}}`: `secret "s"`,
-		`{"name": "s", "validation_context": {"trusted_ca": {"inline_string": "x"}}}`:                                            "there is no PEM",
+		`{"name": "s", "tls_certificate": {"certificate_chain": {"inline_string": "x"}}}`: `secret "s"`,
+		`{"name": "s", "validation_context": {"trusted_ca": {"inline_string": "x"}}}`:     "there is no PEM",
 		`{"name": "s"}`: "neither a certificate nor roots",
 	} {
 		if _, err := translate.New().Secret(read(t, json, &tlsv3.Secret{})); err == nil || !strings.Contains(err.Error(), want) {
