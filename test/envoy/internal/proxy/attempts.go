@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strconv"
 	"sync"
@@ -86,6 +87,9 @@ func (t *attempts) try(r *http.Request, policy *model.Retry, tried map[*endpoint
 		stop := time.AfterFunc(policy.TryTimeout, func() { cancel(errTimeout) })
 		context.AfterFunc(ctx, func() { stop.Stop() })
 	}
+	if t.protocol(t.cluster) == model.HTTP1 { // For HTTP/2, only streams that the server has refused are sent again.
+		ctx = httptrace.WithClientTrace(ctx, sentOnce(func() { cancel(errReset) }))
+	}
 	once := r.Clone(ctx)
 	if t.host.AttemptCount {
 		once.Header.Set("X-Envoy-Attempt-Count", strconv.Itoa(attempt))
@@ -103,7 +107,7 @@ func (t *attempts) try(r *http.Request, policy *model.Retry, tried map[*endpoint
 	e.active.Add(1)
 	response, err := e.roundTrip(once, t.protocol(t.cluster))
 	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, errTimeout) {
+		if cause := context.Cause(ctx); errors.Is(cause, errTimeout) || errors.Is(cause, errReset) {
 			err = cause
 		}
 		cancel(nil)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 
@@ -54,7 +55,48 @@ func (e *endpoint) dial(ctx context.Context) (net.Conn, error) {
 		e.cluster.proxy.Stats.Add("cluster."+e.cluster.config.Name+".upstream_cx_connect_fail", 1)
 		return nil, dialError{err}
 	}
-	return conn, nil
+	return &counted{Conn: conn}, nil
+}
+
+// counted is a connection that counts what is written.
+type counted struct {
+	net.Conn
+
+	written atomic.Int64
+}
+
+// Write implements io.Writer.
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	c.written.Add(int64(n))
+	return n, err
+}
+
+// CloseWrite ends the sending direction.
+func (c *counted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return c.Close()
+}
+
+// sentOnce returns a trace that calls again when net/http sends a request a second time although a part of it was
+// written. net/http does that for GET on a connection that the server closes. Envoy does not: it is up to the route.
+func sentOnce(again func()) *httptrace.ClientTrace {
+	var last *counted
+	var before int64
+	return &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		conn := info.Conn
+		if secure, ok := conn.(*tls.Conn); ok {
+			conn = secure.NetConn()
+		}
+		if last != nil && last.written.Load() > before {
+			again()
+		}
+		if last, _ = conn.(*counted); last != nil {
+			before = last.written.Load()
+		}
+	}}
 }
 
 func (e *endpoint) dialTLS(ctx context.Context, sni string, alpn []string) (net.Conn, error) {

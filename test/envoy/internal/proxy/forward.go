@@ -19,6 +19,7 @@ import (
 var (
 	errTimeout = errors.New("upstream request timeout")
 	errNoHosts = errors.New("no healthy upstream")
+	errReset   = errors.New("the endpoint has closed the connection")
 )
 
 // resetBefore is the beginning of Envoy's body for such a response.

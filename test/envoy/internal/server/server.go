@@ -77,7 +77,8 @@ func (s *server) run(ctx context.Context) (err error) {
 	defer data.Close()
 	// Both are for changes that no response causes: a secret has come, or is overdue.
 	changed, wake := make(chan struct{}, 1), make(chan struct{}, 1)
-	store := config.New(config.Static{Clusters: s.from.Clusters, Listeners: s.from.Listeners}, s.translator, s.numbers, func(snapshot *config.Snapshot) {
+	static := config.Static{Clusters: s.from.Clusters, Listeners: s.from.Listeners}
+	store := config.New(static, s.translator, s.numbers, func(snapshot *config.Snapshot) {
 		s.publish(data, snapshot) //nolint:contextcheck // The proxy has its own life.
 		for _, signal := range []chan struct{}{changed, wake} {
 			select {

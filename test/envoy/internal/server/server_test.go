@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -264,6 +265,75 @@ func TestBodies(t *testing.T) {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestABackendThatClosesConnections closes a kept connection when the second request comes, without a response. The proxy
+// must not hide it.
+func TestABackendThatClosesConnections(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	var requests atomic.Int64
+	address := w.serve([]string{
+		to("/again", "a", `"retry_policy": {"retry_on": "reset", "num_retries": 1}`), to("/", "a", ""),
+	}, map[string]string{"a": backend(t, func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1)%2 == 0 {
+			panic(http.ErrAbortHandler)
+		}
+		says("a")(w, r)
+	})})
+	c := client(t, address, nil, http1)
+	for i, want := range []int{200, 503, 200, 503} {
+		if got := ask(t, c, "GET", "http://a.example/"); got.status != want {
+			t.Errorf("request %d: %d %s, want %d", i, got.status, got.body, want)
+		}
+	}
+	for i := range 4 {
+		if got := ask(t, c, "GET", "http://a.example/again"); got.status != 200 {
+			t.Errorf("request %d with retries: %d %s", i, got.status, got.body)
+		}
+	}
+}
+
+// TestBackendsAreReplaced sends requests all the time, while the only backend is replaced again and again. No request may
+// fail.
+func TestBackendsAreReplaced(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	address := w.serve([]string{to("/", "a", "")}, map[string]string{"a": backend(t, says("0"))})
+	stop, failures := make(chan struct{}), make(chan string, 100)
+	var clients sync.WaitGroup
+	var sent atomic.Int64
+	for range 4 {
+		clients.Go(func() {
+			c := client(t, address, nil, http1)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if got := ask(t, c, "GET", "http://a.example/"); got.status != 200 {
+					failures <- fmt.Sprint(got.status, " ", got.body)
+				}
+				sent.Add(1)
+			}
+		})
+	}
+	c := client(t, address, nil, http1)
+	for i := 1; i <= 10; i++ {
+		name := fmt.Sprint(i, " /")
+		w.plane.Set(w.endpoints("a", backend(t, says(fmt.Sprint(i)))))
+		w.eventually("the new backend is used", func() bool { return ask(t, c, "GET", "http://a.example/").body == name })
+	}
+	close(stop)
+	clients.Wait()
+	close(failures)
+	for failure := range failures {
+		t.Error(failure)
+	}
+	if sent.Load() < 10 {
+		t.Errorf("only %d requests were sent", sent.Load())
+	}
+}
 
 // TestRefusedEndpointsAreAvoided has one endpoint of two that refuses connections.
 func TestRefusedEndpointsAreAvoided(t *testing.T) {

@@ -235,7 +235,8 @@ func sni(name string) string {
 func (w *world) routes(routes ...string) *routev3.RouteConfiguration {
 	w.t.Helper()
 	return parse(w.t, fmt.Sprintf(`{"name": "routes", "ignore_port_in_host_matching": true, "virtual_hosts": [{
-		"name": "all", "domains": ["*"], "include_request_attempt_count": true, "routes": [%s]}]}`, strings.Join(routes, ",")), &routev3.RouteConfiguration{})
+		"name": "all", "domains": ["*"], "include_request_attempt_count": true, "routes": [%s]}]}`,
+		strings.Join(routes, ",")), &routev3.RouteConfiguration{})
 }
 
 // to is a route for a prefix to a cluster, with more fields of the action.
