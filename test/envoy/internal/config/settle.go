@@ -116,8 +116,9 @@ func retain[T any](all map[string]T, names []string) {
 }
 
 func (s *Store) endpointNames() []string {
-	var names []string
-	for _, cluster := range s.clusters.all() {
+	clusters := s.clusters.all()
+	names := make([]string, 0, len(clusters))
+	for _, cluster := range clusters {
 		if cluster.Discovery == model.EDS {
 			names = append(names, cluster.ServiceName)
 		}
@@ -126,16 +127,18 @@ func (s *Store) endpointNames() []string {
 }
 
 func (s *Store) routeNames() []string {
-	var names []string
-	for _, listener := range s.listeners.all() {
+	listeners := s.listeners.all()
+	names := make([]string, 0, len(listeners))
+	for _, listener := range listeners {
 		names = append(names, listenerRoutes(listener)...)
 	}
 	return distinct(names)
 }
 
 func (s *Store) secretNames(agent bool) []string {
-	var names []string
-	for _, ref := range s.secretRefs() {
+	refs := s.secretRefs()
+	names := make([]string, 0, len(refs))
+	for _, ref := range refs {
 		if ref.Agent == agent {
 			names = append(names, ref.Name)
 		}
@@ -144,18 +147,20 @@ func (s *Store) secretNames(agent bool) []string {
 }
 
 func (s *Store) secretRefs() []model.SecretRef {
-	var refs []model.SecretRef
-	for _, cluster := range s.clusters.all() {
+	clusters, listeners := s.clusters.all(), s.listeners.all()
+	refs := make([]model.SecretRef, 0, len(clusters)+len(listeners))
+	for _, cluster := range clusters {
 		refs = append(refs, clusterSecrets(cluster)...)
 	}
-	for _, listener := range s.listeners.all() {
+	for _, listener := range listeners {
 		refs = append(refs, listenerSecrets(listener)...)
 	}
 	return refs
 }
 
 func clusterSecrets(c *model.Cluster) []model.SecretRef {
-	contexts := []*model.ClientTLS{c.TLS}
+	contexts := make([]*model.ClientTLS, 0, 1+len(c.TLSByLabel))
+	contexts = append(contexts, c.TLS)
 	for _, row := range c.TLSByLabel {
 		contexts = append(contexts, row.TLS)
 	}

@@ -139,12 +139,12 @@ func (l *Listener) ChainFor(c Connection) *FilterChain {
 
 // narrow returns the chains with the highest rank. Rank 0 means no match.
 func narrow(chains []*FilterChain, rank func(*FilterChain) int) []*FilterChain {
-	var best []*FilterChain
+	best := make([]*FilterChain, 0, len(chains))
 	highest := 1
 	for _, chain := range chains {
 		switch r := rank(chain); {
 		case r > highest:
-			best, highest = []*FilterChain{chain}, r
+			best, highest = append(best[:0], chain), r
 		case r == highest:
 			best = append(best, chain)
 		}

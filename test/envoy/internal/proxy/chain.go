@@ -152,7 +152,7 @@ func (c *chain) closeConnections() {
 		c.ended = true
 		close(c.closed)
 	}
-	var open []*tracked
+	open := make([]*tracked, 0, len(c.conns))
 	for conn := range c.conns {
 		open = append(open, conn)
 	}

@@ -236,8 +236,9 @@ func (c *cluster) lookup(ctx context.Context) *model.Endpoints {
 }
 
 func (c *cluster) list() []Endpoint {
-	var all []Endpoint
-	for _, e := range c.hosts.Load().all {
+	endpoints := c.hosts.Load().all
+	all := make([]Endpoint, 0, len(endpoints))
+	for _, e := range endpoints {
 		all = append(all, Endpoint{Cluster: c.config.Name, Address: e.host.Address, Healthy: e.healthy.Load(), Active: e.active.Load()})
 	}
 	return all

@@ -64,7 +64,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.config.CORS && x.preflight() {
 		return
 	}
-	x.act()
+	x.act() //nolint:contextcheck // Mirrored requests outlive the request.
 }
 
 func (h *handler) table() *model.RouteTable {
@@ -139,7 +139,7 @@ func (x *exchange) act() {
 	case *model.Redirect:
 		x.redirect(action)
 	case *model.Forward:
-		x.forward(action) //nolint:contextcheck // Mirrored requests outlive the request.
+		x.forward(action)
 	}
 }
 

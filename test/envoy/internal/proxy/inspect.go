@@ -87,7 +87,7 @@ func readHello(conn net.Conn) (*tls.ClientHelloInfo, []byte, error) {
 	read.Write(first)
 	source := io.MultiReader(bytes.NewReader(first), io.TeeReader(io.LimitReader(conn, maxHello), &read))
 	var hello *tls.ClientHelloInfo
-	err := tls.Server(readOnly{source}, &tls.Config{ //nolint:gosec // The handshake is never completed.
+	err := tls.Server(readOnly{source}, &tls.Config{
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			hello = info
 			return nil, errInspected

@@ -84,7 +84,7 @@ func (l *listener) bindLater(address string) net.Listener {
 func (l *listener) bound() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []string
+	all := make([]string, 0, len(l.sockets))
 	for _, socket := range l.sockets {
 		all = append(all, socket.Addr().String())
 	}

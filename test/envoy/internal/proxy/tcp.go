@@ -14,7 +14,7 @@ import (
 // forwardTCP connects the client with an endpoint, until both directions have ended.
 func (p *Proxy) forwardTCP(client net.Conn, config *model.TCP) {
 	defer func() { _ = client.Close() }()
-	var weights []uint32
+	weights := make([]uint32, 0, len(config.Clusters))
 	for _, c := range config.Clusters {
 		weights = append(weights, c.Weight)
 	}

@@ -78,8 +78,9 @@ func (s *server) run(ctx context.Context) (err error) {
 	// Both are for changes that no response causes: a secret has come, or is overdue.
 	changed, wake := make(chan struct{}, 1), make(chan struct{}, 1)
 	static := config.Static{Clusters: s.from.Clusters, Listeners: s.from.Listeners}
+	//nolint:contextcheck // The data plane has its own life.
 	store := config.New(static, s.translator, s.numbers, func(snapshot *config.Snapshot) {
-		s.publish(data, snapshot) //nolint:contextcheck // The proxy has its own life.
+		s.publish(data, snapshot)
 		for _, signal := range []chan struct{}{changed, wake} {
 			select {
 			case signal <- struct{}{}:
@@ -176,7 +177,7 @@ func (s *server) dump() any {
 			routes[name] = append(routes[name], host.Domains...)
 		}
 	}
-	var secrets []string
+	secrets := make([]string, 0, len(snapshot.Secrets))
 	for ref := range snapshot.Secrets {
 		secrets = append(secrets, ref.Name)
 	}

@@ -124,7 +124,7 @@ func grpcBackend(t *testing.T) (string, *health.Server) {
 func TestGRPC(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	address, target := freeAddress(t), ""
+	address := freeAddress(t)
 	target, service := grpcBackend(t)
 	w.plane.Set(w.cluster("a", h2Options), w.endpoints("a", target), w.httpListener(address, ""), w.routes(
 		`{"match": {"path": "/grpc.health.v1.Health/List"}, "route": {"cluster": "nowhere"}}`,

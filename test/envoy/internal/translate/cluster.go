@@ -43,8 +43,8 @@ func (t *Translator) Cluster(c *clusterv3.Cluster) (*model.Cluster, error) {
 	if c.GetConnectTimeout() != nil {
 		out.ConnectTimeout = c.GetConnectTimeout().AsDuration()
 	}
-	if c.GetDnsRefreshRate() != nil {
-		out.DNSRefresh = c.GetDnsRefreshRate().AsDuration()
+	if rate := c.GetDnsRefreshRate(); rate != nil { //nolint:staticcheck // Istio sends the deprecated field.
+		out.DNSRefresh = rate.AsDuration()
 	}
 	for _, step := range []func(*clusterv3.Cluster, *model.Cluster) error{t.discovery, balancing, circuits, protocol, t.clusterTLS} {
 		if err := step(c, out); err != nil {

@@ -83,7 +83,8 @@ func listenerKey(l *listenerv3.Listener) string {
 }
 
 func (t *Translator) addresses(l *listenerv3.Listener, out *model.Listener) error {
-	all := []*corev3.Address{l.GetAddress()}
+	all := make([]*corev3.Address, 0, 1+len(l.GetAdditionalAddresses()))
+	all = append(all, l.GetAddress())
 	for _, more := range l.GetAdditionalAddresses() {
 		all = append(all, more.GetAddress())
 	}
@@ -299,7 +300,7 @@ func Extensions(l *listenerv3.Listener) []string {
 }
 
 func lower(names []string) []string {
-	var all []string
+	all := make([]string, 0, len(names))
 	for _, name := range names {
 		all = append(all, strings.ToLower(name))
 	}

@@ -340,7 +340,7 @@ func redirect(r *routev3.RedirectAction) (*model.Redirect, error) {
 }
 
 // group is a reference to a group in the syntax of RE2.
-var group = regexp.MustCompile(`\\(\d)`) //nolint:gochecknoglobals // It is a constant.
+var group = regexp.MustCompile(`\\(\d)`)
 
 func pathRewrite(prefix string, regex *matcherv3.RegexMatchAndSubstitute) (model.PathRewrite, error) {
 	out := model.PathRewrite{Prefix: prefix}

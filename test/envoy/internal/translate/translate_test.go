@@ -119,10 +119,11 @@ func TestRoutesAndClustersAreRejectedByName(t *testing.T) {
 		})
 	}
 	for json, want := range map[string]string{
-		`{"name": "c", "type": "ORIGINAL_DST"}`:                                            "type ORIGINAL_DST is not supported",
-		`{"name": "c", "lb_policy": "RING_HASH"}`:                                          "lb_policy RING_HASH is not supported",
-		`{"name": "c", "outlier_detection": {}}`:                                           `cluster "c".outlier_detection is not supported`,
-		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_connections": 1}]}}`:      "max_connections: limits below 1024",
+		`{"name": "c", "type": "ORIGINAL_DST"}`:                                       "type ORIGINAL_DST is not supported",
+		`{"name": "c", "lb_policy": "RING_HASH"}`:                                     "lb_policy RING_HASH is not supported",
+		`{"name": "c", "outlier_detection": {}}`:                                      `cluster "c".outlier_detection is not supported`,
+		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_connections": 1}]}}`: "max_connections: limits below 1024",
+
 		`{"name": "c", "type": "EDS", "eds_cluster_config": {"eds_config": {"self": {}}}}`: "eds_config.self is not supported",
 	} {
 		if _, err := translate.New().Cluster(read(t, json, &clusterv3.Cluster{})); err == nil || !strings.Contains(err.Error(), want) {
