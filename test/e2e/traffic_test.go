@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -40,7 +41,7 @@ func TestTraffic(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			teller := *world
-			teller.T = t
+			teller.T, teller.Gomega = t, hang.Gomega(t)
 			s.tell(&teller, edge)
 		})
 	}
@@ -70,7 +71,21 @@ func (t *teller) trafficGateway() *edgeOfTheGuest {
 	gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, trafficGateway, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(gateway.Status.Addresses).NotTo(gomega.BeEmpty())
+	t.available(world.GuestNamespace, trafficGateway+"-"+class)
+	t.available("shop", "backend")
 	return &edgeOfTheGuest{address: gateway.Status.Addresses[0].Value, roots: roots}
+}
+
+// available waits until all pods of a Deployment of the guest are ready.
+func (t *teller) available(namespace, name string) {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		d, err := t.GuestClient.AppsV1().Deployments(namespace).Get(t.ctx, name, metav1.GetOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(d.Status.ObservedGeneration).To(gomega.Equal(d.Generation))
+		g.Expect(d.Status.UpdatedReplicas).To(gomega.Equal(*d.Spec.Replicas))
+		g.Expect(d.Status.AvailableReplicas).To(gomega.Equal(*d.Spec.Replicas))
+	}).Should(gomega.Succeed())
 }
 
 // certificate returns a certificate for names, with its key and the roots that verify it.
