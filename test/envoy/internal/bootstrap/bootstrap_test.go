@@ -18,7 +18,9 @@ func TestParse(t *testing.T) {
 		"--file-flush-interval-msec 1000 --disable-hot-restart --allow-unknown-static-fields -l warning --component-log-level misc:error " +
 		"--skip-deprecated-logs --concurrency 2"
 	got, err := bootstrap.Parse(strings.Fields(agent))
-	want := bootstrap.Args{Config: "etc/istio/proxy/envoy-rev.json", DrainTime: 45 * time.Second, DrainImmediately: true, LogLevel: "warning"}
+	want := bootstrap.Args{
+		Config: "etc/istio/proxy/envoy-rev.json", DrainTime: 45 * time.Second, DrainImmediately: true, LogLevel: "warning",
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v, arguments (-want +got):\n%s", err, diff)
 	}
@@ -39,10 +41,11 @@ func TestParse(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	const cluster = `{"name": "xds-grpc", "type": "STATIC", "load_assignment": {"cluster_name": "xds-grpc", "endpoints": [{"lb_endpoints": [{
-		"endpoint": {"address": {"pipe": {"path": "./etc/istio/proxy/XDS"}}}}]}]}}`
+	const cluster = `{"name": "xds-grpc", "type": "STATIC", "load_assignment": {"cluster_name": "xds-grpc", "endpoints": [{
+		"lb_endpoints": [{"endpoint": {"address": {"pipe": {"path": "./etc/istio/proxy/XDS"}}}}]}]}}`
 	text := func(apiType, xds string) string {
-		return `{"node": {"id": "n"}, "overload_manager": {}, "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
+		return `{"node": {"id": "n"}, "overload_manager": {},
+			"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
 			"dynamic_resources": {"lds_config": {"ads": {}}, "cds_config": {"ads": {}}, "ads_config": {"api_type": "` + apiType + `",
 				"grpc_services": [{"envoy_grpc": {"cluster_name": "` + xds + `"}}]}}, "static_resources": {"clusters": [` + cluster + `]}}`
 	}

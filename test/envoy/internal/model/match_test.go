@@ -190,9 +190,12 @@ func TestHeaderChanges(t *testing.T) {
 	changes := model.HeaderChanges{
 		RequestRemove: []string{"a"},
 		RequestAdd: []model.HeaderValue{
-			{Name: "b", Value: "2"}, {Name: "c", Value: "2", Action: model.HeaderSet},
-			{Name: "b", Value: "3", Action: model.HeaderAddIfAbsent}, {Name: "d", Value: "3", Action: model.HeaderSetIfPresent},
-			{Name: "e", Value: "3", Action: model.HeaderAddIfAbsent}, {Name: "f"},
+			{Name: "b", Value: "2"},
+			{Name: "c", Value: "2", Action: model.HeaderSet},
+			{Name: "b", Value: "3", Action: model.HeaderAddIfAbsent},
+			{Name: "d", Value: "3", Action: model.HeaderSetIfPresent},
+			{Name: "e", Value: "3", Action: model.HeaderAddIfAbsent},
+			{Name: "f"},
 		},
 	}
 	changes.ApplyRequest(header)

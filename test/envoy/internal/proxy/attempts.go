@@ -90,19 +90,10 @@ func (t *attempts) try(r *http.Request, policy *model.Retry, tried map[*endpoint
 	if t.protocol(t.cluster) == model.HTTP1 { // For HTTP/2, only streams that the server has refused are sent again.
 		ctx = httptrace.WithClientTrace(ctx, sentOnce(func() { cancel(errReset) }))
 	}
-	once := r.Clone(ctx)
-	if t.host.AttemptCount {
-		once.Header.Set("X-Envoy-Attempt-Count", strconv.Itoa(attempt))
-	}
-	if t.action.HostOfEndpoint && e.host.Hostname != "" {
-		once.Host = e.host.Hostname
-	}
-	once.Body = nil
-	if t.body != nil {
-		if once.Body = t.body.reader(); once.Body == nil {
-			cancel(nil)
-			return nil, errBehind
-		}
+	once, err := t.copy(ctx, r, e, attempt)
+	if err != nil {
+		cancel(nil)
+		return nil, err
 	}
 	e.active.Add(1)
 	response, err := e.roundTrip(once, t.protocol(t.cluster))
@@ -119,6 +110,25 @@ func (t *attempts) try(r *http.Request, policy *model.Retry, tried map[*endpoint
 		e.active.Add(-1)
 	})
 	return response, nil
+}
+
+// copy returns the request for one endpoint.
+func (t *attempts) copy(ctx context.Context, r *http.Request, e *endpoint, attempt int) (*http.Request, error) {
+	once := r.Clone(ctx)
+	if t.host.AttemptCount {
+		once.Header.Set("X-Envoy-Attempt-Count", strconv.Itoa(attempt))
+	}
+	if t.action.HostOfEndpoint && e.host.Hostname != "" {
+		once.Host = e.host.Hostname
+	}
+	once.Body = nil
+	if t.body == nil {
+		return once, nil
+	}
+	if once.Body = t.body.reader(); once.Body == nil {
+		return nil, errBehind
+	}
+	return once, nil
 }
 
 // withEnd calls a function when the body is closed. The body of an upgraded connection can be written, too.

@@ -139,37 +139,35 @@ func TestRequestTimeout(t *testing.T) {
 
 func TestRetryable(t *testing.T) {
 	t.Parallel()
-	status := func(code int, headers ...string) *http.Response {
-		r := &http.Response{StatusCode: code, Header: http.Header{}}
-		for i := 0; i < len(headers); i += 2 {
-			r.Header.Set(headers[i], headers[i+1])
-		}
-		return r
-	}
 	refused := dialError{errors.New("refused")}
 	for name, test := range map[string]struct {
-		policy   model.Retry
-		response *http.Response
-		err      error
-		want     bool
+		policy model.Retry
+		status int
+		grpc   string
+		err    error
+		want   bool
 	}{
-		"connect failure":       {model.Retry{On: model.OnConnectFailure}, nil, refused, true},
-		"reset":                 {model.Retry{On: model.OnConnectFailure}, nil, errReset, false},
-		"reset, listed":         {model.Retry{On: model.OnReset}, nil, errReset, true},
-		"refused stream":        {model.Retry{On: model.OnRefusedStream}, nil, streamError{Code: refusedStream}, true},
-		"other stream error":    {model.Retry{On: model.OnRefusedStream}, nil, streamError{Code: 1}, false},
-		"no endpoint":           {model.Retry{On: model.On5xx}, nil, errNoHosts, false},
-		"timeout":               {model.Retry{On: model.OnGatewayError}, nil, errTimeout, true},
-		"status":                {model.Retry{On: model.OnStatuses, Statuses: []int{503}}, status(503), nil, true},
-		"other status":          {model.Retry{On: model.OnStatuses, Statuses: []int{503}}, status(500), nil, false},
-		"5xx":                   {model.Retry{On: model.On5xx}, status(500), nil, true},
-		"gateway error":         {model.Retry{On: model.OnGatewayError}, status(500), nil, false},
-		"gRPC unavailable":      {model.Retry{On: model.OnGRPCUnavailable}, status(200, "Grpc-Status", "14"), nil, true},
-		"gRPC other status":     {model.Retry{On: model.OnGRPCUnavailable}, status(200, "Grpc-Status", "5"), nil, false},
-		"success":               {model.Retry{On: model.On5xx | model.OnGRPCUnavailable}, status(200), nil, false},
-		"unavailable, not gRPC": {model.Retry{On: model.OnGRPCUnavailable}, status(503), nil, false},
+		"connect failure":       {model.Retry{On: model.OnConnectFailure}, 0, "", refused, true},
+		"reset":                 {model.Retry{On: model.OnConnectFailure}, 0, "", errReset, false},
+		"reset, listed":         {model.Retry{On: model.OnReset}, 0, "", errReset, true},
+		"refused stream":        {model.Retry{On: model.OnRefusedStream}, 0, "", streamError{Code: refusedStream}, true},
+		"other stream error":    {model.Retry{On: model.OnRefusedStream}, 0, "", streamError{Code: 1}, false},
+		"no endpoint":           {model.Retry{On: model.On5xx}, 0, "", errNoHosts, false},
+		"timeout":               {model.Retry{On: model.OnGatewayError}, 0, "", errTimeout, true},
+		"status":                {model.Retry{On: model.OnStatuses, Statuses: []int{503}}, 503, "", nil, true},
+		"other status":          {model.Retry{On: model.OnStatuses, Statuses: []int{503}}, 500, "", nil, false},
+		"5xx":                   {model.Retry{On: model.On5xx}, 500, "", nil, true},
+		"gateway error":         {model.Retry{On: model.OnGatewayError}, 500, "", nil, false},
+		"gRPC unavailable":      {model.Retry{On: model.OnGRPCUnavailable}, 200, "14", nil, true},
+		"gRPC other status":     {model.Retry{On: model.OnGRPCUnavailable}, 200, "5", nil, false},
+		"success":               {model.Retry{On: model.On5xx | model.OnGRPCUnavailable}, 200, "", nil, false},
+		"unavailable, not gRPC": {model.Retry{On: model.OnGRPCUnavailable}, 503, "", nil, false},
 	} {
-		if got := retryable(&test.policy, test.response, test.err); got != test.want {
+		var response *http.Response
+		if test.err == nil {
+			response = &http.Response{StatusCode: test.status, Body: http.NoBody, Header: http.Header{"Grpc-Status": {test.grpc}}}
+		}
+		if got := retryable(&test.policy, response, test.err); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
 		}
 	}

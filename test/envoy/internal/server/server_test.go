@@ -173,7 +173,9 @@ func TestHTTP(t *testing.T) {
 		"encoded path":    {"GET", "/green/a%2Fb%20c", nil, 200, "green /green/a%2Fb%20c", ""},
 		"dot segments":    {"GET", "/none/../green", nil, 200, "green /green", ""},
 		"headers": {
-			"GET", "/headers", []string{"Gone: 1", "Host: a.example"}, 200,
+			"GET", "/headers",
+			[]string{"Gone: 1", "Host: a.example"},
+			200,
 			"added=1 gone= for=127.0.0.1 proto=http attempt=1 host=a.example", "Said: 2",
 		},
 		"weight 0":           {"GET", "/weighted", nil, 200, "green /weighted", ""},
@@ -185,7 +187,9 @@ func TestHTTP(t *testing.T) {
 		"mirror":             {"GET", "/mirror", []string{"Host: a.example"}, 200, "green /mirror", ""},
 		"gRPC error":         {"POST", "/empty", []string{"Content-Type: application/grpc"}, 200, "", "Grpc-Status: 14"},
 		"preflight": {
-			"OPTIONS", "/cors", []string{"Origin: https://app.example", "Access-Control-Request-Method: PUT"}, 200, "",
+			"OPTIONS", "/cors",
+			[]string{"Origin: https://app.example", "Access-Control-Request-Method: PUT"},
+			200, "",
 			"Access-Control-Allow-Methods: GET,PUT",
 		},
 		"CORS": {
