@@ -124,8 +124,8 @@ func (s *Server) clusters(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// drain knows the parameters graceful and skip_exit. All listeners of a gateway are outbound listeners, and inboundonly
-// is for sidecars.
+// drain knows the parameters graceful and skip_exit. All listeners of a gateway are outbound listeners, and
+// inboundonly is for sidecars.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch {

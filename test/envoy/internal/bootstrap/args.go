@@ -32,8 +32,8 @@ const withValue = ` --local-address-ip-version --file-flush-interval-msec --file
 const alone = ` --disable-hot-restart --allow-unknown-static-fields --skip-deprecated-logs --enable-core-dump
 	--reject-unknown-dynamic-fields --ignore-unknown-dynamic-fields `
 
-// Parse reads the command line without the name of the program. An option that changes the configuration and that is not
-// supported is an error.
+// Parse reads the command line without the name of the program. An option that changes the configuration and that
+// is not supported is an error.
 func Parse(args []string) (Args, error) {
 	out := Args{DrainTime: defaultDrainTime, LogLevel: "info"}
 	for len(args) > 0 {

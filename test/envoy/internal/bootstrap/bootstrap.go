@@ -28,8 +28,8 @@ type Config struct {
 	Admin     string
 	Clusters  []*model.Cluster
 	Listeners []*model.Listener
-	// XDSCluster is the name of the static cluster of the aggregated stream. SDSCluster is that of the agent's secrets,
-	// and is empty if there is none.
+	// XDSCluster is the name of the static cluster of the aggregated stream. SDSCluster is that of the agent's
+	// secrets, and is empty if there is none.
 	XDSCluster, SDSCluster string
 }
 

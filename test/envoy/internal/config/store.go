@@ -24,8 +24,8 @@ import (
 )
 
 // SecretTimeout is how long a cluster or listener waits for a secret of the aggregated stream (Envoy's default of
-// initial_fetch_timeout, which Istio leaves for such secrets). It waits without limit for secrets of the agent, because
-// Istio's configuration says so.
+// initial_fetch_timeout, which Istio leaves for such secrets). It waits without limit for secrets of the agent,
+// because Istio's configuration says so.
 const SecretTimeout = 15 * time.Second
 
 // Snapshot is the active configuration. It must not be changed.
@@ -61,8 +61,8 @@ type Store struct {
 	extensions map[string][]string // by listener
 	// overdue are the secrets that are not waited for any more, waiting those that have a timer.
 	overdue, waiting map[model.SecretRef]bool
-	// clustersSeen and listenersSeen report whether the first response has come. initialized reports whether the first
-	// clusters have become active, live whether the first listeners have.
+	// clustersSeen and listenersSeen report whether the first response has come. initialized reports whether the
+	// first clusters have become active, live whether the first listeners have.
 	clustersSeen, listenersSeen, initialized, live bool
 }
 

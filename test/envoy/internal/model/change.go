@@ -156,7 +156,8 @@ func (c *CORS) allows(origin string) bool {
 	return false
 }
 
-// NormalPath removes dot segments, and repeated slashes if merge is set. The path has no query and begins with a slash.
+// NormalPath removes dot segments, and repeated slashes if merge is set. The path has no query and begins with a
+// slash.
 func NormalPath(path string, merge bool) string {
 	if !strings.Contains(path, "/.") && (!merge || !strings.Contains(path, "//")) {
 		return path

@@ -15,7 +15,8 @@ type Listener struct {
 	Chains    []*FilterChain
 	// Default takes connections that no other chain takes. It may be nil.
 	Default *FilterChain
-	// Inspect reports whether the TLS inspector reads the ClientHello. Without it all connections count as plain text.
+	// Inspect reports whether the TLS inspector reads the ClientHello. Without it all connections count as plain
+	// text.
 	Inspect bool
 	// InspectTimeout is how long the inspector waits for the ClientHello.
 	InspectTimeout time.Duration
@@ -152,7 +153,8 @@ func narrow(chains []*FilterChain, rank func(*FilterChain) int) []*FilterChain {
 	return best
 }
 
-// serverNameRank is higher for an exact name than for a wildcard, and higher for a longer wildcard than for a shorter.
+// serverNameRank is higher for an exact name than for a wildcard, and higher for a longer wildcard than for a
+// shorter.
 func serverNameRank(patterns []string, name string) int {
 	if len(patterns) == 0 {
 		return 1

@@ -27,8 +27,8 @@ func IsGRPC(header http.Header) bool {
 	return kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+")
 }
 
-// HostFor returns the virtual host for an authority, or nil. An exact domain is better than a suffix wildcard, that is
-// better than a prefix wildcard, and a longer wildcard is better than a shorter one
+// HostFor returns the virtual host for an authority, or nil. An exact domain is better than a suffix wildcard,
+// that is better than a prefix wildcard, and a longer wildcard is better than a shorter one
 // (envoy.config.route.v3.VirtualHost.domains).
 func (t *RouteTable) HostFor(authority string) *VirtualHost {
 	name := strings.ToLower(authority)

@@ -116,8 +116,8 @@ type row struct {
 	healthy  bool
 }
 
-// newHosts selects the healthy endpoints of the first priority that has one. In panic mode, all endpoints of the first
-// priority are used if there is no healthy one.
+// newHosts selects the healthy endpoints of the first priority that has one. In panic mode, all endpoints of the
+// first priority are used if there is no healthy one.
 func newHosts(rows []row, panicMode bool) *hosts {
 	const none = uint32(1<<32 - 1)
 	healthy, lowest := none, none
@@ -202,8 +202,8 @@ func (c *cluster) resolve(ctx context.Context) {
 	}
 }
 
-// lookup returns the endpoints with addresses in place of names. If a name cannot be resolved, it returns nil, and the
-// former endpoints stay.
+// lookup returns the endpoints with addresses in place of names. If a name cannot be resolved, it returns nil, and
+// the former endpoints stay.
 func (c *cluster) lookup(ctx context.Context) *model.Endpoints {
 	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()

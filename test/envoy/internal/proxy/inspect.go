@@ -74,7 +74,8 @@ func (b *bound) inspect(conn *tracked) (model.Connection, error) {
 	return about, conn.SetReadDeadline(time.Time{})
 }
 
-// readHello returns the ClientHello, or nil if the connection does not begin with one, and the bytes that it has read.
+// readHello returns the ClientHello, or nil if the connection does not begin with one, and the bytes that it has
+// read.
 func readHello(conn net.Conn) (*tls.ClientHelloInfo, []byte, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(conn, first); err != nil {

@@ -20,8 +20,8 @@ const maxConnections = 16384
 
 // Options configure a Proxy.
 type Options struct {
-	// DrainTime is how long connections drain. Immediately reports whether each response ends its connection meanwhile,
-	// or with a growing probability.
+	// DrainTime is how long connections drain. Immediately reports whether each response ends its connection
+	// meanwhile, or with a growing probability.
 	DrainTime   time.Duration
 	Immediately bool
 	Stats       *stats.Set
@@ -112,8 +112,8 @@ func (p *Proxy) applyListeners(wanted map[string]*model.Listener) {
 	}
 }
 
-// Drain starts the graceful drain of all listeners. After the drain time the sockets are closed, unless keep is set. It
-// does nothing if a drain has begun before.
+// Drain starts the graceful drain of all listeners. After the drain time the sockets are closed, unless keep is
+// set. It does nothing if a drain has begun before.
 func (p *Proxy) Drain(keep bool) {
 	now := time.Now()
 	if !p.drained.CompareAndSwap(nil, &now) {

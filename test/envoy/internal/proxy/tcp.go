@@ -57,8 +57,8 @@ func (e *endpoint) dialStream(ctx context.Context) (net.Conn, error) {
 	return e.dialTLS(ctx, e.tls.ServerName, e.tls.ALPN)
 }
 
-// splice copies in both directions. The end of one direction is passed on. A connection without data in both directions
-// ends after the idle time.
+// splice copies in both directions. The end of one direction is passed on. A connection without data in both
+// directions ends after the idle time.
 func splice(a, b net.Conn, idle time.Duration) {
 	defer func() { _ = b.Close() }()
 	touch := func() {

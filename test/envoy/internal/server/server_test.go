@@ -270,8 +270,8 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestABackendThatClosesConnections closes a kept connection when the second request comes, without a response. The proxy
-// must not hide it.
+// TestABackendThatClosesConnections closes a kept connection when the second request comes, without a response.
+// The proxy must not hide it.
 func TestABackendThatClosesConnections(t *testing.T) {
 	t.Parallel()
 	w := start(t)
@@ -297,8 +297,8 @@ func TestABackendThatClosesConnections(t *testing.T) {
 	}
 }
 
-// TestBackendsAreReplaced sends requests all the time, while the only backend is replaced again and again. No request may
-// fail.
+// TestBackendsAreReplaced sends requests all the time, while the only backend is replaced again and again. No
+// request may fail.
 func TestBackendsAreReplaced(t *testing.T) {
 	t.Parallel()
 	w := start(t)

@@ -84,8 +84,8 @@ func TestASecretThatDoesNotExist(t *testing.T) {
 	}
 }
 
-// TestTheAgentsSecretIsLate has a cluster that waits for a secret of the agent's socket. Listeners are requested when it
-// has come, although no response on the aggregated stream says so.
+// TestTheAgentsSecretIsLate has a cluster that waits for a secret of the agent's socket. Listeners are requested
+// when it has come, although no response on the aggregated stream says so.
 func TestTheAgentsSecretIsLate(t *testing.T) {
 	t.Parallel()
 	w, ca := start(t), newAuthority(t)

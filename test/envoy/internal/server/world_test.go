@@ -190,7 +190,8 @@ func (w *world) endpoints(cluster string, addresses ...string) *endpointv3.Clust
 		&endpointv3.ClusterLoadAssignment{})
 }
 
-// httpListener returns a listener with one HTTP filter chain per entry. An entry is the match and the transport socket.
+// httpListener returns a listener with one HTTP filter chain per entry. An entry is the match and the transport
+// socket.
 func (w *world) httpListener(address string, chains ...string) *listenerv3.Listener {
 	w.t.Helper()
 	var all []string

@@ -50,8 +50,8 @@ func (s *Set) copy() map[string]int64 {
 	return maps.Clone(s.values)
 }
 
-// Text writes "name: number" for each number whose name matches filter. nil matches all. Numbers that were never set do
-// not exist, so that Envoy's parameter usedonly holds always.
+// Text writes "name: number" for each number whose name matches filter. nil matches all. Numbers that were never
+// set do not exist, so that Envoy's parameter usedonly holds always.
 func (s *Set) Text(w io.Writer, filter *regexp.Regexp) {
 	values := s.copy()
 	for _, name := range slices.Sorted(maps.Keys(values)) {

@@ -126,7 +126,8 @@ func (t *Translator) checkAny(path string, wrapped *anypb.Any) error {
 	return t.check(path, m.ProtoReflect())
 }
 
-// TypeName returns the name of the message in an Any. For a TypedStruct it is the name of the type that it stands for.
+// TypeName returns the name of the message in an Any. For a TypedStruct it is the name of the type that it stands
+// for.
 func TypeName(wrapped *anypb.Any) string {
 	url := wrapped.GetTypeUrl()
 	udpa, xds := &udpav1.TypedStruct{}, &xdsv3.TypedStruct{}

@@ -23,7 +23,8 @@ const (
 	defaultConnectTimeout = 5 * time.Second
 	defaultDNSRefresh     = 5 * time.Second
 	defaultIdleTimeout    = time.Hour
-	// leastCircuit is the smallest limit of a circuit breaker that counts as no limit. The stand-in breaks no circuits.
+	// leastCircuit is the smallest limit of a circuit breaker that counts as no limit. The stand-in breaks no
+	// circuits.
 	leastCircuit = 1024
 )
 

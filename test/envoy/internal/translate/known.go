@@ -46,8 +46,8 @@ func newRules() rules {
 	return rules{fields: fields, extensions: extensionTypes(), values: valueTypes()}
 }
 
-// extensionTypes are the extensions that are accepted and not executed. They do not change where a request goes, and not
-// whether it is answered.
+// extensionTypes are the extensions that are accepted and not executed. They do not change where a request goes,
+// and not whether it is answered.
 func extensionTypes() map[string]string {
 	const telemetry, wasm = "telemetry", "a WasmPlugin. The code is not executed, see the README"
 	return map[string]string{

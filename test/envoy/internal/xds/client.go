@@ -76,7 +76,8 @@ type subscription struct {
 	versions  map[string]string
 }
 
-// typeOrder is the order of requests. It is also Envoy's order: clusters before endpoints before listeners before routes.
+// typeOrder is the order of requests. It is also Envoy's order: clusters before endpoints before listeners before
+// routes.
 func typeOrder() []string {
 	return []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType, ExtensionType}
 }
