@@ -130,35 +130,38 @@ type publicKey interface {
 	Equal(crypto.PublicKey) bool
 }
 
-// parseKey returns the public key of a private key. It accepts every encoding that a CA from a user can have. Istio's
-// own keys are RSA.
+// parseKey returns the public key of a private key.
 func parseKey(data []byte) (publicKey, error) {
+	signer, err := parseSigner(data)
+	if err != nil {
+		return nil, err
+	}
+	public, ok := signer.Public().(publicKey)
+	if !ok {
+		return nil, fmt.Errorf("a key of type %T has no public key to compare", signer)
+	}
+	return public, nil
+}
+
+// parseSigner returns a private key. It accepts every encoding that a CA from a user can have. Istio's own keys are
+// RSA.
+func parseSigner(data []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
 		return nil, errors.New("no PEM key")
 	}
 	switch block.Type {
 	case "EC PRIVATE KEY":
-		key, err := x509.ParseECPrivateKey(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		return &key.PublicKey, nil
+		return x509.ParseECPrivateKey(block.Bytes)
 	case "RSA PRIVATE KEY":
-		key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-		if err != nil {
-			return nil, err
-		}
-		return &key.PublicKey, nil
+		return x509.ParsePKCS1PrivateKey(block.Bytes)
 	case "PRIVATE KEY":
 		key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
 			return nil, err
 		}
 		if signer, ok := key.(crypto.Signer); ok {
-			if public, ok := signer.Public().(publicKey); ok {
-				return public, nil
-			}
+			return signer, nil
 		}
 		return nil, fmt.Errorf("a key of type %T cannot sign", key)
 	default:

@@ -1,0 +1,50 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"fmt"
+	"time"
+)
+
+// servingLifetime is the lifetime of a serving certificate, unless the issuing CA ends earlier.
+const servingLifetime = 30 * 24 * time.Hour
+
+// Serving is the certificate of a TLS server and its key, PEM encoded. Cert also has the chain of the issuing CA, so
+// that a client with the root can verify it.
+type Serving struct{ Cert, Key []byte }
+
+// Serving returns a certificate of the mesh CA for a TLS server with one DNS name. It has no SPIFFE identity, so no
+// workload of the mesh accepts it as one. Workload certificates have only a SPIFFE identity, so none has this name.
+func (c CA) Serving(now time.Time, dnsName string) (Serving, error) {
+	issuer, err := parse(c.Cert)
+	if err != nil {
+		return Serving{}, fmt.Errorf("the issuing CA's certificate: %w", err)
+	}
+	issuerKey, err := parseSigner(c.Key)
+	if err != nil {
+		return Serving{}, fmt.Errorf("the issuing CA's key: %w", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Serving{}, fmt.Errorf("making the key for %s: %w", dnsName, err)
+	}
+	leaf := template("", now, min(servingLifetime, issuer.NotAfter.Sub(now)), 0)
+	leaf.IsCA, leaf.MaxPathLenZero, leaf.KeyUsage = false, false, x509.KeyUsageDigitalSignature
+	leaf.ExtKeyUsage, leaf.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{dnsName}
+	leaf.Subject.CommonName = ""
+	der, err := x509.CreateCertificate(rand.Reader, leaf, issuer, key.Public(), issuerKey)
+	if err != nil {
+		return Serving{}, fmt.Errorf("making the certificate for %s: %w", dnsName, err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return Serving{}, fmt.Errorf("encoding the key for %s: %w", dnsName, err)
+	}
+	return Serving{
+		Cert: bytes.Join([][]byte{encode("CERTIFICATE", der), c.Chain}, nil), Key: encode("EC PRIVATE KEY", keyDER),
+	}, nil
+}

@@ -1,0 +1,67 @@
+package pki_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+func TestServing(t *testing.T) {
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	ca, err := pki.New(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serving, err := ca.Serving(now, "tunnel.istio-system.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(serving.Cert, serving.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.Root)
+	between.AppendCertsFromPEM(ca.Chain)
+	for name, tc := range map[string]struct {
+		dns     string
+		at      time.Time
+		usage   x509.ExtKeyUsage
+		accepts bool
+	}{
+		"as it is":       {"tunnel.istio-system.svc", now, x509.ExtKeyUsageServerAuth, true},
+		"a slow clock":   {"tunnel.istio-system.svc", now.Add(-4 * time.Minute), x509.ExtKeyUsageServerAuth, true},
+		"another name":   {"istiod.istio-system.svc", now, x509.ExtKeyUsageServerAuth, false},
+		"as a client":    {"tunnel.istio-system.svc", now, x509.ExtKeyUsageClientAuth, false},
+		"after its life": {"tunnel.istio-system.svc", now.AddDate(0, 2, 0), x509.ExtKeyUsageServerAuth, false},
+	} {
+		_, err := pair.Leaf.Verify(x509.VerifyOptions{
+			DNSName: tc.dns, CurrentTime: tc.at, Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{tc.usage},
+		})
+		if (err == nil) != tc.accepts {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if pair.Leaf.IsCA || len(pair.Leaf.URIs) > 0 {
+		t.Errorf("it is a CA, or has a SPIFFE identity: %v", pair.Leaf.URIs)
+	}
+	// Near the end of the issuing CA the certificate ends with it.
+	late, err := ca.Serving(now.AddDate(5, 0, -7), "tunnel.istio-system.svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err = tls.X509KeyPair(late.Cert, late.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end := now.Add(5 * 365 * 24 * time.Hour); pair.Leaf.NotAfter.After(end) {
+		t.Errorf("it ends at %s, after the issuing CA at %s", pair.Leaf.NotAfter, end)
+	}
+	if _, err := (pki.CA{Cert: ca.Cert, Key: ca.Cert}).Serving(now, "x"); err == nil || !strings.Contains(err.Error(), "key") {
+		t.Errorf("a CA without a key: %v", err)
+	}
+}
