@@ -1,0 +1,139 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"golang.org/x/time/rate"
+)
+
+// Reason is why a sidecar dials again. Metrics and logs use it.
+type Reason string
+
+const (
+	// Unconfigured: a file of the credential or of the identity cannot be used.
+	Unconfigured Reason = "unconfigured"
+	// Unreachable: the guest's API server does not answer, or is not verified.
+	Unreachable Reason = "unreachable"
+	// Forbidden: the guest's API server answered 401 or 403.
+	Forbidden Reason = "forbidden"
+	// NoRelay: the guest's API server answered 404, because there is no such pod.
+	NoRelay Reason = "no_relay"
+	// Unavailable: another status. The API server could not connect to the relay, or the relay rejected the request.
+	Unavailable Reason = "unavailable"
+	// Unproven: the handshake with the relay failed.
+	Unproven Reason = "unproven"
+	// Ended: an open tunnel ended.
+	Ended Reason = "ended"
+	// Silent: an open tunnel ended because nothing arrived.
+	Silent Reason = "silent"
+	// Abused: the sidecar ended a tunnel whose relay exceeded a limit.
+	Abused Reason = "abused"
+	// Aged: a tunnel is replaced because of its age.
+	Aged Reason = "aged"
+)
+
+// reasons returns all reasons, in the order of the metrics.
+func reasons() []Reason {
+	return []Reason{Unconfigured, Unreachable, Forbidden, NoRelay, Unavailable, Unproven, Ended, Silent, Abused, Aged}
+}
+
+// dialError is a failed attempt to open a tunnel.
+type dialError struct {
+	reason Reason
+	error
+}
+
+// Unwrap returns the cause.
+func (e dialError) Unwrap() error { return e.error }
+
+// reasonOf returns the reason of an attempt's failure, or of the end of a tunnel.
+func reasonOf(err error) Reason {
+	if failed, is := errors.AsType[dialError](err); is {
+		return failed.reason
+	}
+	switch {
+	case errors.Is(err, errSilent):
+		return Silent
+	case errors.Is(err, errTooMany), errors.Is(err, errPings):
+		return Abused
+	default:
+		return Ended
+	}
+}
+
+// ofStatus returns the reason for an API server's answer.
+func ofStatus(status int) Reason {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return Forbidden
+	case http.StatusNotFound:
+		return NoRelay
+	default:
+		return Unavailable
+	}
+}
+
+// dial opens a tunnel to a relay. It fails after limits.dial.
+func (s *Sidecar) dial(ctx context.Context, relay string) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.limits.dial)
+	defer cancel()
+	api, err := s.Credential.read()
+	if err != nil {
+		return nil, dialError{Unconfigured, err}
+	}
+	identity, err := s.Identity.Read()
+	if err != nil {
+		return nil, dialError{Unconfigured, err}
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", api.address)
+	if err != nil {
+		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
+	}
+	one, err := s.upgrade(ctx, raw, relay, api, identity)
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return one, nil
+}
+
+// upgrade opens a tunnel on a TCP connection to the API server. The end of the context interrupts it.
+func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api access, identity *tls.Certificate) (*session, error) {
+	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer interrupt()
+	conn := tls.Client(raw, api.tls)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, dialError{Unreachable, fmt.Errorf("the TLS handshake with the guest's API server: %w", err)}
+	}
+	if _, err := conn.Write(upgradeRequest(proxyPath(api.base, s.Namespace, relay), api.token)); err != nil {
+		return nil, dialError{Unreachable, fmt.Errorf("sending the upgrade request: %w", err)}
+	}
+	from, err := readAnswer(conn)
+	if answered, is := errors.AsType[statusError](err); is {
+		return nil, dialError{ofStatus(answered.status), err}
+	}
+	if err != nil {
+		return nil, dialError{Unavailable, err}
+	}
+	inner := tls.Server(behind{conn, from}, &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*identity},
+		NextProtos: alpn(s.versions), SessionTicketsDisabled: true,
+	})
+	if err := inner.HandshakeContext(ctx); err != nil {
+		return nil, dialError{Unproven, fmt.Errorf("the TLS handshake with the relay: %w", err)}
+	}
+	version, err := agreed(s.versions, inner.ConnectionState().NegotiatedProtocol)
+	if err != nil {
+		return nil, dialError{Unproven, err}
+	}
+	if !interrupt() {
+		return nil, dialError{Unproven, context.Cause(ctx)}
+	}
+	pace := rate.NewLimiter(inboundRate, inboundBurst)
+	return newSession(newWire(inner, raw, s.limits, pace), version, s.limits, accepts)
+}

@@ -1,0 +1,106 @@
+package tunnel
+
+import "time"
+
+// Limits in counts and bytes. docs/reference/limits.md lists them, with the effects.
+const (
+	// maxGateways is the number of connections of gateways that a relay keeps.
+	maxGateways = 1000
+	// maxStreams is the number of streams that a sidecar serves on one tunnel. A relay never needs more.
+	maxStreams = 1000
+	// maxHeldStreams also counts streams that are being closed. A tunnel with more is ended.
+	maxHeldStreams = 2000
+	// maxUnproven is the number of connections that a relay keeps on the port for tunnels before their TLS handshake.
+	maxUnproven = 32
+	// maxTunnels is the number of tunnels that a relay keeps. Two istiods that both replace theirs need four.
+	maxTunnels = 16
+	// requestLimit is the maximum size of an upgrade request, and answerLimit that of the head of the answer.
+	requestLimit = 8 << 10
+	answerLimit  = 16 << 10
+	// reasonKept is the maximum size of text from the other side in an error.
+	reasonKept = 512
+	// streamWindow is how much a stream buffers. yamux accepts no smaller value.
+	streamWindow = 256 << 10
+	// smallBuffer is the size of the buffer of an idle stream, and largeBuffer that of a stream with much data. At
+	// most largeBuffers exist: the other streams use a small one, and are slower.
+	smallBuffer  = 1 << 10
+	largeBuffer  = 32 << 10
+	largeBuffers = 128
+	// inboundBurst is how much a sidecar reads from a tunnel at once, and inboundRate how much per second after that.
+	// Gateways send little to istiod: certificate requests, and names of resources.
+	inboundBurst = 8 << 20
+	inboundRate  = 8 << 20
+	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
+	pingBurst = 10
+	// serverLimit, certificateLimit and tokenLimit are the maximum sizes of the files that an end reads.
+	serverLimit      = 2 << 10
+	certificateLimit = 1 << 20
+	tokenLimit       = 64 << 10
+)
+
+// Limits in time.
+const (
+	// proofTime is the time from accepting a connection on a relay's port for tunnels to the end of its handshake.
+	proofTime = 5 * time.Second
+	// dialTime is the time in which a sidecar gets from dialing the API server to the end of the TLS handshake.
+	dialTime = 10 * time.Second
+	// targetTime is the time in which istiod accepts a connection.
+	targetTime = 5 * time.Second
+	// openTime is the time in which a sidecar acknowledges a stream.
+	openTime = 10 * time.Second
+	// waitTime is how long a relay holds a gateway's connection while there is no tunnel. It is shorter than the
+	// connection timeout of gRPC, which is 20 s.
+	waitTime = 10 * time.Second
+	// firstByteTime is the time to the first byte of a gateway, which begins with a TLS handshake.
+	firstByteTime = 10 * time.Second
+	// idleTime ends a connection without any byte. istiod and gateways send HTTP/2 pings every 30 s.
+	idleTime = 5 * time.Minute
+	// stallTime ends a connection whose receiver accepts nothing.
+	stallTime = 30 * time.Second
+	// closeTime is the time in which the other direction of a half-closed connection ends.
+	closeTime = 5 * time.Second
+	// quietTime is the time without data after which a stream gives back its buffers.
+	quietTime = time.Second
+	// pingEvery is the interval of a sidecar's keepalives, and of pings that an end answers after pingBurst.
+	pingEvery = 10 * time.Second
+	// silenceTime ends a tunnel from which nothing arrives. It is longer than pingEvery, and leaves 8 s for an answer.
+	silenceTime = 18 * time.Second
+	// writeTime ends a tunnel that accepts no bytes.
+	writeTime = 10 * time.Second
+	// firstPause and longestPause are the pauses before a sidecar dials again. The pause doubles with each failure.
+	firstPause   = 100 * time.Millisecond
+	longestPause = 2 * time.Second
+	// provenAfter is the age from which a tunnel counts as a success, so that the pause starts again at firstPause.
+	provenAfter = 10 * time.Second
+	// redialEvery is the age at which a tunnel is replaced. An open tunnel outlives the expiry and the revocation of its
+	// token, so only a new request shows whether the sidecar still has its permission.
+	redialEvery = time.Hour
+	// drainTime is the time in which the streams of a replaced tunnel are closed, one after the other. It is shorter
+	// than redialEvery, so that a sidecar has at most two tunnels to a relay.
+	drainTime = 50 * time.Minute
+	// stopTime is the time for which a stopping sidecar keeps streams. It is shorter than the usual grace period of a
+	// pod, which is 30 s.
+	stopTime = 20 * time.Second
+)
+
+// limits are the limits that tests change.
+type limits struct {
+	gateways, streams, heldStreams, unproven, tunnels int
+
+	proof, dial, target, open, wait, firstByte      time.Duration
+	idle, stall, closing, quiet                     time.Duration
+	ping, silence, write                            time.Duration
+	firstPause, longestPause, proven, redial, drain time.Duration
+	stop                                            time.Duration
+}
+
+func defaultLimits() limits {
+	return limits{
+		gateways: maxGateways, streams: maxStreams, heldStreams: maxHeldStreams, unproven: maxUnproven, tunnels: maxTunnels,
+		proof: proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,
+		idle: idleTime, stall: stallTime, closing: closeTime, quiet: quietTime,
+		ping: pingEvery, silence: silenceTime, write: writeTime,
+		firstPause: firstPause, longestPause: longestPause, proven: provenAfter, redial: redialEvery, drain: drainTime,
+		stop: stopTime,
+	}
+}

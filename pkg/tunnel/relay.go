@@ -1,0 +1,248 @@
+package tunnel
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Relay gives connections of gateways to the sidecar of istiod's pod, through tunnels that the sidecar opens. It runs
+// in the guest.
+type Relay struct {
+	// Log gets one line for each tunnel and each rejected attempt. The other end decides how often these occur.
+	Log *slog.Logger
+	// Roots is the file with the root certificates of the mesh, in PEM. It is read for each tunnel.
+	Roots string
+	// Name is the DNS name in the certificate of the sidecar.
+	Name string
+
+	limits   limits
+	versions []Version
+	counts   relayCounts
+	slots    slots
+	spare    buffers
+
+	mu       sync.Mutex
+	sessions []*session    // the oldest first
+	changed  chan struct{} // closed and replaced when sessions changes
+}
+
+// NewRelay returns a relay without tunnels.
+func NewRelay(log *slog.Logger, roots, name string) *Relay {
+	return newRelay(log, roots, name, defaultLimits(), supportedVersions())
+}
+
+func newRelay(log *slog.Logger, roots, name string, l limits, versions []Version) *Relay {
+	return &Relay{
+		Log: log, Roots: roots, Name: name, limits: l, versions: versions,
+		slots: slots{most: l.unproven}, spare: newBuffers(), changed: make(chan struct{}),
+	}
+}
+
+// Ready reports whether the relay holds a tunnel.
+func (r *Relay) Ready() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.sessions) > 0
+}
+
+// ServeTunnels accepts tunnels from a listener until the context ends. It closes the listener and all tunnels, and
+// returns the reason if it could not continue.
+func (r *Relay) ServeTunnels(ctx context.Context, listener net.Listener) error {
+	return serve(ctx, listener, r.tunnel)
+}
+
+// tunnel serves one connection on the port for tunnels.
+func (r *Relay) tunnel(ctx context.Context, conn net.Conn) {
+	_ = conn.SetDeadline(time.Now().Add(r.limits.proof)) // fails only on a closed connection
+	slot, evicted := r.slots.take(sourceOf(conn), func() { _ = conn.Close() })
+	if evicted {
+		r.counts.evicted.Add(1)
+	}
+	one, err := r.prove(ctx, conn)
+	kept := r.slots.release(slot)
+	if err == nil && !kept {
+		err = errors.New("a newer connection took its slot")
+		one.finish(err)
+	}
+	if err != nil {
+		_ = conn.Close()
+		r.counts.rejected.Add(1)
+		r.Log.Info("rejected a connection on the port for tunnels", "source", sourceOf(conn).String(), "reason", err.Error())
+		return
+	}
+	r.hold(ctx, one)
+}
+
+// prove returns a tunnel whose other end has proven that it is istiod's sidecar.
+func (r *Relay) prove(ctx context.Context, conn net.Conn) (*session, error) {
+	if err := readUpgrade(conn); err != nil {
+		if no, is := errors.AsType[refusal](err); is {
+			_, _ = conn.Write(no.bytes()) // the reason is logged, whether or not the client gets it
+		}
+		return nil, err
+	}
+	roots, err := rootsIn(r.Roots)
+	if err != nil {
+		_, _ = conn.Write(refusal{503, "the relay cannot verify a tunnel: see its log"}.bytes())
+		return nil, err
+	}
+	if _, err := conn.Write(upgradeAnswer()); err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, &tls.Config{
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: r.Name, NextProtos: alpn(r.versions),
+	})
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("the other end did not prove that it is istiod's sidecar: %w", err)
+	}
+	version, err := agreed(r.versions, secure.ConnectionState().NegotiatedProtocol)
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	return newSession(newWire(secure, conn, r.limits, nil), version, r.limits, opens)
+}
+
+// hold keeps a tunnel until it ends.
+func (r *Relay) hold(ctx context.Context, one *session) {
+	r.add(one)
+	defer context.AfterFunc(ctx, func() { one.finish(errStopped) })()
+	r.counts.tunnels.Add(1)
+	r.Log.Info("a tunnel is up", "version", int(one.version))
+	_, err := one.mux.AcceptStream()
+	if err == nil {
+		err = errors.New("the sidecar opened a stream, which only a relay does")
+	}
+	one.finish(err)
+	r.remove(one)
+	r.Log.Info("a tunnel ended", "reason", one.cause.Error())
+}
+
+// add adds a tunnel. Beyond the limit, the oldest one ends: the sidecar may not have noticed yet that it is cut.
+func (r *Relay) add(one *session) {
+	r.mu.Lock()
+	r.sessions = append(r.sessions, one)
+	var oldest *session
+	if len(r.sessions) > r.limits.tunnels {
+		oldest = r.sessions[0]
+	}
+	r.announce()
+	r.mu.Unlock()
+	if oldest != nil {
+		oldest.finish(errReplaced)
+	}
+}
+
+func (r *Relay) remove(one *session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions = slices.DeleteFunc(r.sessions, func(s *session) bool { return s == one })
+	r.announce()
+}
+
+// announce wakes those that wait for a tunnel. The caller holds mu.
+func (r *Relay) announce() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// open opens a stream on the tunnel with the fewest. Without a tunnel it waits for one, as long as limits.wait.
+func (r *Relay) open(ctx context.Context) (*yamux.Stream, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.limits.wait)
+	defer cancel()
+	for {
+		r.mu.Lock()
+		sessions, changed := slices.Clone(r.sessions), r.changed
+		r.mu.Unlock()
+		slices.SortStableFunc(sessions, func(a, b *session) int { return cmp.Compare(a.mux.NumStreams(), b.mux.NumStreams()) })
+		for _, s := range sessions {
+			// A tunnel that the sidecar replaces accepts no more streams, and neither does one that just ended.
+			if stream, err := s.mux.OpenStream(); err == nil {
+				return stream, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("no tunnel to istiod: %w", ctx.Err())
+		}
+	}
+}
+
+// ServeGateways accepts connections of gateways from a listener until the context ends. It closes the listener, and
+// returns the reason if it could not continue.
+func (r *Relay) ServeGateways(ctx context.Context, listener net.Listener) error {
+	return serve(ctx, listener, r.gateway)
+}
+
+// gateway serves one connection of a gateway.
+func (r *Relay) gateway(ctx context.Context, conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	defer r.counts.gateways.Add(-1)
+	if r.counts.gateways.Add(1) > int64(r.limits.gateways) {
+		r.counts.turnedAway.Add(1)
+		r.Log.Info("rejected a gateway: too many connections", "limit", r.limits.gateways)
+		return
+	}
+	tcp, is := conn.(halfCloser)
+	if !is {
+		return
+	}
+	stream, err := r.open(ctx)
+	if err != nil {
+		r.counts.turnedAway.Add(1)
+		r.Log.Info("closed a gateway's connection", "reason", err.Error())
+		return
+	}
+	r.counts.streams.Add(1)
+	pair := newJoint(tcp, stream, r.limits, r.spare)
+	pair.first = r.limits.firstByte
+	pair.run(&r.counts.toIstiod, &r.counts.toGateways)
+}
+
+func sourceOf(conn net.Conn) netip.Addr {
+	if address, is := conn.RemoteAddr().(*net.TCPAddr); is {
+		return address.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// serve accepts connections until the context ends, and handles each in its own goroutine. It returns when all have
+// ended. A failure to accept is tried again: it is usually a lack of file descriptors.
+func serve(ctx context.Context, listener net.Listener, handle func(context.Context, net.Conn)) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
+	defer stop()
+	for {
+		conn, err := listener.Accept()
+		switch {
+		case err == nil:
+			running.Go(func() { handle(ctx, conn) })
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("accepting connections: %w", err)
+		default:
+			select {
+			case <-ctx.Done():
+			case <-time.After(firstPause):
+			}
+		}
+	}
+}

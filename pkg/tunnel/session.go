@@ -1,0 +1,142 @@
+package tunnel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+// Causes of the end of a tunnel.
+var (
+	errSilent   = errors.New("nothing arrives any more")
+	errReplaced = errors.New("a newer tunnel replaced it")
+	errTooMany  = errors.New("the relay opens more streams than a relay needs")
+	errStopped  = errors.New("this end stops")
+)
+
+// session is one tunnel after all handshakes.
+type session struct {
+	mux     *yamux.Session
+	version Version
+	// roundTrip is the duration of the last keepalive. It is 0 before the first one, and at a relay.
+	roundTrip atomic.Int64
+
+	mu   sync.Mutex
+	open []*joint // of a sidecar, the oldest first
+
+	once  sync.Once
+	cause error // why it ended; valid once done is closed
+	done  chan struct{}
+}
+
+type muxer func(conn *wire, config *yamux.Config) (*yamux.Session, error)
+
+// opens is the end that opens streams: the relay. accepts is the end that accepts them: the sidecar.
+func opens(conn *wire, config *yamux.Config) (*yamux.Session, error) {
+	return yamux.Client(conn, config)
+}
+
+func accepts(conn *wire, config *yamux.Config) (*yamux.Session, error) {
+	return yamux.Server(conn, config)
+}
+
+func newSession(conn *wire, version Version, l limits, end muxer) (*session, error) {
+	mux, err := end(conn, &yamux.Config{
+		AcceptBacklog: 256,
+		// The sidecar sends the keepalives itself, so that they also measure the round trip.
+		EnableKeepAlive: false, KeepAliveInterval: l.ping,
+		ConnectionWriteTimeout: l.write, MaxStreamWindowSize: streamWindow,
+		StreamOpenTimeout: l.open, StreamCloseTimeout: l.closing,
+		Logger: silent{},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("starting yamux: %w", err)
+	}
+	return &session{mux: mux, version: version, done: make(chan struct{})}, nil
+}
+
+// finish ends the tunnel and all its streams. Only the first cause counts.
+func (s *session) finish(cause error) {
+	s.once.Do(func() {
+		var timeout net.Error
+		if errors.As(cause, &timeout) && timeout.Timeout() {
+			cause = fmt.Errorf("%w: %w", errSilent, cause)
+		}
+		s.cause = cause
+		_ = s.mux.Close() // closes the TCP connection, whose error would say nothing
+		close(s.done)
+	})
+}
+
+// ended reports whether the tunnel has ended.
+func (s *session) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// add notes a stream that is open.
+func (s *session) add(one *joint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = append(s.open, one)
+}
+
+// remove notes that a stream has ended.
+func (s *session) remove(one *joint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(j *joint) bool { return j == one })
+}
+
+// streams returns the open streams, the oldest first.
+func (s *session) streams() []*joint {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.open)
+}
+
+// keepAlive sends a ping in each interval, and ends the tunnel if there is no answer. It returns when the tunnel ends.
+func (s *session) keepAlive(every time.Duration) {
+	for {
+		took, err := s.mux.Ping()
+		if err != nil {
+			s.finish(err)
+			return
+		}
+		s.roundTrip.Store(int64(took))
+		select {
+		case <-s.done:
+			return
+		case <-time.After(every):
+		}
+	}
+}
+
+// streamEnd is a stream whose CloseWrite closes only this direction, like that of a TCP connection.
+type streamEnd struct{ *yamux.Stream }
+
+// CloseWrite ends the direction to the other end.
+func (s streamEnd) CloseWrite() error { return s.Close() }
+
+// silent is a yamux logger that logs nothing: the end of a session says why, and the other end decides how often the
+// other lines would be logged.
+type silent struct{}
+
+// Print logs nothing.
+func (silent) Print(...any) {}
+
+// Printf logs nothing.
+func (silent) Printf(string, ...any) {}
+
+// Println logs nothing.
+func (silent) Println(...any) {}

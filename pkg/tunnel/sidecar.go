@@ -1,0 +1,211 @@
+package tunnel
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
+)
+
+// Sidecar connects gateways of a guest to istiod. It runs in istiod's pod, and keeps a tunnel to each relay.
+type Sidecar struct {
+	// Log gets one line for each tunnel and each failed attempt. The guest decides how often these occur.
+	Log *slog.Logger
+	// Credential is for the guest's API server.
+	Credential Credential
+	// Identity is what the relays verify.
+	Identity Identity
+	// Namespace has the relay pods.
+	Namespace string
+	// Target is istiod's address: see the function Target.
+	Target netip.AddrPort
+
+	limits   limits
+	versions []Version
+	counts   sidecarCounts
+	spare    buffers
+	relays   []*link
+}
+
+// link is what a sidecar knows of one relay.
+type link struct {
+	relay   string
+	current atomic.Pointer[session]
+}
+
+// NewSidecar returns a sidecar for relay pods. The exported fields are the caller's to set before Run.
+func NewSidecar(relays ...string) *Sidecar {
+	s := &Sidecar{limits: defaultLimits(), versions: supportedVersions(), spare: newBuffers()}
+	s.counts.reconnects = newReconnects()
+	for _, relay := range relays {
+		s.relays = append(s.relays, &link{relay: relay})
+	}
+	return s
+}
+
+// Run keeps the tunnels until the context ends. Then it accepts no more streams, and returns when the open ones have
+// ended, after stopTime at the latest.
+func (s *Sidecar) Run(ctx context.Context) {
+	var links sync.WaitGroup
+	for _, one := range s.relays {
+		links.Go(func() { s.keep(ctx, one) })
+	}
+	links.Wait()
+}
+
+// keep keeps a tunnel to one relay. Every failure is tried again, whatever the status: an API server that has just
+// started answers 403, and a permission that was taken may come back.
+func (s *Sidecar) keep(ctx context.Context, to *link) {
+	var old sync.WaitGroup
+	defer old.Wait()
+	var pause throttle.Backoff
+	log := s.Log.With("relay", to.relay)
+	for ctx.Err() == nil {
+		one, err := s.dial(ctx, to.relay)
+		if err != nil {
+			s.failed(ctx, log, &pause, err)
+			continue
+		}
+		if replaced := to.current.Swap(one); replaced != nil {
+			old.Go(func() { s.retire(ctx, replaced) })
+		}
+		log.Info("the tunnel is up", "version", int(one.version))
+		begin := time.Now()
+		old.Go(func() { s.serve(ctx, one) })
+		select {
+		case <-ctx.Done():
+			s.stop(one)
+		case <-time.After(s.limits.redial):
+			s.counts.reconnect(Aged)
+			pause.Reset()
+		case <-one.done:
+			to.current.CompareAndSwap(one, nil)
+			if time.Since(begin) >= s.limits.proven {
+				pause.Reset()
+			}
+			s.failed(ctx, log, &pause, one.cause)
+		}
+	}
+}
+
+// failed reports a failed attempt, or the end of a tunnel, and waits before the next attempt.
+func (s *Sidecar) failed(ctx context.Context, log *slog.Logger, pause *throttle.Backoff, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	reason := reasonOf(err)
+	s.counts.reconnect(reason)
+	wait := pause.Failed(time.Now(), s.limits.firstPause, s.limits.longestPause)
+	log.Info("there is no new tunnel", "reason", string(reason), "error", err.Error(), "retryIn", wait.String())
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+}
+
+// retire ends a tunnel that another one replaced. It accepts no more streams. Its streams are closed one after the
+// other within drainTime, so that not all gateways connect again at the same time.
+func (s *Sidecar) retire(ctx context.Context, one *session) {
+	_ = one.mux.GoAway() // fails only if the tunnel has ended
+	defer one.finish(errReplaced)
+	end := time.Now().Add(s.limits.drain)
+	streams := one.streams()
+	for i, stream := range streams {
+		share := time.Until(end) / time.Duration(len(streams)-i)
+		select {
+		case <-stream.done:
+		case <-time.After(share):
+			stream.end()
+		case <-one.done:
+			return
+		case <-ctx.Done():
+			s.stop(one)
+			return
+		}
+	}
+}
+
+// stop ends a tunnel when the sidecar stops. It accepts no more streams, and its streams can end by themselves within
+// stopTime.
+func (s *Sidecar) stop(one *session) {
+	_ = one.mux.GoAway() // fails only if the tunnel has ended
+	defer one.finish(errStopped)
+	deadline := time.After(s.limits.stop)
+	for _, stream := range one.streams() {
+		select {
+		case <-stream.done:
+		case <-one.done:
+			return
+		case <-deadline:
+			return
+		}
+	}
+}
+
+// serve accepts streams of a tunnel until it ends.
+func (s *Sidecar) serve(ctx context.Context, one *session) {
+	var streams sync.WaitGroup
+	defer streams.Wait()
+	streams.Go(func() { one.keepAlive(s.limits.ping) })
+	var open atomic.Int64
+	for {
+		stream, err := one.mux.AcceptStream()
+		switch {
+		case err != nil:
+			one.finish(err)
+			return
+		case one.mux.NumStreams() > s.limits.heldStreams:
+			one.finish(errTooMany)
+			return
+		case open.Load() >= int64(s.limits.streams):
+			s.counts.refused.Add(1)
+			_ = stream.Close() // the relay sees the end of the stream
+			continue
+		}
+		open.Add(1)
+		streams.Go(func() {
+			defer open.Add(-1)
+			s.stream(ctx, one, stream)
+		})
+	}
+}
+
+// stream connects one stream to the target.
+func (s *Sidecar) stream(ctx context.Context, of *session, stream *yamux.Stream) {
+	s.counts.streams.Add(1)
+	s.counts.open.Add(1)
+	defer s.counts.open.Add(-1)
+	conn, err := s.target(context.WithoutCancel(ctx))
+	if err != nil {
+		s.counts.failed.Add(1)
+		s.Log.Info("istiod does not accept a connection", "error", err.Error())
+		_ = stream.Close()
+		return
+	}
+	pair := newJoint(conn, stream, s.limits, s.spare)
+	of.add(pair)
+	defer of.remove(pair)
+	pair.run(&s.counts.toGateways, &s.counts.toIstiod)
+}
+
+// target connects to istiod.
+func (s *Sidecar) target(ctx context.Context) (*net.TCPConn, error) {
+	conn, err := (&net.Dialer{Timeout: s.limits.target}).DialContext(ctx, "tcp", s.Target.String())
+	if err != nil {
+		return nil, err
+	}
+	tcp, is := conn.(*net.TCPConn)
+	if !is {
+		_ = conn.Close()
+		return nil, fmt.Errorf("%T is not a TCP connection", conn)
+	}
+	return tcp, nil
+}

@@ -1,0 +1,164 @@
+package tunnel_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/proc"
+)
+
+const (
+	up0 = `hypergate_tunnel_up{relay="istiod-relay-0"}`
+	up1 = `hypergate_tunnel_up{relay="istiod-relay-1"}`
+)
+
+func reconnects(reason string) string {
+	return `hypergate_tunnel_reconnects_total{reason="` + reason + `"}`
+}
+
+// TestTunnel is the story of a tunnel: it comes up, carries connections, and comes back after each fault.
+func TestTunnel(t *testing.T) {
+	w := newWorld(t)
+	w.pod("istiod-relay-0", relay0IP)
+	w.pod("istiod-relay-1", relay1IP)
+	relay := w.relay("istiod-relay-0", relay0IP)
+	w.relay("istiod-relay-1", relay1IP)
+	w.isReady(relay0IP, http.StatusServiceUnavailable)
+	sidecar := w.sidecar()
+
+	for _, ip := range []string{relay0IP, relay1IP} {
+		w.talks(ip)
+		w.isReady(ip, http.StatusOK)
+	}
+	w.becomes(istiodIP, up0, 1)
+	w.becomes(istiodIP, up1, 1)
+	w.memory("empty", relay, sidecar)
+	conn := w.talks(relay0IP)
+	if err := talk(conn, strings.Repeat("0123456789abcdef", 1<<18)); err != nil { // 4 MiB each way
+		t.Errorf("4 MiB: %v", err)
+	}
+
+	t.Run("only two ports are allowed", w.onlyTheRelays)
+	t.Run("the API server is killed", func(t *testing.T) {
+		w.plane.StopAPI()
+		w.becomes(istiodIP, up0, 0)
+		w.isReady(relay0IP, http.StatusServiceUnavailable)
+		w.must(w.plane.StartAPI(t.Context()))
+		begin := time.Now()
+		w.talks(relay0IP)
+		w.talks(relay1IP)
+		t.Logf("a gateway reaches istiod %s after the API server is ready", time.Since(begin).Round(time.Millisecond))
+	})
+	t.Run("a relay is killed", func(*testing.T) {
+		before := w.value(istiodIP, reconnects("ended"))
+		relay.Kill()
+		w.grows(istiodIP, reconnects("ended"), before)
+		w.grows(istiodIP, reconnects("unavailable"), 0)
+		w.talks(relay1IP)
+		relay = w.relay("istiod-relay-0", relay0IP)
+		w.talks(relay0IP)
+	})
+	t.Run("the permission is taken and given back", func(t *testing.T) { relay = w.withoutPermission(t, relay) })
+	t.Run("the sidecar restarts", func(*testing.T) {
+		sidecar.Kill()
+		w.isReady(relay0IP, http.StatusServiceUnavailable)
+		sidecar = w.sidecar()
+		w.talks(relay0IP)
+	})
+	w.grows(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`, 0)
+	t.Logf("round trip of a keepalive: %.2f ms",
+		1000*w.value(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`))
+}
+
+// onlyTheRelays checks that the API server refuses everything but the upgrade requests for the two relays.
+func (w *world) onlyTheRelays(t *testing.T) {
+	config := rest.AnonymousClientConfig(w.plane.Config)
+	config.BearerToken = w.token
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := config.Host + "/api/v1/namespaces/" + namespace + "/pods/"
+	for _, tc := range []struct {
+		method, path string
+		want         int
+	}{
+		{http.MethodGet, "http:istiod-relay-0:15443/proxy/tunnel", http.StatusUpgradeRequired}, // the relay answers
+		{http.MethodGet, "http:istiod-relay-0:15012/proxy/", http.StatusForbidden},
+		{http.MethodGet, "http:istiod-relay-0:15444/proxy/metrics", http.StatusForbidden},
+		{http.MethodGet, "https:istiod-relay-0:15443/proxy/tunnel", http.StatusForbidden},
+		{http.MethodGet, "istiod-relay-0:15443/proxy/tunnel", http.StatusForbidden},
+		{http.MethodGet, "istiod-relay-0/proxy/tunnel", http.StatusForbidden},
+		{http.MethodGet, "http:istiod-relay-2:15443/proxy/tunnel", http.StatusForbidden},
+		{http.MethodPost, "http:istiod-relay-0:15443/proxy/tunnel", http.StatusForbidden},
+		{http.MethodGet, "istiod-relay-0", http.StatusForbidden},
+		{http.MethodGet, "istiod-relay-0/log", http.StatusForbidden},
+		{http.MethodGet, "", http.StatusForbidden},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), tc.method, pods+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Errorf("%s %s: %v", tc.method, tc.path, err)
+			continue
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != tc.want {
+			t.Errorf("%s %s: %s, want %d", tc.method, tc.path, response.Status, tc.want)
+		}
+	}
+}
+
+// withoutPermission takes the permission from the sidecar. The open tunnel stays. A new one comes up when the permission
+// is back.
+func (w *world) withoutPermission(t *testing.T, relay *proc.Process) *proc.Process {
+	t.Helper()
+	conn := w.talks(relay0IP)
+	w.must(w.guest.RbacV1().RoleBindings(namespace).Delete(t.Context(), "istiod-tunnel", metav1.DeleteOptions{}))
+	if err := talk(conn, "still here"); err != nil {
+		t.Errorf("the open tunnel: %v", err)
+	}
+	relay.Kill()
+	relay = w.relay("istiod-relay-0", relay0IP)
+	before := w.value(istiodIP, reconnects("forbidden"))
+	w.grows(istiodIP, reconnects("forbidden"), before+2)
+	w.bind()
+	w.talks(relay0IP)
+	return relay
+}
+
+func (w *world) value(ip, name string) float64 {
+	w.t.Helper()
+	value, err := metric(ip, name)
+	w.must(err)
+	return value
+}
+
+// isReady waits for an answer of /readyz.
+func (w *world) isReady(ip string, want int) {
+	w.t.Helper()
+	w.g.Eventually(func() (int, error) {
+		response, err := http.Get("http://" + ip + health + "/readyz") //nolint:noctx // a test
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}).Should(gomega.Equal(want))
+}
+
+// memory logs the memory of the processes.
+func (w *world) memory(when string, relay, sidecar *proc.Process) {
+	w.t.Helper()
+	relayAnonymous, relayAll := w.resident(relay)
+	sidecarAnonymous, sidecarAll := w.resident(sidecar)
+	w.t.Logf("%s: relay %.1f MiB (anonymous %.1f), sidecar %.1f MiB (anonymous %.1f)",
+		when, relayAll, relayAnonymous, sidecarAll, sidecarAnonymous)
+}
