@@ -169,7 +169,7 @@ func readAnswer(from io.Reader) (io.Reader, error) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusSwitchingProtocols {
-		body, _ := io.ReadAll(io.LimitReader(answer.Body, reasonKept)) // the status is the error, with or without a body
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, reasonKept+1)) // the status is the error, with or without a body
 		return nil, statusError{answer.StatusCode, text.Line(string(body), reasonKept)}
 	}
 	if !upgrades(answer.Header) {

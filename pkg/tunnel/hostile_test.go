@@ -1,0 +1,318 @@
+package tunnel
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/yamux"
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/pki"
+)
+
+// TestHostilePods: whatever a pod sends to the port for tunnels, it gets no gateway, and the open tunnel stays.
+func TestHostilePods(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, defaultLimits(), supportedVersions())
+	b.sidecar(defaultLimits(), supportedVersions())
+	conn := b.talks()
+	pair := func(ca pki.CA, name string) tls.Certificate {
+		serving, err := ca.Serving(time.Now(), name)
+		b.must(err)
+		certificate, err := tls.X509KeyPair(serving.Cert, serving.Key)
+		b.must(err)
+		return certificate
+	}
+	for name, certificate := range map[string]tls.Certificate{
+		"another CA":                 pair(b.newCA(), tunnelName),
+		"a workload of the mesh":     b.workload(b.ca),
+		"istiod's own certificate":   pair(b.ca, "istiod.istio-system.svc"),
+		"a name below the tunnel's":  pair(b.ca, "x."+tunnelName),
+		"the name with another case": pair(b.ca, "tunnel.istiod.istio-system.svc.example"),
+	} {
+		server := tls.Server(b.upgraded(), &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, NextProtos: alpn(supportedVersions()),
+		})
+		_, err := server.Read(make([]byte, 1)) // with TLS 1.3 the server learns of the refusal at its first read
+		if err == nil {
+			err = server.HandshakeContext(t.Context())
+		}
+		if alert, is := errors.AsType[*net.OpError](err); err == nil || is && alert.Timeout() {
+			t.Errorf("%s: accepted: %v", name, err)
+		}
+	}
+	for name, bytes := range map[string]string{
+		"garbage": strings.Repeat("\x00\xff", 4<<10), "a plain session": string(frame(framePing, flagSYN, 1)), "HTTP": goodRequest,
+	} {
+		plain := b.upgraded()
+		_, _ = io.WriteString(plain, bytes) // the relay may close the connection before
+		b.ends(plain)
+		direct := b.dial(b.tunnels)
+		_, _ = io.WriteString(direct, "\x16\x03"+bytes)
+		b.must(direct.CloseWrite())
+		if answer, err := io.ReadAll(direct); err == nil && !strings.HasPrefix(string(answer), "HTTP/1.1 4") {
+			t.Errorf("%s: the answer is %q", name, answer)
+		}
+	}
+	b.must(talk(conn, "still here"))
+	if got := metric(b.relay.Handler(), "hypergate_relay_tunnels_total"); got != "1" {
+		t.Errorf("%s tunnels were accepted", got)
+	}
+}
+
+// TestAPodFillsTheSlots: connections that prove nothing do not keep a sidecar out, and end.
+func TestAPodFillsTheSlots(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.unproven, l.proof = 4, time.Hour
+	b := newBench(t, l, supportedVersions())
+	var idle []net.Conn
+	for i := range 20 {
+		if i%2 == 0 {
+			idle = append(idle, b.dial(b.tunnels))
+		} else {
+			idle = append(idle, b.upgraded())
+		}
+	}
+	b.sidecar(defaultLimits(), supportedVersions())
+	b.talks()
+	for _, conn := range idle[:15] { // 4 slots, and one of them was the sidecar's
+		b.ends(conn)
+	}
+	if got := metric(b.relay.Handler(), "hypergate_relay_evicted_total"); got == "0" {
+		t.Error("no connection lost its slot")
+	}
+}
+
+// TestProofTime: a connection that proves nothing ends after a time, at every stage.
+func TestProofTime(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.proof = 100 * time.Millisecond
+	b := newBench(t, l, supportedVersions())
+	b.ends(b.dial(b.tunnels))
+	half := b.dial(b.tunnels)
+	_, err := io.WriteString(half, goodRequest[:30])
+	b.must(err)
+	b.ends(half)
+	handshake := b.dial(b.tunnels)
+	_, err = io.WriteString(handshake, goodRequest)
+	b.must(err)
+	b.ends(handshake) // the relay has answered, and its handshake gets no answer
+}
+
+// TestTooManyGateways: connections beyond the limit are closed, and the others stay.
+func TestTooManyGateways(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.gateways = 3
+	b := newBench(t, l, supportedVersions())
+	b.sidecar(defaultLimits(), supportedVersions())
+	first := b.talks()
+	b.g.Eventually(func() string { return metric(b.relay.Handler(), "hypergate_relay_gateways") }).Should(gomega.Equal("1"))
+	second, third := b.gateway(), b.gateway()
+	b.must(errors.Join(talk(second, "two"), talk(third, "three")))
+	b.ends(b.gateway())
+	b.must(talk(first, "still here"))
+	b.must(third.Close())
+	b.talks()
+}
+
+// TestSilentGateways: a connection without a first byte ends soon, and one without any byte later.
+func TestSilentGateways(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*limits){
+		"no first byte": func(l *limits) { l.firstByte = 100 * time.Millisecond },
+		"idle":          func(l *limits) { l.idle, l.quiet, l.firstByte = 100*time.Millisecond, 10*time.Millisecond, 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := defaultLimits()
+			change(&l)
+			b := newBench(t, l, supportedVersions())
+			b.sidecar(defaultLimits(), supportedVersions())
+			spoken := b.talks()
+			b.ends(b.gateway())
+			if name == "no first byte" {
+				b.must(talk(spoken, "still here"))
+			} else {
+				b.ends(spoken)
+			}
+		})
+	}
+}
+
+// TestStalledGateways: gateways that accept nothing are closed after stallTime, and slow no other.
+func TestStalledGateways(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.stall = time.Second
+	b := newBench(t, l, supportedVersions())
+	b.sidecar(defaultLimits(), supportedVersions())
+	other := b.talks()
+	var all sync.WaitGroup
+	for range 20 {
+		conn := b.gateway()
+		b.must(conn.SetReadBuffer(4 << 10))
+		all.Go(func() {
+			// The echo comes back until every buffer on the way is full. Then the relay closes the connection.
+			if _, err := io.Copy(conn, endless{}); isTimeout(err) {
+				t.Errorf("a stalled connection stays: %v", err)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		all.Wait()
+	}()
+	for talking := true; talking; {
+		b.must(talk(other, "no head-of-line blocking"))
+		select {
+		case <-done:
+			talking = false
+		default:
+		}
+	}
+	b.g.Eventually(func() string { return metric(b.relay.Handler(), "hypergate_relay_gateways") }).Should(gomega.Equal("1"))
+}
+
+type endless struct{}
+
+// Read returns zeros without an end.
+func (endless) Read(into []byte) (int, error) { return len(into), nil }
+
+// hostileRelay replaces the relay by one that does what a guest's admin wants, after the handshake of the tunnel.
+func (b *bench) hostileRelay(act func(*tls.Conn)) {
+	b.upstream.Store(b.serve(func(ctx context.Context, listener net.Listener) error {
+		return serve(ctx, listener, func(ctx context.Context, conn net.Conn) {
+			defer func() { _ = conn.Close() }()
+			defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+			if err := readUpgrade(conn); err != nil {
+				b.t.Errorf("the sidecar's request: %v", err)
+				return
+			}
+			_, _ = conn.Write(upgradeAnswer())
+			act(tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: alpn(supportedVersions())}))
+		})
+	}))
+}
+
+// TestHostileRelays: whatever a relay sends, the sidecar ends that tunnel, and connects again when there is a good relay.
+func TestHostileRelays(t *testing.T) {
+	t.Parallel()
+	flood := func(data []byte) func(*tls.Conn) {
+		return func(conn *tls.Conn) {
+			for {
+				if _, err := conn.Write(data); err != nil {
+					return
+				}
+			}
+		}
+	}
+	garbage := make([]byte, 4<<10)
+	for i := range garbage {
+		garbage[i] = 0xff
+	}
+	for name, tc := range map[string]struct {
+		act    func(*tls.Conn)
+		reason Reason
+	}{
+		"garbage in the tunnel":  {flood(garbage), Ended},
+		"a flood of pings":       {flood(frame(framePing, flagSYN, 1)), Abused},
+		"garbage instead of TLS": {func(conn *tls.Conn) { flood(garbage)(tls.Client(conn.NetConn(), nil)) }, Unproven},
+		"plain text instead of TLS": {func(conn *tls.Conn) {
+			_, _ = conn.NetConn().Write(garbage) // the sidecar may have gone
+		}, Unproven},
+		"silence after the upgrade":   {func(conn *tls.Conn) { _, _ = io.Copy(io.Discard, conn.NetConn()) }, Unproven},
+		"silence after the handshake": {func(conn *tls.Conn) { _, _ = io.Copy(io.Discard, conn) }, Silent},
+		"more streams than a relay needs": {func(conn *tls.Conn) {
+			mux, err := yamux.Client(conn, yamux.DefaultConfig())
+			for err == nil {
+				_, err = mux.Open()
+			}
+		}, Abused},
+		"an end at once": {func(*tls.Conn) {}, Unproven},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := defaultLimits()
+			l.ping, l.silence, l.dial, l.heldStreams, l.streams = 50*time.Millisecond, time.Second, 2*time.Second, 20, 10
+			b := newBench(t, defaultLimits(), supportedVersions())
+			b.hostileRelay(tc.act)
+			sidecar, _ := b.sidecar(l, supportedVersions())
+			b.g.Eventually(func() int64 { return sidecar.counts.reconnects[tc.reason].Load() }).
+				Should(gomega.BeNumerically(">", 0), func() string { return b.log.String() })
+			b.upstream.Store(b.tunnels)
+			b.talks()
+			b.g.Eventually(sidecar.counts.open.Load).Should(gomega.BeNumerically("<=", 1))
+		})
+	}
+}
+
+// TestThreeThousandStreams: a sidecar serves 1,000 of them and closes the others at once.
+func TestThreeThousandStreams(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.heldStreams = 5000 // else the tunnel ends
+	b := newBench(t, defaultLimits(), supportedVersions())
+	opened := make(chan struct{})
+	b.hostileRelay(func(conn *tls.Conn) {
+		config := yamux.DefaultConfig()
+		config.LogOutput, config.Logger = nil, silent{}
+		mux, err := yamux.Client(conn, config)
+		b.must(err)
+		for range 3000 {
+			if _, err := mux.Open(); err != nil {
+				t.Errorf("opening streams: %v", err)
+			}
+		}
+		close(opened)
+		<-mux.CloseChan()
+	})
+	sidecar, _ := b.sidecar(l, supportedVersions())
+	<-opened
+	b.g.Eventually(sidecar.counts.refused.Load).Should(gomega.BeNumerically("==", 2000))
+	if n := sidecar.counts.open.Load(); n != maxStreams {
+		t.Errorf("%d streams are open", n)
+	}
+}
+
+// TestASilentSidecar: a relay ends a tunnel from which nothing arrives.
+func TestASilentSidecar(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.silence = 100 * time.Millisecond
+	b := newBench(t, l, supportedVersions())
+	serving, err := b.ca.Serving(time.Now(), tunnelName)
+	b.must(err)
+	certificate, err := tls.X509KeyPair(serving.Cert, serving.Key)
+	b.must(err)
+	conn := tls.Server(b.upgraded(), &tls.Config{
+		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, NextProtos: alpn(supportedVersions()),
+	})
+	b.must(conn.HandshakeContext(t.Context()))
+	b.logs(errSilent.Error())
+	b.g.Eventually(b.relay.Ready).Should(gomega.BeFalse())
+}
+
+// TestTooManyTunnels: beyond the limit the oldest ends, which may be one that its sidecar has lost.
+func TestTooManyTunnels(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.tunnels = 2
+	b := newBench(t, l, supportedVersions())
+	for range 3 {
+		s, _ := b.sidecar(defaultLimits(), supportedVersions())
+		b.g.Eventually(func() bool { return s.relays[0].current.Load() != nil }).Should(gomega.BeTrue())
+	}
+	b.logs(errReplaced.Error())
+	b.talks()
+}

@@ -1,0 +1,70 @@
+package tunnel
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+)
+
+func TestVictim(t *testing.T) {
+	t.Parallel()
+	for sources, want := range map[string]int{
+		"a":       0,
+		"aaaa":    0, // the oldest
+		"abbb":    1, // of the source with the most
+		"bbbbbba": 0,
+		"abab":    0,
+		"abbac":   0,
+		"abcd":    0,
+	} {
+		var taken []*slot
+		for _, s := range sources {
+			taken = append(taken, &slot{source: netip.AddrFrom4([4]byte{10, 0, 0, byte(s)})})
+		}
+		if got := victim(taken); got != want {
+			t.Errorf("%s: number %d loses its slot, want %d", sources, got, want)
+		}
+	}
+}
+
+// TestAFloodTakesItsOwnSlots: a pod that opens many connections does not evict the API server's.
+func TestAFloodTakesItsOwnSlots(t *testing.T) {
+	t.Parallel()
+	api, flood := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	s := slots{most: 4}
+	cut, apiCut := 0, 0
+	for range 10 {
+		s.take(flood, func() { cut++ })
+	}
+	mine, _ := s.take(api, func() { apiCut++ })
+	for range 1000 {
+		s.take(flood, func() { cut++ })
+	}
+	if cut != 10+1000+1-4 || apiCut > 0 || len(s.taken) != 4 {
+		t.Errorf("the flood lost %d, the API server %d, and %d have a slot", cut, apiCut, len(s.taken))
+	}
+	if !s.release(mine) || s.release(mine) {
+		t.Error("the API server's slot was not there, or there twice")
+	}
+}
+
+// TestLimitsFitTogether checks what the comments of the limits promise of each other.
+func TestLimitsFitTogether(t *testing.T) {
+	t.Parallel()
+	for name, is := range map[string]bool{
+		"a half-open tunnel is noticed within 20 s":            silenceTime <= 20*time.Second,
+		"an answer to a keepalive has time":                    silenceTime >= pingEvery+5*time.Second,
+		"a relay proves faster than a sidecar gives up":        proofTime < dialTime,
+		"a relay ends a held gateway before gRPC does":         waitTime < 20*time.Second,
+		"istiod's pings keep a connection":                     idleTime > 2*30*time.Second,
+		"a sidecar has at most two tunnels to a relay":         drainTime < redialEvery,
+		"two istiods that replace their tunnels find room":     maxTunnels >= 4,
+		"the pace of a tunnel allows one read":                 inboundBurst >= streamWindow,
+		"a stopping sidecar ends before its pod":               stopTime < 30*time.Second,
+		"streams of honest relays are never more than allowed": maxGateways <= maxStreams,
+	} {
+		if !is {
+			t.Errorf("it is not true that %s", name)
+		}
+	}
+}
