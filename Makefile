@@ -36,7 +36,7 @@ IMAGE ?= registry.example.com/hypergate:dev
 UNIT := ./pkg/... ./cmd/... ./hack/...
 # CONCURRENT are the packages that do I/O with goroutines. `unit` runs only these under the race detector, because it
 # makes tests that render charts ten times slower.
-CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/watch
+CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/tunnel ./pkg/watch
 # SLOW are the tests of CONCURRENT that take minutes under the race detector, and seconds without it. They render
 # charts, read whole CRDs, or open thousands of connections. `make race` also runs them.
 SLOW := TestKubeconfigChangesDoNotLeak|TestPublishingOnEachPlatform|TestClusterIsObserved|TestGoldens|\
@@ -64,10 +64,13 @@ help: ## List the targets.
 		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build bin/hypergate.
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false \
-		-ldflags '-s -w -X github.com/hypergate/hypergate/cmd/hypergate/app.version=$(VERSION)' \
-		-o bin/hypergate ./cmd/hypergate
+build: ## Build bin/hypergate and bin/hypergate-tunnel.
+	@for name in hypergate hypergate-tunnel; do \
+		echo "building bin/$$name"; \
+		CGO_ENABLED=0 go build -trimpath -buildvcs=false \
+			-ldflags "-s -w -X github.com/hypergate/hypergate/cmd/$$name/app.version=$(VERSION)" \
+			-o "bin/$$name" "./cmd/$$name"; \
+	done
 
 .PHONY: image
 image: build ## Build the image IMAGE as bin/hypergate-image.tar, and its SBOM. Needs neither podman nor docker.

@@ -1,5 +1,5 @@
-// Command image builds hypergate's image as an archive for podman, docker, skopeo and containerd, and writes its SBOM
-// to a file in the same directory.
+// Command image builds hypergate's image as an archive for podman, docker, skopeo and containerd. It writes its SBOM
+// and NOTICE to files in the same directory.
 package main
 
 import (
@@ -13,19 +13,20 @@ import (
 )
 
 func main() {
-	binary := flag.String("binary", "bin/hypergate", "the static binary")
+	binary := flag.String("binary", "bin/hypergate", "the static binary; hypergate-tunnel is beside it")
+	notice := flag.String("notice", "NOTICE", "the notices of licenses")
 	name := flag.String("name", "registry.example.com/hypergate:dev", "the image's full reference")
 	version := flag.String("version", "dev", "the binary's version")
-	dir := flag.String("dir", "bin", "where to write hypergate-image.tar and hypergate.cdx.json")
+	dir := flag.String("dir", "bin", "where to write hypergate-image.tar, hypergate.cdx.json and NOTICE")
 	flag.Parse()
-	if err := write(*binary, *name, *version, *dir, os.Stdout); err != nil {
+	if err := write(*binary, *notice, *name, *version, *dir, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
 }
 
-func write(binary, name, version, dir string, out io.Writer) error {
-	image, sbom, err := hypergate.Image(binary, name, version)
+func write(binary, notice, name, version, dir string, out io.Writer) error {
+	image, sbom, err := hypergate.Image(binary, notice, name, version)
 	if err != nil {
 		return err
 	}
@@ -36,6 +37,9 @@ func write(binary, name, version, dir string, out io.Writer) error {
 	}
 	if err := os.WriteFile(list, sbom, 0o644); err != nil {
 		return fmt.Errorf("writing the SBOM: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "NOTICE"), image.Files["/NOTICE"].Data, 0o644); err != nil {
+		return fmt.Errorf("writing the notices of licenses: %w", err)
 	}
 	fmt.Fprintf(out, "%s\n  %s\n  %s, for `podman load -i`, `skopeo copy oci-archive:`, `ctr -n k8s.io images import`\n  %s, "+
 		"the SBOM (in the image, too)\n",

@@ -216,14 +216,14 @@ func artifacts(t *testing.T, name string) string {
 	return t.TempDir()
 }
 
-// build builds hypergate in the same way as a release.
+// build builds the binaries of hypergate in the same way as a release, and returns the file of the controller.
 func build(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "hypergate")
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", binary, "github.com/hypergate/hypergate/cmd/hypergate")
+	dir := t.TempDir()
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", dir+"/", "github.com/hypergate/hypergate/cmd/...")
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("building hypergate: %v\n%s", err, out)
 	}
-	return binary
+	return filepath.Join(dir, "hypergate")
 }

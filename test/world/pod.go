@@ -23,6 +23,7 @@ import (
 
 	"github.com/hypergate/hypergate/hack/image/hypergate"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/proc"
 )
@@ -40,7 +41,11 @@ const (
 // makeImage builds hypergate's image for the node, as `make image` does. It returns the archive's file name, by image
 // name.
 func makeImage(binary, dir string) (map[string]string, error) {
-	made, _, err := hypergate.Image(binary, image, "e2e")
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		return nil, err
+	}
+	made, _, err := hypergate.Image(binary, filepath.Join(root, "NOTICE"), image, "e2e")
 	if err != nil {
 		return nil, err
 	}

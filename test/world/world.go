@@ -51,7 +51,7 @@ const (
 type Options struct {
 	Name     string
 	Topology model.Topology
-	// Binary is the file of hypergate's binary.
+	// Binary is the file of hypergate's binary. For AsPod, hypergate-tunnel is beside it.
 	Binary string
 	// AsPod makes StartHypergate run the Deployment of deploy/, with an image built from Binary, instead of a process
 	// on this machine.

@@ -1,10 +1,12 @@
-// Package hypergate builds hypergate's image and its SBOM (software bill of materials) from its binary. It is used by
+// Package hypergate builds hypergate's image and its SBOM (software bill of materials) from its binaries. It is used by
 // `make image` and by the tests that run the image.
 package hypergate
 
 import (
 	"debug/buildinfo"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/hypergate/hypergate/hack/image/oci"
 )
@@ -12,22 +14,40 @@ import (
 // Paths in the image.
 const (
 	binaryPath = "/hypergate"
+	tunnelPath = "/" + TunnelName
 	sbomPath   = "/hypergate.cdx.json"
+	noticePath = "/NOTICE"
 )
 
-// Image returns hypergate's image with a static binary, and the SBOM, which the image also contains.
-// deploy/Containerfile describes the same image.
-func Image(binary, name, version string) (image oci.Image, sbom []byte, err error) {
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		return image, nil, fmt.Errorf("reading what %s is built of (is it a Go binary? `make build` makes one): %w", binary, err)
+// licenses is an SPDX expression: that of hypergate, and those of modules that NOTICE names.
+const licenses = "Apache-2.0 AND MPL-2.0"
+
+// TunnelName is the file name of the second binary. It is in the same directory as the first.
+const TunnelName = "hypergate-tunnel"
+
+// Image returns hypergate's image, and the SBOM, which the image also contains. It has the given static binary, the one
+// of the name TunnelName beside it, and the file NOTICE of the checkout. deploy/Containerfile describes the same image.
+func Image(binary, notice, name, version string) (image oci.Image, sbom []byte, err error) {
+	tunnel := filepath.Join(filepath.Dir(binary), TunnelName)
+	var infos []*buildinfo.BuildInfo
+	for _, file := range []string{binary, tunnel} {
+		info, err := buildinfo.ReadFile(file)
+		if err != nil {
+			return image, nil, fmt.Errorf("reading what %s is built of (is it a Go binary? `make build` makes one): %w", file, err)
+		}
+		if err := static(info); err != nil {
+			return image, nil, fmt.Errorf("%s: %w", file, err)
+		}
+		infos = append(infos, info)
 	}
-	if err := static(info); err != nil {
-		return image, nil, fmt.Errorf("%s: %w", binary, err)
-	}
-	sbom, err = SBOM(binary, version, info)
+	info := infos[0]
+	sbom, err = SBOM(version, Binary{binary, info}, Binary{tunnel, infos[1]})
 	if err != nil {
-		return image, nil, fmt.Errorf("listing what is in %s: %w", binary, err)
+		return image, nil, fmt.Errorf("listing what is in %s and %s: %w", binary, tunnel, err)
+	}
+	words, err := os.ReadFile(notice)
+	if err != nil {
+		return image, nil, fmt.Errorf("reading the notices of licenses: %w", err)
 	}
 	return oci.Image{
 		Name: name, Arch: setting(info, "GOARCH"),
@@ -37,9 +57,12 @@ func Image(binary, name, version string) (image oci.Image, sbom []byte, err erro
 		Entrypoint: []string{binaryPath},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "hypergate", "org.opencontainers.image.version": version,
-			"org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.licenses": licenses,
 		},
-		Files: map[string]oci.File{binaryPath: {Source: binary, Mode: 0o755}, sbomPath: {Data: sbom, Mode: 0o644}},
+		Files: map[string]oci.File{
+			binaryPath: {Source: binary, Mode: 0o755}, tunnelPath: {Source: tunnel, Mode: 0o755},
+			sbomPath: {Data: sbom, Mode: 0o644}, noticePath: {Data: words, Mode: 0o644},
+		},
 	}, sbom, nil
 }
 

@@ -19,27 +19,34 @@ import (
 	"github.com/hypergate/hypergate/hack/image/oci"
 )
 
-// build builds a small program of this module that is linked with another module.
+// notice is the file of the checkout.
+const notice = "../../../NOTICE"
+
+// build builds two small programs of this module that are linked with other modules. It returns the first.
 func build(t *testing.T, cgo string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "hypergate")
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./testdata/program")
-	command.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOOS=linux")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	dir := t.TempDir()
+	for name, program := range map[string]string{"hypergate": "program", hypergate.TunnelName: "tunnel"} {
+		command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, name),
+			"./testdata/"+program)
+		command.Env = append(os.Environ(), "CGO_ENABLED="+cgo, "GOOS=linux")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
-	return binary
+	return filepath.Join(dir, "hypergate")
 }
 
 type component struct {
-	Name, Version, PURL string
-	Hashes              []struct{ Alg, Content string }
+	Type, Name, Version, PURL string
+	Hashes                    []struct{ Alg, Content string }
+	Licenses                  []struct{ License struct{ ID string } }
 }
 
 // TestSBOM checks that the SBOM lists the modules in the binary, and that the image contains it.
 func TestSBOM(t *testing.T) {
 	binary := build(t, "0")
-	image, sbom, err := hypergate.Image(binary, "registry.example.com/hypergate:dev", "v1.2.3+x")
+	image, sbom, err := hypergate.Image(binary, notice, "registry.example.com/hypergate:dev", "v1.2.3+x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,30 +65,59 @@ func TestSBOM(t *testing.T) {
 		got.Metadata.Component.PURL != "pkg:golang/github.com/hypergate/hypergate@v1.2.3%2Bx" {
 		t.Errorf("got %s %s of %s", got.BOMFormat, got.SpecVersion, got.Metadata.Component.PURL)
 	}
+	goVersion, want := modulesOf(t, binary)
+	_, ofTunnel := modulesOf(t, filepath.Join(filepath.Dir(binary), hypergate.TunnelName))
+	want = append(want, ofTunnel...)
+	listed, licenses := []string{}, map[string]string{}
+	for _, c := range got.Components[1:] {
+		if c.Type == "application" {
+			if c.PURL != "pkg:golang/github.com/hypergate/hypergate@v1.2.3%2Bx#cmd/hypergate-tunnel" {
+				t.Errorf("the second binary is %s", c.PURL)
+			}
+			continue
+		}
+		listed = append(listed, c.Name+" "+c.Version+" "+c.Hashes[0].Content)
+		for _, l := range c.Licenses {
+			licenses[c.Name] = l.License.ID
+		}
+	}
+	if diff := cmp.Diff(want, listed); diff != "" || len(want) < 3 {
+		t.Errorf("modules (-binaries +list), %d:\n%s", len(want), diff)
+	}
+	words, err := os.ReadFile(notice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{"github.com/hashicorp/yamux": "MPL-2.0"}, licenses); diff != "" ||
+		!strings.Contains(string(words), "github.com/hashicorp/yamux") {
+		t.Errorf("licenses that NOTICE names: %s", diff)
+	}
+	if std := got.Components[0]; std.Name != "std" || goVersion != "go"+std.Version {
+		t.Errorf("the standard library is %+v", std)
+	}
+}
+
+// modulesOf returns the version of Go, and the modules of a binary as the go command shows them.
+func modulesOf(t *testing.T, binary string) (goVersion string, modules []string) {
+	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "version", "-m", binary).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{}
 	for line := range strings.Lines(string(out)) {
-		if fields := strings.Fields(line); len(fields) == 4 && fields[0] == "dep" {
+		fields := strings.Fields(line)
+		if len(fields) == 2 && strings.HasPrefix(fields[1], "go1") {
+			goVersion = fields[1]
+		}
+		if len(fields) == 4 && fields[0] == "dep" {
 			sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(fields[3], "h1:"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, fields[1]+" "+fields[2]+" "+hex.EncodeToString(sum))
+			modules = append(modules, fields[1]+" "+fields[2]+" "+hex.EncodeToString(sum))
 		}
 	}
-	listed := []string{}
-	for _, c := range got.Components[1:] {
-		listed = append(listed, c.Name+" "+c.Version+" "+c.Hashes[0].Content)
-	}
-	if diff := cmp.Diff(want, listed); diff != "" || len(want) == 0 {
-		t.Errorf("modules (-binary +list), %d:\n%s", len(want), diff)
-	}
-	if std := got.Components[0]; std.Name != "std" || !strings.Contains(string(out), "go"+std.Version) {
-		t.Errorf("the standard library is %+v", std)
-	}
+	return goVersion, modules
 }
 
 func TestReplacedModule(t *testing.T) {
@@ -95,7 +131,7 @@ func TestReplacedModule(t *testing.T) {
 		},
 		{Path: "example.com/b", Version: "v1.0.0", Replace: &debug.Module{Path: "./b"}},
 	}}
-	sbom, err := hypergate.SBOM(binary, "dev", info)
+	sbom, err := hypergate.SBOM("dev", hypergate.Binary{File: binary, Info: info})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,28 +139,28 @@ func TestReplacedModule(t *testing.T) {
 		t.Error(text)
 	}
 	info.Deps[0].Replace.Sum = "h2:x"
-	if _, err := hypergate.SBOM(binary, "dev", info); err == nil {
+	if _, err := hypergate.SBOM("dev", hypergate.Binary{File: binary, Info: info}); err == nil {
 		t.Error("a sum that is none is listed")
 	}
 }
 
 // TestUnfit checks that Image rejects binaries that cannot start.
 func TestUnfit(t *testing.T) {
-	if _, _, err := hypergate.Image(build(t, "1"), "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
+	if _, _, err := hypergate.Image(build(t, "1"), notice, "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "CGO_ENABLED=0") {
 		t.Errorf("linked with C: %v", err)
 	}
 	script := filepath.Join(t.TempDir(), "script")
 	if err := os.WriteFile(script, []byte("#!/bin/sh"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := hypergate.Image(script, "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "make build") {
+	if _, _, err := hypergate.Image(script, notice, "x:1", "dev"); err == nil || !strings.Contains(err.Error(), "make build") {
 		t.Errorf("no Go binary: %v", err)
 	}
 }
 
 // TestContainerfile checks that deploy/Containerfile describes the image that make image builds.
 func TestContainerfile(t *testing.T) {
-	image, _, err := hypergate.Image(build(t, "0"), "x:1", "dev")
+	image, _, err := hypergate.Image(build(t, "0"), notice, "x:1", "dev")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +178,8 @@ func TestContainerfile(t *testing.T) {
 			}
 			built.Files[words[1]] = oci.File{}
 		case "LABEL":
-			for _, word := range words {
-				key, value, _ := strings.Cut(word, "=")
-				built.Labels[key] = value
-			}
+			key, value, _ := strings.Cut(rest, "=")
+			built.Labels[key] = strings.Trim(value, `"`)
 		case "USER":
 			built.User = rest
 		case "ENTRYPOINT":

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
@@ -60,41 +62,85 @@ type dependency struct {
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
 
-// SBOM returns the modules of a binary's build information as CycloneDX JSON. A module's hash is that of go.sum, in the
-// encoding of CycloneDX. The hash of the binary is that of the file.
-func SBOM(binary, version string, info *buildinfo.BuildInfo) ([]byte, error) {
-	data, err := os.ReadFile(binary)
+// Binary is a binary and its build information.
+type Binary struct {
+	File string
+	Info *buildinfo.BuildInfo
+}
+
+// SBOM returns the modules of the build information of binaries as CycloneDX JSON. The first binary is what the SBOM is
+// about, and the others are components of it. A module's hash is that of go.sum, in the encoding of CycloneDX. The hash
+// of a binary is that of the file.
+func SBOM(version string, first Binary, others ...Binary) ([]byte, error) {
+	main, err := ofBinary(first, version, "")
 	if err != nil {
 		return nil, err
-	}
-	sum := sha256.Sum256(data)
-	main := golang("application", info.Main.Path, version)
-	main.Hashes = []hash{{"SHA-256", hex.EncodeToString(sum[:])}}
-	apache := license{}
-	apache.License.ID = "Apache-2.0"
-	main.Licenses = []license{apache}
-	for _, s := range info.Settings {
-		main.Properties = append(main.Properties, property{"go:build:" + s.Key, s.Value})
 	}
 	out := bom{
 		Schema: "http://cyclonedx.org/schema/bom-1.5.schema.json", Format: "CycloneDX", SpecVersion: "1.5", Version: 1,
 		Metadata:   metadata{main},
-		Components: []component{golang("library", "std", strings.TrimPrefix(info.GoVersion, "go"))},
+		Components: []component{golang("library", "std", strings.TrimPrefix(first.Info.GoVersion, "go"))},
 	}
-	for _, module := range info.Deps {
-		c, err := ofModule(module)
+	if err := out.add(main, first); err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		c, err := ofBinary(other, version, "#cmd/"+filepath.Base(other.File))
 		if err != nil {
 			return nil, err
 		}
 		out.Components = append(out.Components, c)
+		if err := out.add(c, other); err != nil {
+			return nil, err
+		}
 	}
-	direct := dependency{Ref: main.Ref}
-	for _, c := range out.Components {
-		direct.DependsOn = append(direct.DependsOn, c.Ref)
-	}
-	out.Dependencies = []dependency{direct}
 	text, err := json.MarshalIndent(out, "", "  ")
 	return append(text, '\n'), err
+}
+
+// ofBinary returns the component of a binary. Its package URL ends in a subpath, if the module has several binaries.
+func ofBinary(binary Binary, version, subpath string) (component, error) {
+	data, err := os.ReadFile(binary.File)
+	if err != nil {
+		return component{}, err
+	}
+	sum := sha256.Sum256(data)
+	c := golang("application", binary.Info.Main.Path, version)
+	c.Ref, c.PURL = c.Ref+subpath, c.PURL+subpath
+	c.Hashes = []hash{{"SHA-256", hex.EncodeToString(sum[:])}}
+	c.Licenses = licensed("Apache-2.0")
+	for _, s := range binary.Info.Settings {
+		c.Properties = append(c.Properties, property{"go:build:" + s.Key, s.Value})
+	}
+	return c, nil
+}
+
+// add adds the modules of a binary, and what the binary depends on.
+func (b *bom) add(of component, binary Binary) error {
+	depends := dependency{Ref: of.Ref, DependsOn: []string{b.Components[0].Ref}} // the standard library
+	for _, module := range binary.Info.Deps {
+		c, err := ofModule(module)
+		if err != nil {
+			return err
+		}
+		depends.DependsOn = append(depends.DependsOn, c.Ref)
+		if !slices.ContainsFunc(b.Components, func(known component) bool { return known.Ref == c.Ref }) {
+			b.Components = append(b.Components, c)
+		}
+	}
+	b.Dependencies = append(b.Dependencies, depends)
+	return nil
+}
+
+// otherLicenses are the modules whose license asks more than a notice. NOTICE names them.
+func otherLicenses() map[string]string {
+	return map[string]string{"github.com/hashicorp/yamux": "MPL-2.0"}
+}
+
+func licensed(id string) []license {
+	l := license{}
+	l.License.ID = id
+	return []license{l}
 }
 
 // ofModule returns the component of a module, or of its replacement.
@@ -103,6 +149,9 @@ func ofModule(module *debug.Module) (component, error) {
 		module = module.Replace
 	}
 	c := golang("library", module.Path, module.Version)
+	if id := otherLicenses()[module.Path]; id != "" {
+		c.Licenses = licensed(id)
+	}
 	if module.Sum == "" {
 		return c, nil // a local directory, which is not in go.sum
 	}
