@@ -24,8 +24,8 @@ const (
 	TokenFile = "token"
 )
 
-// Credential is the directory of a mounted Secret with ServerFile, CAFile and TokenFile. They are read for each dial, so
-// a new token or address needs no restart.
+// Credential is the directory of a mounted Secret with ServerFile, CAFile and TokenFile. They are read for each dial,
+// so a new token or address needs no restart.
 type Credential string
 
 // access is the content of a credential.

@@ -270,7 +270,7 @@ func (b *bench) upgraded() net.Conn {
 // metric returns a line of the metrics of a handler.
 func metric(handler http.Handler, name string) string {
 	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	handler.ServeHTTP(recorder, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
 	for line := range strings.Lines(recorder.Body.String()) {
 		if value, is := strings.CutPrefix(line, name+" "); is {
 			return strings.TrimSpace(value)

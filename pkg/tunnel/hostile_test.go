@@ -205,7 +205,7 @@ func (b *bench) hostileRelay(act func(*tls.Conn)) {
 	}))
 }
 
-// TestHostileRelays: whatever a relay sends, the sidecar ends that tunnel, and connects again when there is a good relay.
+// TestHostileRelays: whatever a relay sends, the sidecar ends that tunnel, and connects again to a good relay.
 func TestHostileRelays(t *testing.T) {
 	t.Parallel()
 	flood := func(data []byte) func(*tls.Conn) {

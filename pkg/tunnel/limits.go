@@ -72,8 +72,8 @@ const (
 	longestPause = 2 * time.Second
 	// provenAfter is the age from which a tunnel counts as a success, so that the pause starts again at firstPause.
 	provenAfter = 10 * time.Second
-	// redialEvery is the age at which a tunnel is replaced. An open tunnel outlives the expiry and the revocation of its
-	// token, so only a new request shows whether the sidecar still has its permission.
+	// redialEvery is the age at which a tunnel is replaced. An open tunnel outlives the expiry and the revocation of
+	// its token, so only a new request shows whether the sidecar still has its permission.
 	redialEvery = time.Hour
 	// drainTime is the time in which the streams of a replaced tunnel are closed, one after the other. It is shorter
 	// than redialEvery, so that a sidecar has at most two tunnels to a relay.

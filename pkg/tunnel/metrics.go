@@ -61,8 +61,8 @@ func labelled(label, value string, n float64) sample {
 	return sample{fmt.Sprintf(`{%s=%q}`, label, value), n}
 }
 
-// exposition returns metrics in the Prometheus text format, version 0.0.4. The client library of Prometheus would make this
-// small binary almost twice as large.
+// exposition returns metrics in the Prometheus text format, version 0.0.4. The client library of Prometheus would add
+// 4.4 MB to a binary of 7 MB.
 func exposition(families []family) string {
 	var out strings.Builder
 	for _, f := range families {

@@ -45,7 +45,9 @@ func TestBytesArriveUnchanged(t *testing.T) {
 	want := fmt.Sprintf("%g", float64(len("hello")+20*(1+smallBuffer+3<<20+7)))
 	b.g.Eventually(func() string { return metric(sidecar.Handler(), `hypergate_tunnel_bytes_total{direction="to_istiod"}`) }).
 		Should(gomega.Equal(want))
-	b.g.Eventually(func() string { return metric(b.relay.Handler(), `hypergate_relay_bytes_total{direction="to_gateways"}`) }).
+	b.g.Eventually(func() string {
+		return metric(b.relay.Handler(), `hypergate_relay_bytes_total{direction="to_gateways"}`)
+	}).
 		Should(gomega.Equal(want))
 }
 
@@ -109,7 +111,7 @@ func TestTheMeshRootIsReplaced(t *testing.T) {
 	b.talks()
 }
 
-// TestRedial: a tunnel is replaced by a new one with the token of now, before it ends. Its streams are closed one by one.
+// TestRedial: before a tunnel ends, a new one with the current token replaces it. Its streams are closed one by one.
 func TestRedial(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
@@ -229,7 +231,7 @@ func TestHandlers(t *testing.T) {
 	b := newBench(t, defaultLimits(), supportedVersions())
 	status := func(handler http.Handler, path string) int {
 		recorder := httptest.NewRecorder()
-		handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+		handler.ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		return recorder.Code
 	}
 	if got := status(b.relay.Handler(), "/readyz"); got != http.StatusServiceUnavailable {

@@ -1,12 +1,14 @@
 package tunnel_test
 
 import (
+	"crypto/tls"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -44,6 +46,7 @@ func TestTunnel(t *testing.T) {
 		t.Errorf("4 MiB: %v", err)
 	}
 
+	t.Run("a thousand gateways", func(t *testing.T) { w.thousandGateways(t, relay, sidecar) })
 	t.Run("only two ports are allowed", w.onlyTheRelays)
 	t.Run("the API server is killed", func(t *testing.T) {
 		w.plane.StopAPI()
@@ -74,6 +77,38 @@ func TestTunnel(t *testing.T) {
 	w.grows(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`, 0)
 	t.Logf("round trip of a keepalive: %.2f ms",
 		1000*w.value(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`))
+}
+
+// thousandGateways fills a relay, and measures both ends.
+func (w *world) thousandGateways(t *testing.T, relay, sidecar *proc.Process) {
+	t.Helper()
+	const held = "hypergate_relay_gateways"
+	var open errgroup.Group
+	open.SetLimit(20)
+	conns := make([]*tls.Conn, 1000-int(w.value(relay0IP, held)))
+	for i := range conns {
+		open.Go(func() (err error) {
+			if conns[i], err = w.gateway(relay0IP); err != nil {
+				return err
+			}
+			return talk(conns[i], "hello")
+		})
+	}
+	w.must(open.Wait())
+	w.becomes(relay0IP, held, 1000)
+	w.memory("1,000 gateways", relay, sidecar)
+	for name, process := range map[string]*proc.Process{"relay": relay, "sidecar": sidecar} {
+		if _, all := w.resident(process); all > 32 {
+			t.Errorf("the %s has %.1f MiB", name, all)
+		}
+	}
+	if _, err := w.gateway(relay0IP); err == nil {
+		t.Error("one more gateway was accepted")
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	w.g.Eventually(func() (float64, error) { return metric(relay0IP, held) }).Should(gomega.BeNumerically("<", 10))
 }
 
 // onlyTheRelays checks that the API server refuses everything but the upgrade requests for the two relays.
@@ -117,8 +152,8 @@ func (w *world) onlyTheRelays(t *testing.T) {
 	}
 }
 
-// withoutPermission takes the permission from the sidecar. The open tunnel stays. A new one comes up when the permission
-// is back.
+// withoutPermission takes the permission from the sidecar. The open tunnel stays. A new one comes up when the
+// permission is back.
 func (w *world) withoutPermission(t *testing.T, relay *proc.Process) *proc.Process {
 	t.Helper()
 	conn := w.talks(relay0IP)

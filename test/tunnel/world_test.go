@@ -36,6 +36,8 @@ const (
 	istiodName = "istiod.istio-system.svc"
 	tunnelName = "tunnel.istiod.istio-system.svc"
 	health     = ":15444"
+	// memoryLimit is the soft limit of both ends. It is a little more than a thousand streams need.
+	memoryLimit = "24MiB"
 )
 
 // world is a guest's API server, the mesh CA, and the files of a relay and a sidecar.
@@ -160,7 +162,9 @@ func (w *world) pod(name, ip string) {
 // start starts a process of hypergate-tunnel, which ends with the test.
 func (w *world) start(name string, args ...string) *proc.Process {
 	w.t.Helper()
-	process, err := proc.Start(name, w.dir, append([]string{w.binary}, args...)...)
+	process, err := proc.Spec{
+		Name: name, LogDir: w.dir, Argv: append([]string{w.binary}, args...), Env: []string{"GOMEMLIMIT=" + memoryLimit},
+	}.Start()
 	w.must(err)
 	w.t.Cleanup(func() {
 		process.Kill()
