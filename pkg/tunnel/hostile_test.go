@@ -6,8 +6,10 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,11 +85,18 @@ func TestAPodFillsTheSlots(t *testing.T) {
 	}
 	b.sidecar(defaultLimits(), supportedVersions())
 	b.talks()
-	for _, conn := range idle[:15] { // 4 slots, and one of them was the sidecar's
-		b.ends(conn)
+	var ended atomic.Int64
+	for _, conn := range idle {
+		go func() {
+			if _, err := io.Copy(io.Discard, conn); !isTimeout(err) {
+				ended.Add(1)
+			}
+		}()
 	}
-	if got := metric(b.relay.Handler(), "hypergate_relay_evicted_total"); got == "0" {
-		t.Error("no connection lost its slot")
+	// There are 4 slots, and the order in which they were taken is not known.
+	b.g.Eventually(ended.Load).Should(gomega.BeNumerically(">=", len(idle)-4))
+	if evicted, _ := strconv.Atoi(metric(b.relay.Handler(), "hypergate_relay_evicted_total")); evicted < len(idle)-4 {
+		t.Errorf("%d connections lost their slots", evicted)
 	}
 }
 

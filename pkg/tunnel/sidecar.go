@@ -116,6 +116,11 @@ func (s *Sidecar) failed(ctx context.Context, log *slog.Logger, pause *throttle.
 func (s *Sidecar) retire(ctx context.Context, one *session) {
 	_ = one.mux.GoAway() // fails only if the tunnel has ended
 	defer one.finish(errReplaced)
+	select { // streams that were accepted before are connected to istiod by then, or closed
+	case <-time.After(s.limits.target):
+	case <-one.done:
+	case <-ctx.Done():
+	}
 	end := time.Now().Add(s.limits.drain)
 	streams := one.streams()
 	for i, stream := range streams {

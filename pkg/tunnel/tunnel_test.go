@@ -115,7 +115,7 @@ func TestTheMeshRootIsReplaced(t *testing.T) {
 func TestRedial(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.redial, l.drain = 50*time.Millisecond, 10*time.Millisecond
+	l.redial, l.drain, l.target = 50*time.Millisecond, 10*time.Millisecond, time.Second
 	b := newBench(t, defaultLimits(), supportedVersions())
 	b.sidecar(l, supportedVersions())
 	conn := b.talks()
