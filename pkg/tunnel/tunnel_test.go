@@ -137,6 +137,30 @@ func TestRedial(t *testing.T) {
 	}).Should(gomega.BeNumerically(">=", before+5))
 }
 
+// TestAReplacedTunnelKeepsItsStreams: they have drainTime to end.
+func TestAReplacedTunnelKeepsItsStreams(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.redial, l.target = 50*time.Millisecond, time.Second
+	many := defaultLimits()
+	many.tunnels = 10_000 // a second has more tunnels than a relay allows
+	b := newBench(t, many, supportedVersions())
+	sidecar, _ := b.sidecar(l, supportedVersions())
+	conn := b.talks()
+	first := sidecar.relays[0].current.Load()
+	for range 3 { // each replaced tunnel has ended, except the one with the stream
+		now := sidecar.relays[0].current.Load()
+		b.g.Eventually(sidecar.relays[0].current.Load).ShouldNot(gomega.BeIdenticalTo(now))
+		if now != first {
+			<-now.done
+		}
+	}
+	b.must(talk(conn, "still here"))
+	if got := sidecar.counts.reconnects[Ended].Load(); got > 0 {
+		t.Errorf("%d tunnels ended by themselves", got)
+	}
+}
+
 // TestAFailedRedialCutsNothing: the old tunnel stays until there is a new one.
 func TestAFailedRedialCutsNothing(t *testing.T) {
 	t.Parallel()
