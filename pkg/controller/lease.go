@@ -51,7 +51,7 @@ func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patie
 	}
 	return &patientLock{log: log, lose: lose, Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: "hypergate-" + o.Config.Revision},
-		Client:     leases,
+		Client:     summarizedLeases{leases, o.board},
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
 	}}, nil
 }

@@ -49,6 +49,7 @@ type reports struct {
 	transient transientSince
 	failures  failureLog
 	metrics   crdMetrics
+	summary   summarizer
 }
 
 func newMemory(o Options) memory {
@@ -66,7 +67,8 @@ func newMemory(o Options) memory {
 func newReports(o Options) reports {
 	return reports{
 		classes: newClasses(), failures: newFailureLog(),
-		hcp: hcpReporter{reporting: o.Reporting, writes: newReportLimiter()},
+		hcp:     hcpReporter{reporting: o.Reporting, writes: newReportLimiter()},
+		summary: newSummarizer(o),
 	}
 }
 

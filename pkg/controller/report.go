@@ -28,7 +28,7 @@ func (r *Reconciler) report(ctx context.Context, k known) time.Duration {
 		defer debug.FreeOSMemory()
 	}
 	// The guest may be slow with its statuses. The HostedControlPlane does not wait for them.
-	requeue := r.reportToControlPlanes(ctx, k.hcpResult(res))
+	requeue := r.reportToManagement(ctx, k.hcpResult(res))
 	if errors.Is(res.Guest.Err(), errGuestTime) {
 		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly; the next pass continues with it", "limit", guestTime.String())
 		requeue = soonest(requeue, passSpacing)
@@ -60,7 +60,7 @@ func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration 
 	if k.outcome.mgmt.Err() != nil {
 		requeue = soonest(requeue, r.reports.failures.report(ctx, failureOf(status.Result{Mgmt: k.outcome.mgmt}, nil), r.clock.Now()))
 	}
-	return soonest(requeue, k.outcome.mgmt.RetryAfter(), r.reportToControlPlanes(ctx, k.unsyncedResult(r.blank)))
+	return soonest(requeue, k.outcome.mgmt.RetryAfter(), r.reportToManagement(ctx, k.unsyncedResult(r.blank)))
 }
 
 // reportHold ends a pass in which nothing may be written. The guest gets no status either: that would be a write. The
@@ -72,7 +72,7 @@ func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) time.Dura
 		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
 	}
 	r.reports.lifecycle.logHold(ctx, hold, r.memory.secrets.Credential().Expires)
-	return soonest(requeue, r.reportToControlPlanes(ctx, status.Result{Lifecycle: hold.lifecycle}))
+	return soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))
 }
 
 // logApplied logs what was changed.

@@ -52,6 +52,12 @@ type Options struct {
 	Reporting      Reporting
 	HealthAddress  string
 	MetricsAddress string
+	// Version is hypergate's own version, for the summary in the Lease.
+	Version string
+
+	// board is where the summary of the last pass is. Nil without LeaderElection: then there is no Lease to write it
+	// to.
+	board *board
 }
 
 // Run runs the controller until ctx ends. It returns an error at once if the configuration can never work: the
@@ -77,6 +83,7 @@ func Run(ctx context.Context, o Options) error {
 	if err := checkAtStart(ctx, o.Config, mgmtCluster, guestCluster); err != nil {
 		return err
 	}
+	o.board = newBoard(o, guestCluster)
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
 	mgr, err := newManager(ctx, o, lose)

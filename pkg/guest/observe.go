@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -133,6 +134,10 @@ func (c *Cluster) WatchTrouble() error {
 // KubeconfigProblem returns why the current guest kubeconfig is not in use and the previous one is. It returns nil if
 // the current one is in use.
 func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }
+
+// Validity returns from when, and until when, the guest kubeconfig in use is valid. Both are zero if that is unknown.
+// Any goroutine may call it.
+func (c *Cluster) Validity() (from, until time.Time) { return c.conn.Validity() }
 
 // WatchProblems returns the kinds in the guest whose watch fails. It covers hypergate's own objects and the other
 // objects that decisions depend on.

@@ -3,6 +3,7 @@ package pki
 import (
 	"bytes"
 	"cmp"
+	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"time"
@@ -125,6 +126,18 @@ func (r Rotation) Check(ca CA, now time.Time) error {
 // RotateAt returns when a CA must be replaced because of its age. This is after four fifths of the lifetime of its
 // certificate or of its shortest-lived root, whichever comes first.
 func (c CA) RotateAt() (time.Time, error) {
+	return c.first(func(cert *x509.Certificate) time.Time {
+		return cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 5 * 4)
+	})
+}
+
+// Expires returns when the certificate of the issuing CA or its first root expires, whichever comes first.
+func (c CA) Expires() (time.Time, error) {
+	return c.first(func(cert *x509.Certificate) time.Time { return cert.NotAfter })
+}
+
+// first returns the earliest of the times that at returns for the issuing CA and the roots.
+func (c CA) first(at func(*x509.Certificate) time.Time) (time.Time, error) {
 	var first time.Time
 	for _, data := range [][]byte{c.Cert, c.Root} {
 		for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
@@ -132,9 +145,8 @@ func (c CA) RotateAt() (time.Time, error) {
 			if err != nil {
 				return time.Time{}, fmt.Errorf("reading the life of the mesh CA: %w", err)
 			}
-			at := cert.NotBefore.Add(cert.NotAfter.Sub(cert.NotBefore) / 5 * 4)
-			if first.IsZero() || at.Before(first) {
-				first = at
+			if t := at(cert); first.IsZero() || t.Before(first) {
+				first = t
 			}
 		}
 	}

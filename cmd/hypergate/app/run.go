@@ -149,6 +149,7 @@ func (o *runOptions) run(ctx context.Context) error {
 		Reporting:      o.reporting(),
 		HealthAddress:  o.healthAddress,
 		MetricsAddress: o.metricsAddress,
+		Version:        version,
 	})
 }
 

@@ -1,0 +1,133 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// board passes the summary from the passes to the lock of the leader election, and what is on the Lease the other way.
+// Two goroutines use it.
+type board struct {
+	mu sync.Mutex
+	// posted is the summary of the last pass. Nil: there was none yet.
+	posted *summary.Summary
+	// onLease is the summary that was written last, by this process or by an earlier one. Nil: the Lease was not read
+	// yet.
+	onLease *summary.Summary
+	// validity returns the validity of the guest kubeconfig in use, which can be replaced without a pass. Nil: there is
+	// none.
+	validity func() (from, until time.Time)
+}
+
+// newBoard returns the board. It is nil if no Lease is held. On a standalone cluster, hypergate has no credential for
+// the guest.
+func newBoard(o Options, g *guest.Cluster) *board {
+	switch {
+	case !o.LeaderElection:
+		return nil
+	case o.Config.Topology == model.TopologyStandalone:
+		return &board{}
+	default:
+		return &board{validity: g.Validity}
+	}
+}
+
+func (b *board) post(s summary.Summary) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.posted = &s
+}
+
+// shown returns the summary that is on the Lease. Transition times are relative to it, so that a state between two
+// writes, as after each start, does not count.
+func (b *board) shown() summary.Summary {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.onLease == nil {
+		return summary.Summary{}
+	}
+	return *b.onLease
+}
+
+// found keeps what an earlier process wrote. What cannot be read counts as nothing: anybody who can write the Lease can
+// write it.
+func (b *board) found(lease *coordinationv1.Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.onLease == nil {
+		read, _ := summary.Parse(lease.Annotations[summary.Annotation])
+		b.onLease = &read
+	}
+}
+
+// addTo adds the label and the last summary to a Lease that is about to be written for its holder. A summary that the
+// Lease has stays until there is a newer one.
+func (b *board) addTo(lease *coordinationv1.Lease) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	metav1.SetMetaDataLabel(&lease.ObjectMeta, summary.Label, summary.LabelValue)
+	holder := lease.Spec.HolderIdentity
+	if b.posted == nil || holder == nil || *holder == "" {
+		return
+	}
+	s := *b.posted
+	s.Holder = *holder
+	if b.validity != nil {
+		s.GuestCredential.From, s.GuestCredential.Until = b.validity()
+	}
+	if encoded, err := summary.Encode(s); err == nil { // an error would be a defect that TestEncodeFits finds
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, summary.Annotation, encoded)
+		b.onLease = &s
+	}
+}
+
+// summarizedLeases are Leases to which each write adds the summary. The elector writes its Lease anyway, so the summary
+// costs no request.
+type summarizedLeases struct {
+	coordinationclient.LeasesGetter
+	board *board
+}
+
+// Leases returns the Leases of a namespace.
+func (l summarizedLeases) Leases(namespace string) coordinationclient.LeaseInterface {
+	return summarizedLease{l.LeasesGetter.Leases(namespace), l.board}
+}
+
+type summarizedLease struct {
+	coordinationclient.LeaseInterface
+	board *board
+}
+
+// Get returns a Lease, and keeps the summary that an earlier process wrote.
+func (l summarizedLease) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
+	lease, err := l.LeaseInterface.Get(ctx, name, options)
+	if err == nil {
+		l.board.found(lease)
+	}
+	return lease, err
+}
+
+// Create creates a Lease with the summary.
+func (l summarizedLease) Create(
+	ctx context.Context, lease *coordinationv1.Lease, options metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
+	l.board.addTo(lease)
+	return l.LeaseInterface.Create(ctx, lease, options)
+}
+
+// Update updates a Lease, with the summary.
+func (l summarizedLease) Update(
+	ctx context.Context, lease *coordinationv1.Lease, options metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
+	l.board.addTo(lease)
+	return l.LeaseInterface.Update(ctx, lease, options)
+}

@@ -1,0 +1,289 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// summarizer computes the summary of the last pass. Without a board, because no Lease is held, it does nothing.
+type summarizer struct {
+	board *board
+	// last is the summary of the last pass. Its versions and topology never change.
+	last summary.Summary
+	// conditions are the conditions of the summary, with all of their messages.
+	conditions []metav1.Condition
+	degraded   status.DegradedSince
+	// settled reports whether the pass before left everything as planned. What a pass writes then without another plan
+	// is a repair.
+	settled bool
+	// lifecycle is the one that was observed last. ofCluster reports whether it is that of a Cluster of Cluster API.
+	lifecycle model.Lifecycle
+	ofCluster bool
+}
+
+func newSummarizer(o Options) summarizer {
+	return summarizer{board: o.board, last: summary.Summary{
+		Hypergate: o.Version, Istio: o.Source.Version(), Topology: string(o.Config.Topology), Lifecycle: summary.Active,
+	}}
+}
+
+// note adds what a pass observed and did to the summary.
+func (s *summarizer) note(cfg model.Config, o observation, d decision, out outcome, credential model.Credential) {
+	if s.board == nil {
+		return
+	}
+	s.last.Token = summary.Validity{From: credential.Issued, Until: credential.Expires}
+	s.last.Writes += int64(out.mgmt.Writes() + out.guest.Writes())
+	if o.mgmtSeen {
+		s.noteControlPlane(o.mgmt.ControlPlane, o.now)
+	}
+	if o.mgmtSeen && o.mgmtProblem == nil {
+		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation.Phase)
+		s.last.Istiod.State = istiodState(o.mgmt)
+	}
+	s.noteRepairs(o, d, out)
+	if converged, is := d.(converge); is && out.problem == nil {
+		s.last.Published = published(cfg, o.mgmt, converged)
+		s.noteWebhook(o, converged)
+		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation.Phase) // the step that was taken
+		s.last.CRDs = crdCounts(converged.plan.Decisions)
+		s.last.Classes = len(o.guest.Classes)
+	}
+}
+
+// noteRepairs counts what a pass restored, and remembers whether it left everything as planned.
+func (s *summarizer) noteRepairs(o observation, d decision, out outcome) {
+	converged, is := d.(converge)
+	if is && s.settled && !converged.computed {
+		s.last.Repairs += int64(repairs(out.mgmt) + repairs(out.guest))
+	}
+	s.settled = is && out.problem == nil && out.complete() && out.tokenProblem == nil && !out.crdsBlocked &&
+		(!converged.plan.Installed || o.mgmt.Istiod == model.Available)
+}
+
+func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
+	s.last.Guest, s.last.PausedUntil = c.Name, time.Time{}
+	s.lifecycle, s.ofCluster = c.Lifecycle(now), c.ReportedBy == model.ClusterAPI
+	if paused, is := s.lifecycle.(model.Paused); is {
+		s.last.PausedUntil = paused.Until
+	}
+}
+
+// noteWebhook adds the failure policy of the webhooks. It keeps the time of a policy that did not change.
+func (s *summarizer) noteWebhook(o observation, d converge) {
+	policy := ""
+	if len(d.plan.Admission) > 0 {
+		policy = summary.WebhookIgnore
+		if o.guest.WebhookProbe == model.WebhookVerified && o.mgmt.Istiod == model.Available {
+			policy = summary.WebhookFail
+		}
+	}
+	switch shown := s.board.shown().Webhook; policy {
+	case "":
+		s.last.Webhook = summary.Webhook{}
+	case shown.Policy:
+		s.last.Webhook = shown
+	default:
+		s.last.Webhook = summary.Webhook{Policy: policy, Since: o.now}
+	}
+}
+
+// conclude computes the conditions, and posts the summary. It returns when a problem becomes Degraded without an event.
+// Zero: never.
+func (s *summarizer) conclude(res status.Result, targets []mgmt.StatusTarget, now time.Time) time.Duration {
+	if s.board == nil {
+		return 0
+	}
+	shown := conditionsOf(s.board.shown())
+	if s.conditions == nil {
+		s.conditions = shown // during a pause, only Progressing is computed
+	}
+	if len(targets) > 0 {
+		res.APIServer = targets[0].APIServer
+	}
+	if res.Lifecycle == nil {
+		res.Lifecycle = s.lifecycle
+	}
+	s.last.Lifecycle = lifecycleOf(res.Lifecycle)
+	var requeue time.Duration
+	if s.degraded, requeue = s.degraded.Observe(res, now); res.GuestUnseen() {
+		requeue = soonest(requeue, lookEvery)
+	}
+	for _, c := range status.ControlPlane(res, s.degraded, shown, now) {
+		if s.ofCluster {
+			c.Message = strings.ReplaceAll(c.Message, "spec.pausedUntil", "spec.paused")
+		}
+		s.conditions = slices.DeleteFunc(s.conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
+		s.conditions = append(s.conditions, c)
+	}
+	if observed := res.ObservationProblem == nil && !s.last.Lifecycle.IsOnHold(); observed {
+		s.noteIstiod(res)
+	}
+	s.last.Time, s.last.Conditions = now, summarized(s.conditions)
+	s.board.post(s.last)
+	return requeue
+}
+
+// noteIstiod adds what a result shows of istiod to the summary.
+func (s *summarizer) noteIstiod(res status.Result) {
+	s.last.Istiod.Since = time.Time{}
+	if res.Istiod == model.Available {
+		s.last.Istiod.Since = res.Since
+	}
+	if s.last.Published.Address != "" {
+		s.last.Published.State = reached(res.Endpoint)
+	}
+}
+
+// summarized returns conditions as a summary has them. Their types have no domain there.
+func summarized(conditions []metav1.Condition) []summary.Condition {
+	out := make([]summary.Condition, 0, len(conditions))
+	for _, c := range conditions {
+		out = append(out, summary.Condition{
+			Type: strings.TrimPrefix(c.Type, model.ConditionDomain), Status: string(c.Status), Reason: c.Reason,
+			Since: c.LastTransitionTime.Time, Message: c.Message,
+		})
+	}
+	return out
+}
+
+// conditionsOf returns the conditions of the summary of an earlier process, so that a restart changes no transition
+// time.
+func conditionsOf(s summary.Summary) []metav1.Condition {
+	out := make([]metav1.Condition, 0, len(s.Conditions))
+	for _, c := range s.Conditions {
+		out = append(out, metav1.Condition{
+			Type: model.ConditionDomain + c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: metav1.NewTime(c.Since),
+		})
+	}
+	return out
+}
+
+func lifecycleOf(l model.Lifecycle) summary.Lifecycle {
+	switch l.(type) {
+	case model.Disabled:
+		return summary.Disabled
+	case model.Paused:
+		return summary.Paused
+	case model.Starting:
+		return summary.Starting
+	case model.Deleting:
+		return summary.Deleting
+	default:
+		return summary.Active
+	}
+}
+
+func caOf(ca pki.CA, phase pki.RotationPhase) summary.CA {
+	if !ca.Exists() {
+		return summary.CA{}
+	}
+	out := summary.CA{Phase: summary.PhaseSteady}
+	if phase != pki.Steady {
+		out.Phase = string(phase)
+	}
+	if expires, err := ca.Expires(); err == nil { // a CA that cannot be read is a problem of the plan
+		out.Expires = expires
+	}
+	return out
+}
+
+func istiodState(m model.ManagementObservation) string {
+	switch {
+	case m.Istiod == model.Absent:
+		return summary.IstiodAbsent
+	case m.Rollout == model.Stuck:
+		return summary.IstiodStuck
+	case m.Istiod == model.Unavailable:
+		return summary.IstiodUnavailable
+	case m.Rollout == model.Rolling:
+		return summary.IstiodRolling
+	default:
+		return summary.IstiodServing
+	}
+}
+
+// published returns where a plan publishes istiod. An address that is known counts as reached until noteIstiod.
+func published(cfg model.Config, m model.ManagementObservation, d converge) summary.Published {
+	if !d.plan.Installed {
+		return summary.Published{}
+	}
+	strategy, err := publish.StrategyFor(cfg, m.ControlPlane)
+	if err != nil {
+		return summary.Published{State: summary.PublishedUnavailable}
+	}
+	out := summary.Published{Strategy: string(strategy), State: summary.PublishedPending}
+	if strategy == model.PublishAddress {
+		out.Strategy = "address"
+	}
+	switch endpoint := d.plan.Endpoint.(type) {
+	case publish.EndpointKnown:
+		out.Address, out.State = endpoint.At.String(), summary.PublishedReached
+	case publish.EndpointUnavailable:
+		out.State = summary.PublishedUnavailable
+	}
+	return out
+}
+
+func reached(probe status.EndpointProbe) string {
+	switch {
+	case probe == status.EndpointReached():
+		return summary.PublishedReached
+	case probe.IsProbing():
+		return summary.PublishedProbing
+	default:
+		return summary.PublishedUnreached
+	}
+}
+
+func crdCounts(decisions []crds.CRD) (out summary.CRDs) {
+	for _, crd := range decisions {
+		switch crd.Owner.Kind {
+		case crds.Unowned:
+		case crds.Ours:
+			out.Ours++
+		default:
+			out.Others++
+		}
+		switch crd.Verdict {
+		case crds.Blocked:
+			out.Blocked++
+		case crds.Undetermined:
+			out.Undetermined++
+		default:
+		}
+	}
+	return out
+}
+
+// repairs returns how many objects were written or deleted. A renewed token is not a repair.
+func repairs(report apply.Report) (n int) {
+	for _, o := range report.Outcomes() {
+		changed := o.Verdict() == apply.VerdictApplied || o.Verdict() == apply.VerdictDeleted
+		if changed && o.ID().Key.Name != model.CredentialSecretName {
+			n++
+		}
+	}
+	return n
+}
+
+// reportToManagement reports to the management side: in the conditions of a HostedControlPlane, and in the summary of
+// the Lease. It returns when to look again.
+func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) time.Duration {
+	again := r.reports.summary.conclude(res, r.mgmt.StatusTargets(), r.clock.Now())
+	return soonest(again, r.reportToControlPlanes(ctx, res))
+}

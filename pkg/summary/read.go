@@ -1,0 +1,238 @@
+package summary
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/hypergate/hypergate/pkg/text"
+)
+
+// State is the state of one installation in one word.
+type State string
+
+// The states.
+const (
+	// OK means that everything is as planned.
+	OK State = "ok"
+	// InProgress means that a change is in progress, or that something is awaited that usually needs no action.
+	InProgress State = "progressing"
+	// OnHold, Waiting and Ending mean that hypergate is on hold: the control plane is paused, not initialized yet, or
+	// being deleted.
+	OnHold  State = "paused"
+	Waiting State = "starting"
+	Ending  State = "deleting"
+	// Unreported means that a pod holds the Lease, and has not written a summary yet.
+	Unreported State = "unreported"
+	// Expiring means that a credential, the token or the mesh CA expires soon, and should have been renewed by now.
+	Expiring State = "expiring"
+	// IsDegraded means that the condition Degraded is True. IsUnavailable means that Available is False, and nothing is
+	// in progress that changes that.
+	IsDegraded    State = "degraded"
+	IsUnavailable State = "unavailable"
+	// Unreadable means that the Lease has no summary that this version can read.
+	Unreadable State = "unreadable"
+	// Silent means that no pod renews the Lease.
+	Silent State = "silent"
+)
+
+// Outcome is what a state requires.
+type Outcome int
+
+// The outcomes, from the best to the worst.
+const (
+	// Well means that no action is required.
+	Well Outcome = iota
+	// UnderWay means that a change is in progress, or on hold.
+	UnderWay
+	// Act means that an action is required.
+	Act
+)
+
+// States returns all states from the worst to the best.
+func States() []State {
+	return []State{
+		Silent, Unreadable, IsUnavailable, IsDegraded, Expiring, Unreported, Waiting, InProgress, OnHold, Ending, OK,
+	}
+}
+
+// Outcome returns what the state requires.
+func (s State) Outcome() Outcome {
+	switch s {
+	case OK:
+		return Well
+	case InProgress, OnHold, Waiting, Ending, Unreported:
+		return UnderWay
+	case Silent, Unreadable, IsUnavailable, IsDegraded, Expiring:
+	}
+	return Act
+}
+
+// Compare orders states from the worst to the best.
+func (s State) Compare(other State) int {
+	return cmp.Compare(slices.Index(States(), s), slices.Index(States(), other))
+}
+
+// Reading is what the Lease of one installation shows at a time.
+type Reading struct {
+	// Namespace and Lease are the namespace and the name of the Lease.
+	Namespace string `json:"namespace"`
+	Lease     string `json:"lease"`
+	// State is the state, Since the time since which it holds, if known, and Why its reason in a few words.
+	State State     `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+	Why   string    `json:"why,omitempty"`
+	// Holder is the pod that holds the Lease. It is empty if none does. Renewed is when a pod renewed the Lease last.
+	Holder  string    `json:"holder,omitempty"`
+	Renewed time.Time `json:"renewed,omitzero"`
+	// Expiring are the credentials that expire soon.
+	Expiring []Expiry `json:"expiring,omitempty"`
+	// Summary is the summary. It is nil if there is none that can be read. It can be from an earlier holder.
+	Summary *Summary `json:"summary,omitempty"`
+}
+
+// Expiry is a credential that expires soon, or has expired.
+type Expiry struct {
+	What  string    `json:"what"`
+	Until time.Time `json:"until"`
+}
+
+// The values of Expiry.What.
+const (
+	expiringToken  = "istiod's token" //nolint:gosec // words, not a token
+	expiringAccess = "hypergate's guest credential"
+	expiringCA     = "the mesh CA"
+)
+
+const (
+	// renewedWithin is how long a pod that runs may not renew its Lease: the duration of hypergate's Leases
+	// (pkg/controller/lease.go). A longer duration in the Lease counts, up to longestDuration.
+	renewedWithin   = 137 * time.Second
+	longestDuration = 10 * time.Minute
+	// caLeft and credentialLeft are the times that are left when a renewal is overdue. For a credential with a short
+	// life, it is a quarter of its life. For istiod's token, it is a tenth: hypergate renews it after 80 %.
+	caLeft         = 30 * 24 * time.Hour
+	credentialLeft = 6 * time.Hour
+)
+
+// Read returns what a Lease shows at a time. All texts are printable and have a limited size.
+func Read(lease *coordinationv1.Lease, now time.Time) Reading {
+	r := Reading{Namespace: text.Line(lease.Namespace, longestName), Lease: text.Line(lease.Name, longestName)}
+	if holder := lease.Spec.HolderIdentity; holder != nil {
+		r.Holder = unescape().Replace(text.Line(*holder, longestName)) // as Encode writes it
+	}
+	if lease.Spec.RenewTime != nil {
+		r.Renewed = inSeconds(lease.Spec.RenewTime.Time)
+	}
+	found, err := Parse(lease.Annotations[Annotation])
+	if err == nil {
+		r.Summary, r.Expiring = &found, found.expiring(now)
+	}
+	allowed := renewedWithin
+	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
+		allowed = min(max(allowed, time.Duration(*seconds)*time.Second), longestDuration)
+	}
+	switch {
+	case now.Sub(r.Renewed) > allowed:
+		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs")
+	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
+		return r.is(Unreported, time.Time{}, "no summary yet")
+	case err != nil:
+		return r.is(Unreadable, time.Time{}, err.Error())
+	case r.Holder == "":
+		return r.is(Unreported, r.Renewed, "no pod holds the Lease yet; the summary is from "+found.Holder)
+	case found.Holder != r.Holder:
+		return r.is(Unreported, time.Time{}, "the pod has not written a summary yet; the summary is from "+found.Holder)
+	}
+	return r.judge()
+}
+
+func (r Reading) is(state State, since time.Time, why string) Reading {
+	r.State, r.Since, r.Why = state, since, why
+	return r
+}
+
+// judge returns the reading of a current summary.
+func (r Reading) judge() Reading {
+	s := r.Summary
+	failed, failure := s.failure()
+	switch {
+	case s.Lifecycle == Deleting:
+		return r.is(Ending, time.Time{}, "the control plane is being deleted")
+	case s.Lifecycle != Paused && failed != "":
+		return r.of(failed, failure)
+	case len(r.Expiring) > 0:
+		return r.is(Expiring, time.Time{}, "the renewal of "+r.Expiring[0].What+" is overdue")
+	case s.Lifecycle == Paused:
+		return r.of(OnHold, s.Condition(Progressing))
+	case s.Lifecycle == Starting:
+		return r.is(Waiting, time.Time{}, "the control plane is not initialized yet")
+	default:
+		return r.progress()
+	}
+}
+
+// failure returns the state that requires an action, and the condition that says why. The state is empty if there is
+// none.
+func (s Summary) failure() (State, Condition) {
+	available, degraded := s.Condition(Available), s.Condition(Degraded)
+	switch {
+	case available.Status == False && degraded.Status == True:
+		return IsUnavailable, degraded
+	case available.Status == False && s.Condition(Progressing).Status != True:
+		return IsUnavailable, available
+	case degraded.Status == True:
+		return IsDegraded, degraded
+	default:
+		return "", Condition{}
+	}
+}
+
+// progress returns the reading of a summary that requires no action.
+func (r Reading) progress() Reading {
+	switch available, progressing := r.Summary.Condition(Available), r.Summary.Condition(Progressing); {
+	case available.Type == "":
+		return r.is(Unreported, time.Time{}, "the summary has no conditions yet")
+	case available.Status == Unknown:
+		return r.of(InProgress, available)
+	case progressing.Status == True:
+		return r.of(InProgress, progressing)
+	default:
+		return r.is(OK, available.Since, "")
+	}
+}
+
+// of returns the reading with a state that follows from a condition.
+func (r Reading) of(state State, c Condition) Reading {
+	return r.is(state, c.Since, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
+}
+
+// expiring returns the credentials whose renewal is overdue.
+func (s Summary) expiring(now time.Time) []Expiry {
+	var out []Expiry
+	for _, v := range []struct {
+		what  string
+		until time.Time
+		left  time.Duration
+	}{
+		{expiringToken, s.Token.Until, s.Token.life() / 10},
+		{expiringAccess, s.GuestCredential.Until, min(s.GuestCredential.life()/4, credentialLeft)},
+		{expiringCA, s.CA.Expires, caLeft},
+	} {
+		if !v.until.IsZero() && v.until.Sub(now) < v.left {
+			out = append(out, Expiry{v.what, v.until})
+		}
+	}
+	return out
+}
+
+// life returns the time from From to Until. Without From it is unknown, and counts as an hour.
+func (v Validity) life() time.Duration {
+	if v.From.IsZero() {
+		return time.Hour
+	}
+	return v.Until.Sub(v.From)
+}

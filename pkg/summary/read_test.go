@@ -1,0 +1,142 @@
+package summary_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// leaseOf returns the Lease with an annotation, as the holder of the summary renewed it some time ago.
+func leaseOf(annotation, holder string, ago time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "clusters-guest1", Name: "hypergate-openshift-gateway",
+			Annotations: map[string]string{summary.Annotation: annotation},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &metav1.MicroTime{Time: noon().Add(-ago)},
+		},
+	}
+}
+
+// with returns the summary with another status of a condition.
+func with(s summary.Summary, conditionType, status, reason string) summary.Summary {
+	conditions := append([]summary.Condition{}, s.Conditions...)
+	for i := range conditions {
+		if conditions[i].Type == conditionType {
+			conditions[i].Status, conditions[i].Reason = status, reason
+		}
+	}
+	s.Conditions = conditions
+	return s
+}
+
+func edited(edit func(*summary.Summary)) summary.Summary {
+	s := installed()
+	edit(&s)
+	return s
+}
+
+// left returns the validity of something that lives for life, of which the rest is left.
+func left(life, rest time.Duration) summary.Validity {
+	return summary.Validity{From: noon().Add(rest - life), Until: noon().Add(rest)}
+}
+
+func credential(life, rest time.Duration) summary.Summary {
+	return edited(func(s *summary.Summary) { s.GuestCredential = left(life, rest) })
+}
+
+// TestStates checks the state of an installation whose pod renews the Lease.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	unavailable := with(installed(), summary.Available, summary.False, "Installing")
+	degraded := with(installed(), summary.Degraded, summary.True, "Forbidden")
+	paused := func(s *summary.Summary) { s.Lifecycle = summary.Paused }
+	for name, tc := range map[string]struct {
+		summary summary.Summary
+		want    summary.State
+	}{
+		"well":                    {installed(), summary.OK},
+		"disabled":                {edited(func(s *summary.Summary) { s.Lifecycle = summary.Disabled }), summary.OK},
+		"an unknown lifecycle":    {edited(func(s *summary.Summary) { s.Lifecycle = "future" }), summary.OK},
+		"installing":              {with(unavailable, summary.Progressing, summary.True, "Installing"), summary.InProgress},
+		"a rollout":               {with(installed(), summary.Progressing, summary.True, "RollingOut"), summary.InProgress},
+		"not known":               {with(installed(), summary.Available, summary.Unknown, "GuestUnreachable"), summary.InProgress},
+		"unavailable":             {unavailable, summary.IsUnavailable},
+		"unavailable, degraded":   {with(degraded, summary.Available, summary.False, "Installing"), summary.IsUnavailable},
+		"degraded":                {degraded, summary.IsDegraded},
+		"degraded, progressing":   {with(degraded, summary.Progressing, summary.True, "Waiting"), summary.IsDegraded},
+		"paused":                  {edited(paused), summary.OnHold},
+		"degraded when paused":    {func() summary.Summary { s := degraded; s.Lifecycle = summary.Paused; return s }(), summary.OnHold},
+		"starting":                {edited(func(s *summary.Summary) { s.Lifecycle = summary.Starting }), summary.Waiting},
+		"deleting":                {edited(func(s *summary.Summary) { s.Lifecycle = summary.Deleting }), summary.Ending},
+		"no conditions":           {edited(func(s *summary.Summary) { s.Conditions = nil }), summary.Unreported},
+		"token expires":           {edited(func(s *summary.Summary) { s.Token = left(time.Hour, 5*time.Minute) }), summary.Expiring},
+		"token is due":            {edited(func(s *summary.Summary) { s.Token = left(time.Hour, 12*time.Minute) }), summary.OK},
+		"token expires, paused":   {edited(func(s *summary.Summary) { paused(s); s.Token.Until = noon() }), summary.Expiring},
+		"credential expires":      {credential(24*time.Hour, 5*time.Hour), summary.Expiring},
+		"a short credential":      {credential(2*time.Hour, time.Hour), summary.OK},
+		"a short one expires":     {credential(2*time.Hour, 20*time.Minute), summary.Expiring},
+		"CA expires":              {edited(func(s *summary.Summary) { s.CA.Expires = noon().AddDate(0, 0, 20) }), summary.Expiring},
+		"nothing installed":       {edited(func(s *summary.Summary) { s.CA, s.Token = summary.CA{}, summary.Validity{} }), summary.OK},
+		"a credential that lasts": {edited(func(s *summary.Summary) { s.GuestCredential = summary.Validity{} }), summary.OK},
+	} {
+		got := summary.Read(leaseOf(encode(t, tc.summary), tc.summary.Holder, 20*time.Second), noon())
+		if got.State != tc.want {
+			t.Errorf("%s: %s (%s), want %s", name, got.State, got.Why, tc.want)
+		}
+	}
+}
+
+// TestLeases checks the state of installations whose Lease is not renewed, or has no current summary.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	current, holder := encode(t, installed()), installed().Holder
+	long := leaseOf(current, holder, 20*time.Minute)
+	long.Spec.LeaseDurationSeconds = new(int32(1 << 30))
+	never := leaseOf(current, holder, 0)
+	never.Spec = coordinationv1.LeaseSpec{}
+	for name, tc := range map[string]struct {
+		lease *coordinationv1.Lease
+		want  summary.State
+		why   string
+	}{
+		"renewed":           {leaseOf(current, holder, 136*time.Second), summary.OK, ""},
+		"in the future":     {leaseOf(current, holder, -time.Hour), summary.OK, ""},
+		"not renewed":       {leaseOf(current, holder, 138*time.Second), summary.Silent, "check the Deployment hypergate"},
+		"a forged duration": {long, summary.Silent, "no pod renews"},
+		"no times":          {never, summary.Silent, "no pod renews"},
+		"just released":     {leaseOf(current, "", 10*time.Second), summary.Unreported, "the summary is from " + holder},
+		"released":          {leaseOf(current, "", time.Hour), summary.Silent, "no pod renews"},
+		"another pod":       {leaseOf(current, "next", 10*time.Second), summary.Unreported, "the summary is from " + holder},
+		"the first summary": {leaseOf("", holder, 10*time.Second), summary.Unreported, "no summary yet"},
+		"forged":            {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
+		"later":             {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use the command of a later hypergate"},
+	} {
+		got := summary.Read(tc.lease, noon())
+		if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
+			t.Errorf("%s: %s (%s), want %s (%s)", name, got.State, got.Why, tc.want, tc.why)
+		}
+	}
+}
+
+// TestEachStateHasAnOutcome checks that states are ordered by what they require.
+func TestEachStateHasAnOutcome(t *testing.T) {
+	t.Parallel()
+	last := summary.Act
+	for _, state := range summary.States() {
+		if outcome := state.Outcome(); outcome > last {
+			t.Errorf("%s comes after a state that requires less", state)
+		} else {
+			last = outcome
+		}
+	}
+	if last != summary.Well || summary.Silent.Compare(summary.OK) >= 0 {
+		t.Error("the last state is not the best")
+	}
+}

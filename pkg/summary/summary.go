@@ -1,0 +1,174 @@
+package summary
+
+import "time"
+
+// Schema is the version of the schema that this package writes. Another version has fields with another meaning. New
+// fields alone do not change it.
+const Schema = 1
+
+// MaxSize is the size limit of a summary, in bytes.
+const MaxSize = 2 << 10
+
+const (
+	// Annotation is the annotation of hypergate's Lease that has the summary.
+	Annotation = "gateway.hypergate.dev/summary"
+	// Label is on each Lease with a summary, so that one request selects them among all Leases of a management cluster.
+	Label = "gateway.hypergate.dev/lease"
+	// LabelValue is the value of Label.
+	LabelValue = "hypergate"
+)
+
+// Summary is the state of one installation at the end of a pass. Times have a precision of seconds.
+type Summary struct {
+	// Schema is the version of the schema.
+	Schema int `json:"schema"`
+	// Time is when the pass ended whose result this is. At rest there are no passes, so it can be hours ago. The
+	// Lease's renewTime shows that hypergate runs.
+	Time time.Time `json:"time"`
+	// Holder is the pod that wrote the summary.
+	Holder string `json:"holder"`
+	// Hypergate is the version of hypergate. Istio is the version of Istio's charts, which is the planned version of
+	// istiod.
+	Hypergate string `json:"hypergate"`
+	Istio     string `json:"istio"`
+	// Topology is hosted or standalone. Guest is the name of the HostedControlPlane, or of the Cluster. It is empty if
+	// there is neither.
+	Topology string `json:"topology"`
+	Guest    string `json:"guest,omitempty"`
+	// Lifecycle is the lifecycle of the control plane. While it is Paused, Starting or Deleting, hypergate is on hold.
+	Lifecycle   Lifecycle `json:"lifecycle"`
+	PausedUntil time.Time `json:"pausedUntil,omitzero"`
+	// Conditions are Available, Progressing, Degraded and Upgradeable.
+	Conditions []Condition `json:"conditions,omitempty"`
+	// Classes is the number of GatewayClasses that hypergate serves.
+	Classes   int       `json:"classes"`
+	Istiod    Istiod    `json:"istiod,omitzero"`
+	Published Published `json:"published,omitzero"`
+	// Token is istiod's token for the guest. GuestCredential is hypergate's own credential for the guest.
+	Token           Validity `json:"token,omitzero"`
+	GuestCredential Validity `json:"guestCredential,omitzero"`
+	CA              CA       `json:"ca,omitzero"`
+	Webhook         Webhook  `json:"webhook,omitzero"`
+	CRDs            CRDs     `json:"crds,omitzero"`
+	// Writes is the number of write requests since the pod started. Repairs is the number of objects among them that
+	// were as planned before, and that another client had changed or deleted.
+	Writes  int64 `json:"writes"`
+	Repairs int64 `json:"repairs"`
+}
+
+// Lifecycle is the lifecycle of a hosted control plane (model.Lifecycle).
+type Lifecycle string
+
+// The lifecycles.
+const (
+	Active   Lifecycle = "active"
+	Disabled Lifecycle = "disabled"
+	Paused   Lifecycle = "paused"
+	Starting Lifecycle = "starting"
+	Deleting Lifecycle = "deleting"
+)
+
+// IsOnHold reports whether hypergate changes nothing in this lifecycle.
+func (l Lifecycle) IsOnHold() bool { return l == Paused || l == Starting || l == Deleting }
+
+// Condition is a condition as Kubernetes defines it. Since is its lastTransitionTime.
+type Condition struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason"`
+	Since   time.Time `json:"since,omitzero"`
+	Message string    `json:"message,omitempty"`
+}
+
+// The types of conditions.
+const (
+	Available   = "Available"
+	Progressing = "Progressing"
+	Degraded    = "Degraded"
+	Upgradeable = "Upgradeable"
+)
+
+// The values of Condition.Status.
+const (
+	True    = "True"
+	False   = "False"
+	Unknown = "Unknown"
+)
+
+// Istiod is the state of istiod's Deployment. Since is when istiod began to serve.
+type Istiod struct {
+	State string    `json:"state"`
+	Since time.Time `json:"since,omitzero"`
+}
+
+// The values of Istiod.State.
+const (
+	IstiodAbsent      = "absent"
+	IstiodUnavailable = "unavailable"
+	IstiodServing     = "serving"
+	IstiodRolling     = "rolling"
+	IstiodStuck       = "stuck"
+)
+
+// Published is where istiod is published. Address is host:port while it is known.
+type Published struct {
+	Strategy string `json:"strategy"`
+	Address  string `json:"address,omitempty"`
+	State    string `json:"state"`
+}
+
+// The values of Published.State. An address that is published was reached, is being probed, or was not reached. Reached
+// is also the state while the endpoint probe is off.
+const (
+	PublishedReached     = "reached"
+	PublishedProbing     = "probing"
+	PublishedUnreached   = "unreached"
+	PublishedPending     = "pending"
+	PublishedUnavailable = "unavailable"
+)
+
+// Validity is the time from which, and until which, a credential is valid.
+type Validity struct {
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until"`
+}
+
+// CA is the mesh CA. Expires is when its first certificate expires. Phase is the phase of its rotation.
+type CA struct {
+	Expires time.Time `json:"expires"`
+	Phase   string    `json:"phase"`
+}
+
+// PhaseSteady is the phase of a CA that is not being rotated.
+const PhaseSteady = "steady"
+
+// Webhook is the failure policy of istiod's webhooks in the guest. Since is when hypergate first saw it.
+type Webhook struct {
+	Policy string    `json:"policy"`
+	Since  time.Time `json:"since,omitzero"`
+}
+
+// The values of Webhook.Policy.
+const (
+	WebhookFail   = "Fail"
+	WebhookIgnore = "Ignore"
+)
+
+// CRDs counts the CRDs about which hypergate decides: those that it owns, those of other owners, and among all of them
+// those that are blocked or undetermined, because an action is needed or too little is known.
+type CRDs struct {
+	Ours         int `json:"ours"`
+	Others       int `json:"others"`
+	Blocked      int `json:"blocked"`
+	Undetermined int `json:"undetermined"`
+}
+
+// Condition returns the condition of a type. It returns the zero value if the summary has none.
+func (s Summary) Condition(conditionType string) Condition {
+	for _, c := range s.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return Condition{}
+}

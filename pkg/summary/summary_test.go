@@ -1,0 +1,197 @@
+package summary_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/test/golden"
+)
+
+func isNotPrintable(r rune) bool { return !unicode.IsPrint(r) }
+
+func noon() time.Time { return time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC) }
+
+// installed returns the summary of an installation without problems.
+func installed() summary.Summary {
+	at := noon().Add(-3 * time.Hour)
+	return summary.Summary{
+		Time: noon().Add(-time.Minute), Holder: "hypergate-7c9d8f-x2x4z", Hypergate: "v0.3.0", Istio: "1.28.3", Topology: "hosted",
+		Guest: "guest1", Lifecycle: summary.Active,
+		Conditions: []summary.Condition{
+			{summary.Available, summary.True, "AsExpected", at, "istiod 1.28.3 has been serving since 2026-11-23T09:00:00Z"},
+			{summary.Progressing, summary.False, "AsExpected", at, "everything is up to date"},
+			{summary.Degraded, summary.False, "AsExpected", at, "no action required"},
+			{summary.Upgradeable, summary.True, "AsExpected", at, "another version can be installed"},
+		},
+		Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at},
+		Published: summary.Published{
+			Strategy: "route", Address: "istiod-guest1.apps.example.com:443", State: summary.PublishedReached,
+		},
+		Token:           summary.Validity{From: noon().Add(-12 * time.Minute), Until: noon().Add(48 * time.Minute)},
+		GuestCredential: summary.Validity{From: noon().Add(-time.Hour), Until: noon().Add(23 * time.Hour)},
+		CA:              summary.CA{Expires: noon().AddDate(5, 0, 0), Phase: summary.PhaseSteady},
+		Webhook:         summary.Webhook{Policy: summary.WebhookFail, Since: at},
+		CRDs:            summary.CRDs{Ours: 9}, Writes: 41,
+	}
+}
+
+func encode(tb testing.TB, s summary.Summary) string {
+	tb.Helper()
+	encoded, err := summary.Encode(s)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return encoded
+}
+
+// TestTheSchema keeps the annotation: a reader of another version depends on the names of the fields.
+func TestTheSchema(t *testing.T) {
+	t.Parallel()
+	encoded := encode(t, installed())
+	if strings.ContainsAny(encoded, "\n\r") || len(encoded) > summary.MaxSize {
+		t.Errorf("%d bytes: %s", len(encoded), encoded)
+	}
+	golden.Equal(t, "testdata/summary.json", strings.ReplaceAll(encoded, `,"`, ",\n\"")+"\n")
+}
+
+func TestWhatIsEncodedIsParsed(t *testing.T) {
+	t.Parallel()
+	want := installed()
+	got, err := summary.Parse(encode(t, want))
+	want.Schema = summary.Schema
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
+
+// TestEncodeFits encodes the longest possible summary, with characters that JSON escapes. Messages are cut, first those
+// that matter less, and never more than necessary.
+func TestEncodeFits(t *testing.T) {
+	t.Parallel()
+	for name, long := range map[string]string{
+		"letters": strings.Repeat("a", 9000), "quotes": strings.Repeat(`"`, 9000), "backslashes": strings.Repeat(`\`, 9000),
+		"control characters": strings.Repeat("\x01", 9000), "HTML": strings.Repeat("<", 9000), "é": strings.Repeat("é", 9000),
+		"not UTF-8": strings.Repeat("\xff", 9000), "line separators": strings.Repeat("\u2028", 9000),
+	} {
+		s := summary.Summary{
+			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
+			PausedUntil: noon(), Classes: 1 << 40, Istiod: summary.Istiod{long, noon()}, Published: summary.Published{long, long, long},
+			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
+			CA: summary.CA{noon(), long}, Webhook: summary.Webhook{long, noon()}, CRDs: summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},
+			Writes: 1 << 60, Repairs: 1 << 60,
+		}
+		for _, c := range []string{summary.Upgradeable, summary.Degraded, summary.Available, summary.Progressing, "Other"} {
+			s.Conditions = append(s.Conditions, summary.Condition{c, summary.True, long, noon(), long})
+		}
+		encoded := encode(t, s)
+		if len(encoded) > summary.MaxSize || strings.ContainsFunc(encoded, isNotPrintable) {
+			t.Errorf("%s: %d bytes: %s", name, len(encoded), encoded)
+		}
+		if parsed, err := summary.Parse(encoded); err != nil || len(parsed.Conditions) != 4 {
+			t.Errorf("%s: %v: %+v", name, err, parsed)
+		}
+	}
+	t.Run("the next step of Degraded stays", func(t *testing.T) {
+		t.Parallel()
+		s, message := installed(), strings.Repeat("why ", 150)+"[the next step]"
+		for i := range s.Conditions {
+			s.Conditions[i].Message = message
+			s.Conditions[i].Status = summary.True
+		}
+		parsed, err := summary.Parse(encode(t, s))
+		got := parsed.Condition(summary.Degraded).Message
+		if err != nil || !strings.HasSuffix(got, "... [the next step]") || len(got) < 500 {
+			t.Errorf("%v: %d bytes: %s", err, len(got), got)
+		}
+		if got := parsed.Condition(summary.Available).Message; !strings.HasSuffix(got, "... [the next step]") || len(got) < 60 {
+			t.Errorf("%d bytes: %s", len(got), got)
+		}
+	})
+}
+
+// TestParse checks forged, earlier and later summaries.
+func TestParse(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ in, want string }{
+		"nothing":          {"", "has no summary"},
+		"too large":        {strings.Repeat(" ", summary.MaxSize) + "{}", "it has 2050 bytes, and the limit is 2048"},
+		"not JSON":         {"hello", "is not a summary of hypergate: invalid character"},
+		"a list":           {"[]", "is not a summary"},
+		"cut":              {encode(t, installed())[:200], "is not a summary"},
+		"two":              {`{"schema":1}{"schema":1}`, "is not a summary"},
+		"no schema":        {`{"guest":"guest1"}`, "it has no schema"},
+		"schema 0":         {`{"schema":0}`, "it has no schema"},
+		"a negative one":   {`{"schema":-3}`, "it has no schema"},
+		"a later schema":   {`{"schema":2,"conditions":"another form"}`, "the summary has schema 2, and this command reads schema 1"},
+		"another type":     {`{"schema":1,"guest":{}}`, "is not a summary"},
+		"not a time":       {`{"schema":1,"time":"yesterday"}`, "is not a summary"},
+		"escapes in error": {`{"schema":1,"time":"` + `\u001b[31m` + `"}`, "is not a summary"},
+		"deep":             {strings.Repeat("[", 2000), "is not a summary"},
+	} {
+		_, err := summary.Parse(tc.in)
+		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.ContainsFunc(err.Error(), isNotPrintable) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+	t.Run("unknown fields", func(t *testing.T) {
+		t.Parallel()
+		got, err := summary.Parse(`{"schema":1,"guest":"guest1","future":{"a":[1]},"conditions":[{"type":"Future","status":"True"},` +
+			`{"type":"Available","status":"Perhaps","more":1}],"crds":{"ours":-5}}`)
+		want := summary.Summary{
+			Schema: 1, Guest: "guest1", Conditions: []summary.Condition{{Type: summary.Available, Status: summary.Unknown}},
+		}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Error(err, diff)
+		}
+	})
+	t.Run("terminal escapes", func(t *testing.T) {
+		t.Parallel()
+		got, err := summary.Parse(`{"schema":1,"guest":"a\u001b[31mb\nc\u202ed","holder":"\u0007"}`)
+		if err != nil || got.Guest != "a [31mb c d" || got.Holder != " " {
+			t.Errorf("%v: %+v", err, got)
+		}
+	})
+}
+
+// FuzzParse checks for any annotation that the result is printable and small, that it is stable when it is encoded
+// again, and that an error is one of the three.
+func FuzzParse(f *testing.F) {
+	f.Add(encode(f, installed()))
+	for _, seed := range []string{
+		"", "{}", `{"schema":2}`, `{"schema":1,"time":"9999-12-31T23:59:59.9+23:59"}`, `{"schema":1e0}`,
+		`{"schema":1,"conditions":[{"type":"Available","reason":"\"\\\u2028"}],"guest":"\ud800"}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, annotation string) {
+		parsed, err := summary.Parse(annotation)
+		if err != nil {
+			_, invalid := errors.AsType[summary.InvalidError](err)
+			_, newer := errors.AsType[summary.NewerError](err)
+			if !invalid && !newer && !errors.Is(err, summary.ErrNone) {
+				t.Errorf("%T: %v", err, err)
+			}
+			return
+		}
+		printed := fmt.Sprintf("%+v", parsed)
+		if strings.ContainsFunc(printed, isNotPrintable) || len(printed) > 4*summary.MaxSize {
+			t.Errorf("%q is printed as %q", annotation, printed)
+		}
+		encoded := encode(t, parsed)
+		again, err := summary.Parse(encoded)
+		if err != nil || len(encoded) > summary.MaxSize || !json.Valid([]byte(encoded)) {
+			t.Fatalf("%q is encoded as %q: %v", annotation, encoded, err)
+		}
+		if twice := encode(t, again); twice != encoded {
+			t.Errorf("%q is encoded as %q, and then as %q", annotation, encoded, twice)
+		}
+	})
+}
