@@ -75,7 +75,7 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Computed a plan", "classes", len(o.guest.Classes))
 	}
 	out := r.execute(ctx, o, d)
-	r.reports.summary.note(r.config, o, d, out, r.mgmt.Credential())
+	r.reports.summary.note(r.config, o, d, out, r.memory.secrets.Credential())
 	if hold, held := d.(onHold); held {
 		return r.reportHold(ctx, hold.cause)
 	}

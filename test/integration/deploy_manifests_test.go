@@ -55,6 +55,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		{"cluster-api/example", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"standalone", []*planes.Plane{own.Mgmt}, ""},
 		{"sidecar-injection", []*planes.Plane{own.Guest, own.Mgmt}, ""},
+		{"fleet", []*planes.Plane{own.Mgmt}, ""},
 	} {
 		t.Run(test.dir, func(t *testing.T) {
 			objects := render(t, test.dir)

@@ -39,7 +39,11 @@ func printed(out io.Writer, format string, r report) error {
 	default:
 		r.table(&rendered)
 	}
-	if _, err := io.WriteString(out, text.Lines(rendered.String())); err != nil {
+	output := rendered.String()
+	if c, is := r.(interface{ isColored() bool }); !is || !c.isColored() {
+		output = text.Lines(output)
+	}
+	if _, err := io.WriteString(out, output); err != nil {
 		return fmt.Errorf("printing the report: %w", err)
 	}
 	if code := r.code(); code != exitOK {

@@ -1,0 +1,214 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hypergate/hypergate/pkg/fleet"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// fleetOptions holds the flags of the command fleet.
+type fleetOptions struct {
+	waitOptions
+
+	only  []string
+	sort  string
+	watch bool
+}
+
+// onlyOld is the value of --only for installations that do not have the latest version in the fleet.
+const onlyOld = "old"
+
+const fleetLong = `Show the state of hypergate for all hosted clusters of a management cluster.
+
+The command reads the summaries in hypergate's Leases, in all namespaces. It lists them by a label, 500 in one request.
+It also lists the names of HostedControlPlanes and Clusters, and counts those without hypergate. It reads no Secret.
+deploy/fleet has a ClusterRole with the permissions it needs.
+
+States, from the worst to the best:
+  silent       No pod renews the Lease.
+  unreadable   The Lease has no summary that this version can read.
+  unavailable  istiod does not serve, and nothing is in progress that changes that.
+  degraded     The condition Degraded is True.
+  expiring     The renewal of a credential, of istiod's token or of the mesh CA is overdue.
+  unreported   A pod holds the Lease, and has not written a summary yet.
+  starting     The control plane is not initialized yet.
+  progressing  A change is in progress.
+  paused       The control plane is paused.
+  deleting     The control plane is being deleted.
+  ok           Everything is as planned.
+
+` + exitCodesOfSummaries
+
+func newFleet() *cobra.Command {
+	o := &fleetOptions{}
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Show the state of hypergate for all hosted clusters",
+		Long:  fleetLong,
+		Example: `  # Show all hosted clusters, the worst first
+  hypergate fleet
+
+  # Show those that need an action, with the reasons
+  hypergate fleet --only=silent,unavailable,degraded,expiring -o wide
+
+  # Show each change
+  hypergate fleet --watch
+
+  # Wait until an upgrade of hypergate has reached all hosted clusters
+  hypergate fleet --wait=30m`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	o.addFlags(flags)
+	flags.Lookup("namespace").Usage = "Namespace on the management cluster. Defaults to all namespaces."
+	flags.StringSliceVar(&o.only, "only", nil, "List only installations in these states, or "+onlyOld+
+		" for those that do not have the latest version of hypergate in the fleet. The first lines still count all.")
+	flags.StringVar(&o.sort, "sort", "state", "Order of the list. One of: (state, since, name).")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "After the list, print the installations whose state changes, "+
+		"until the command is interrupted.")
+	return cmd
+}
+
+func (o *fleetOptions) checkAll() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	for _, only := range o.only {
+		if only != onlyOld && !slices.Contains(summary.States(), summary.State(only)) {
+			return fmt.Errorf("--only: unsupported value %q: supported values are %s and the states that hypergate fleet --help lists",
+				only, onlyOld)
+		}
+	}
+	if orders := []string{"state", "since", "name"}; !slices.Contains(orders, o.sort) {
+		return fmt.Errorf("--sort: unsupported value %q: supported values are %s", o.sort, strings.Join(orders, ", "))
+	}
+	switch tables := []string{outputTable, outputWide}; {
+	case o.watch && o.wait > 0:
+		return errors.New("--watch and --wait are mutually exclusive")
+	case o.watch && !slices.Contains(tables, o.output):
+		return fmt.Errorf("--watch prints lines of a table: use -o %s, or omit --watch", strings.Join(tables, " or -o "))
+	}
+	return nil
+}
+
+func (o *fleetOptions) run(ctx context.Context, out, errOut io.Writer) error {
+	if err := o.checkAll(); err != nil {
+		return err
+	}
+	config, _, err := o.cluster.config()
+	if err != nil {
+		return err
+	}
+	client, err := fleet.New(config)
+	if err != nil {
+		return err
+	}
+	var found fleet.Fleet
+	if err := o.until(ctx, fleetEvery, func(ctx context.Context) (outcome summary.Outcome, err error) {
+		found, err = client.Fleet(ctx, o.cluster.namespace)
+		return o.goal.worst(found.Installations), err
+	}); err != nil {
+		return err
+	}
+	for _, note := range found.Notes {
+		fmt.Fprintf(errOut, "hypergate: %s\n", oneLine(note))
+	}
+	if len(found.Installations) == 0 {
+		return fmt.Errorf("no Lease of hypergate in %s: %w", o.where(), errNotInstalled)
+	}
+	report := o.report(found, screenOf(out))
+	if err := printed(out, o.output, report); err != nil || !o.watch {
+		if _, is := errors.AsType[codeError](err); !is || !o.watch {
+			return err
+		}
+	}
+	return o.follow(ctx, client, report, out, errOut)
+}
+
+func (o *fleetOptions) where() string {
+	if o.cluster.namespace == "" {
+		return "any namespace"
+	}
+	return fmt.Sprintf("namespace %q", o.cluster.namespace)
+}
+
+func (o *fleetOptions) report(found fleet.Fleet, screen screen) fleetReport {
+	all := found.Installations
+	out := fleetReport{
+		Totals: totals(all), Versions: versions(all), Without: found.Without,
+		screen: screen, wide: o.output == outputWide, outcome: o.goal.worst(all), now: found.Now,
+	}
+	latest := latestVersion(out.Versions)
+	for _, r := range all {
+		old := latest != "" && r.Summary != nil && r.Summary.Hypergate != latest
+		if len(o.only) == 0 || slices.Contains(o.only, string(r.State)) || old && slices.Contains(o.only, onlyOld) {
+			out.Installations = append(out.Installations, r)
+		}
+	}
+	slices.SortStableFunc(out.Installations, func(a, b summary.Reading) int {
+		switch o.sort {
+		case "since":
+			return b.Since.Compare(a.Since)
+		case "state":
+			return a.State.Compare(b.State)
+		default:
+			return cmp.Compare(a.Namespace, b.Namespace)
+		}
+	})
+	return out
+}
+
+// follow prints the installations whose state changes, until ctx ends. What cannot be read is reported once.
+func (o *fleetOptions) follow(ctx context.Context, client *fleet.Client, first fleetReport, out, errOut io.Writer) error {
+	known, problem := statesOf(first.Installations), ""
+	ticker := time.NewTicker(fleetEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // this is how it ends
+		case <-ticker.C:
+		}
+		found, err := client.Fleet(ctx, o.cluster.namespace)
+		if err != nil {
+			if ctx.Err() == nil && err.Error() != problem {
+				fmt.Fprintf(errOut, "hypergate: %s\n", oneLine(err.Error()))
+				problem = err.Error()
+			}
+			continue
+		}
+		problem = ""
+		report := o.report(found, first.screen)
+		changed := slices.DeleteFunc(slices.Clone(report.Installations), func(r summary.Reading) bool {
+			return known[r.Namespace+"/"+r.Lease] == r.State
+		})
+		known = statesOf(report.Installations)
+		report.Installations = changed
+		var lines strings.Builder
+		report.rows(&lines, false)
+		if _, err := io.WriteString(out, lines.String()); err != nil {
+			return fmt.Errorf("printing the report: %w", err)
+		}
+	}
+}
+
+func statesOf(readings []summary.Reading) map[string]summary.State {
+	out := map[string]summary.State{}
+	for _, r := range readings {
+		out[r.Namespace+"/"+r.Lease] = r.State
+	}
+	return out
+}

@@ -1,0 +1,82 @@
+package app
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// exitUnderWay means that a change is in progress, or that hypergate is on hold.
+const exitUnderWay = 3
+
+// goal is what --for asks for: that all is well, or that a condition has a status.
+type goal struct{ condition, status string }
+
+// well is the goal without --for.
+const well = "well"
+
+// parseGoal reads the value of --for, such as "upgradeable" or "progressing=false". Case does not matter.
+func parseGoal(value string) (goal, error) {
+	name, want, has := strings.Cut(value, "=")
+	if strings.EqualFold(name, well) && !has {
+		return goal{}, nil
+	}
+	if !has {
+		want = summary.True
+	}
+	types := []string{summary.Available, summary.Progressing, summary.Degraded, summary.Upgradeable}
+	i := slices.IndexFunc(types, func(s string) bool { return strings.EqualFold(s, name) })
+	statuses := []string{summary.True, summary.False, summary.Unknown}
+	j := slices.IndexFunc(statuses, func(s string) bool { return strings.EqualFold(s, want) })
+	if i < 0 || j < 0 {
+		return goal{}, fmt.Errorf("--for: unsupported value %q: supported values are well, or one of available, progressing, degraded and "+
+			"upgradeable, optionally with =true, =false or =unknown", value)
+	}
+	return goal{types[i], statuses[j]}, nil
+}
+
+// outcome returns whether an installation has reached the goal, or what that requires.
+func (g goal) outcome(r summary.Reading) summary.Outcome {
+	required := r.State.Outcome()
+	if g.condition == "" {
+		return required
+	}
+	if r.Summary == nil || slices.Contains([]summary.State{summary.Silent, summary.Unreadable, summary.Unreported}, r.State) {
+		return required
+	}
+	c := r.Summary.Condition(g.condition)
+	switch {
+	case c.Status == g.status:
+		return summary.Well
+	case required == summary.Act:
+		return summary.Act
+	case c.Type == summary.Upgradeable && c.Status == summary.False && c.Reason != status.ReasonCARotation:
+		return summary.Act // it does not change by itself
+	default:
+		return summary.UnderWay
+	}
+}
+
+// worst returns the worst outcome of several installations.
+func (g goal) worst(readings []summary.Reading) summary.Outcome {
+	out := summary.Well
+	for _, r := range readings {
+		out = max(out, g.outcome(r))
+	}
+	return out
+}
+
+// exitCode returns the exit code of an outcome.
+func exitCode(o summary.Outcome) int {
+	switch o {
+	case summary.Act:
+		return exitAct
+	case summary.UnderWay:
+		return exitUnderWay
+	case summary.Well:
+	}
+	return exitOK
+}

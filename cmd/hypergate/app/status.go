@@ -1,0 +1,177 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hypergate/hypergate/pkg/fleet"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// waitOptions are the flags of the commands that read summaries and can wait for a goal.
+type waitOptions struct {
+	cluster     clusterFlags
+	output, aim string
+	wait        time.Duration
+	goal        goal
+}
+
+const (
+	outputTable = "table"
+	outputWide  = "wide"
+	outputJSON  = "json"
+	outputYAML  = "yaml"
+	// usualWait is what --wait without a value waits for.
+	usualWait = 5 * time.Minute
+	// The interval between two reads while a command waits or watches.
+	statusEvery = 2 * time.Second
+	fleetEvery  = 10 * time.Second
+)
+
+const exitCodesOfSummaries = `Exit codes:
+  0  Everything is as planned, or the condition of --for is met.
+  1  An error occurred: the management cluster does not answer or refuses, or hypergate is not installed there.
+  2  An action is required: hypergate is unavailable, degraded, silent, or its summary cannot be read; a credential expires.
+  3  A change is in progress, or hypergate is on hold.`
+
+func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
+	o.cluster.addFlags(flags)
+	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, wide, json, yaml). "+
+		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	flags.StringVar(&o.aim, "for", well, "What the exit code reports, and what --wait waits for. One of: (well, available, progressing, "+
+		"degraded, upgradeable). A condition can be followed by =true, =false or =unknown.")
+	flags.DurationVar(&o.wait, "wait", 0, "Wait until --for is met, at most this long. Without a value: 5m. "+
+		"A summary is up to half a minute old.")
+	flags.Lookup("wait").NoOptDefVal = usualWait.String()
+}
+
+func (o *waitOptions) check() (err error) {
+	if formats := []string{outputTable, outputWide, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
+		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
+	}
+	if o.wait < 0 {
+		return fmt.Errorf("--wait: %s must not be negative", o.wait)
+	}
+	o.goal, err = parseGoal(o.aim)
+	return err
+}
+
+// until calls read until what it returns is well, or the time of --wait is over. It returns the last result. An error
+// ends it only if there is no time left, because an API server can be away for a while.
+func (o *waitOptions) until(ctx context.Context, every time.Duration, read func(context.Context) (summary.Outcome, error)) error {
+	deadline := time.Now().Add(o.wait)
+	for {
+		outcome, err := read(ctx)
+		pause := min(every, time.Until(deadline))
+		if err == nil && outcome == summary.Well || pause <= 0 {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("waiting: %w", context.Cause(ctx))
+		case <-timer.C:
+		}
+	}
+}
+
+const statusLong = `Show the state of hypergate for one hosted cluster.
+
+The command reads hypergate's Lease in the namespace of the hosted control plane. hypergate writes a summary there each
+time it renews the Lease, so a change takes up to half a minute to appear. The command needs the permission to list
+Leases in the namespace. It reads no Secret, no log, and nothing in the guest.
+
+` + exitCodesOfSummaries
+
+func newStatus() *cobra.Command {
+	o := &waitOptions{}
+	cmd := &cobra.Command{
+		Use:   "status [GUEST]",
+		Short: "Show the state of hypergate for one hosted cluster",
+		Long:  statusLong,
+		Example: `  # Show the state of a hosted cluster
+  hypergate status -n clusters-guest1
+
+  # Wait until the installation is complete
+  hypergate status -n clusters-guest1 --wait=10m
+
+  # Continue with an upgrade only if hypergate allows it
+  hypergate status -n clusters-guest1 --for=upgradeable && ./upgrade.sh
+
+  # Print the state in one word, for use in a script
+  hypergate status -n clusters-guest1 -o json | jq -r '.installations[0].state'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.status(cmd.Context(), strings.Join(args, ""), cmd.OutOrStdout())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *waitOptions) status(ctx context.Context, guest string, out io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	config, namespace, err := o.cluster.config()
+	if err != nil {
+		return err
+	}
+	client, err := fleet.New(config)
+	if err != nil {
+		return err
+	}
+	report := statusReport{screen: screenOf(out), wide: o.output == outputWide, goal: o.goal}
+	if err := o.until(ctx, statusEvery, func(ctx context.Context) (summary.Outcome, error) {
+		readings, now, err := client.Installations(ctx, namespace)
+		if err == nil {
+			readings, err = ofGuest(readings, namespace, guest)
+		}
+		report.Installations, report.now = readings, now
+		return o.goal.worst(readings), err
+	}); err != nil {
+		return err
+	}
+	return printed(out, o.output, report)
+}
+
+// errNotInstalled is the end of an error about a namespace without hypergate.
+var errNotInstalled = errors.New("check the namespace (-n) and the context (--context), and that the Deployment hypergate runs there; " +
+	"a hypergate without --leader-elect has no Lease")
+
+// ofGuest returns the installations of a guest, or all of them without a name.
+func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Reading, error) {
+	if len(readings) == 0 {
+		return nil, fmt.Errorf("no Lease of hypergate in namespace %q: %w", namespace, errNotInstalled)
+	}
+	if guest == "" {
+		return readings, nil
+	}
+	var names []string
+	for _, r := range readings {
+		names = append(names, nameOf(r))
+	}
+	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool { return nameOf(r) != guest })
+	if len(readings) == 0 {
+		return nil, fmt.Errorf("no installation for a guest %q in namespace %q: there is one for %s",
+			guest, namespace, strings.Join(names, ", "))
+	}
+	return readings, nil
+}
+
+// nameOf returns the name of the guest, or that of the namespace if the guest's is not known.
+func nameOf(r summary.Reading) string {
+	if r.Summary != nil && r.Summary.Guest != "" {
+		return r.Summary.Guest
+	}
+	return r.Namespace
+}

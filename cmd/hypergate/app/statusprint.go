@@ -1,0 +1,192 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// statusReport is the output of the command status.
+type statusReport struct {
+	Installations []summary.Reading `json:"installations"`
+
+	screen screen
+	wide   bool
+	goal   goal
+	now    time.Time
+}
+
+// isColored reports whether the table has escape characters of its own. All texts of a reading are printable already.
+func (r statusReport) isColored() bool { return r.screen.color }
+
+func (r statusReport) code() int { return exitCode(r.goal.worst(r.Installations)) }
+
+func (r statusReport) table(out io.Writer) {
+	var text strings.Builder
+	for i, reading := range r.Installations {
+		if i > 0 {
+			text.WriteString("\n")
+		}
+		page{&text, r.screen, reading, r.wide, r.now}.print()
+	}
+	fmt.Fprint(out, text.String())
+}
+
+// page prints one installation.
+type page struct {
+	out *strings.Builder
+	screen
+
+	reading summary.Reading
+	wide    bool
+	now     time.Time
+}
+
+func (p page) print() {
+	r, s := p.reading, p.reading.Summary
+	since := p.since(r.Since)
+	fmt.Fprintln(p.out, p.cut(nameOf(r), len(stateWord(r.State))+len(since)+3)+"   "+p.state(r.State, 0)+since)
+	if r.Why != "" {
+		p.wrapped(p.out, "  ", r.Why)
+	}
+	if s == nil {
+		p.list("MANAGEMENT "+r.Namespace, p.lease())
+		return
+	}
+	left, right := p.management(s), p.guest(s)
+	p.list("MANAGEMENT "+r.Namespace, left)
+	p.list("GUEST", right)
+	p.conditions(s)
+	for _, e := range r.Expiring {
+		fmt.Fprintln(p.out, p.cut("! "+e.What+": "+p.left(e.Until), 0))
+	}
+}
+
+// list prints rows of a label and a text.
+func (p page) list(title string, rows [][2]string) {
+	fmt.Fprintln(p.out, p.cut(title, 0))
+	for _, row := range rows {
+		if row[1] != "" {
+			fmt.Fprintln(p.out, p.cut(fmt.Sprintf("  %-12s%s", row[0], row[1]), 0))
+		}
+	}
+}
+
+func (p page) lease() [][2]string {
+	holder := p.reading.Holder
+	if holder == "" {
+		holder = "no pod"
+	}
+	return [][2]string{
+		{"Lease", p.reading.Lease + ", renewed " + p.ago(p.reading.Renewed)},
+		{"holder", holder},
+	}
+}
+
+func (p page) management(s *summary.Summary) [][2]string {
+	rows := append([][2]string{{"hypergate", orNothing(s.Hypergate) + ", summary of " + p.ago(s.Time)}}, p.lease()...)
+	rows = append(rows,
+		[2]string{"lifecycle", string(s.Lifecycle) + p.until(s.PausedUntil)},
+		[2]string{"istiod", strings.TrimPrefix(s.Istiod.State+p.since(s.Istiod.Since)+", planned version "+s.Istio, ", ")},
+	)
+	if s.Published.State != "" {
+		where := strings.TrimSpace(s.Published.Strategy + " " + s.Published.Address)
+		rows = append(rows, [2]string{"published", strings.TrimPrefix(where+", "+s.Published.State, ", ")})
+	}
+	rows = append(rows, [2]string{"token", p.left(s.Token.Until)})
+	if !s.CA.Expires.IsZero() {
+		rows = append(rows, [2]string{"mesh CA", "until " + s.CA.Expires.Format(time.DateOnly) + ", " + s.CA.Phase})
+	}
+	return append(rows, [2]string{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)})
+}
+
+func (p page) guest(s *summary.Summary) [][2]string {
+	rows := [][2]string{
+		{"classes", fmt.Sprintf("%d", s.Classes)},
+		{"CRDs", crdsText(s.CRDs)},
+		{"webhook", s.Webhook.Policy + p.since(s.Webhook.Since)},
+		{"credential", p.left(s.GuestCredential.Until)},
+	}
+	if s.Webhook.Policy == "" {
+		rows[2][1] = ""
+	}
+	return rows
+}
+
+func crdsText(c summary.CRDs) string {
+	parts := []string{fmt.Sprintf("%d of hypergate", c.Ours)}
+	for _, more := range []struct {
+		n    int
+		text string
+	}{{c.Others, "of other owners"}, {c.Blocked, "blocked"}, {c.Undetermined, "undetermined"}} {
+		if more.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", more.n, more.text))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// conditions prints the conditions. Messages are printed only if they report a problem or a change, or with -o wide.
+func (p page) conditions(s *summary.Summary) {
+	if len(s.Conditions) > 0 {
+		fmt.Fprintln(p.out, "CONDITIONS")
+	}
+	for _, c := range s.Conditions {
+		line := fmt.Sprintf("  %-12s%-8s%-6s%s", c.Type, c.Status, p.age(c.Since), c.Reason)
+		fmt.Fprintln(p.out, p.cut(line, 0))
+		usual := summary.True
+		if c.Type == summary.Degraded || c.Type == summary.Progressing {
+			usual = summary.False
+		}
+		isWhy := p.reading.Why == c.Reason+": "+c.Message // which is printed already
+		if !isWhy && (p.wide || c.Status != usual) {
+			p.wrapped(p.out, "    ", c.Message)
+		}
+	}
+}
+
+// age returns the time since a time, as kubectl shows it. It returns a dash if the time is not known.
+func (p page) age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return duration.HumanDuration(max(p.now.Sub(t), 0))
+}
+
+func (p page) since(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " for " + p.age(t)
+}
+
+func (p page) ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return p.age(t) + " ago"
+}
+
+func (p page) until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " until " + t.Format(time.RFC3339)
+}
+
+// left returns how long something is still valid. It returns an empty string if that is not known.
+func (p page) left(t time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case !p.now.Before(t):
+		return "expired " + p.ago(t)
+	default:
+		return duration.HumanDuration(t.Sub(p.now)) + " left"
+	}
+}

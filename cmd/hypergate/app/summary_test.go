@@ -1,0 +1,230 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/fleet"
+	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/test/golden"
+)
+
+func noon() time.Time { return time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC) }
+
+// summaryOf returns the summary of an installation without problems.
+func summaryOf(guest string) summary.Summary {
+	at := noon().Add(-3 * time.Hour)
+	return summary.Summary{
+		Time: noon().Add(-5 * time.Minute), Holder: "hypergate-7c9d8f-x2x4z", Hypergate: "v0.3.0", Istio: "1.28.3", Topology: "hosted",
+		Guest: guest, Lifecycle: summary.Active,
+		Conditions: []summary.Condition{
+			{Type: summary.Available, Status: summary.True, Reason: "AsExpected", Since: at, Message: "istiod serves"},
+			{Type: summary.Progressing, Status: summary.False, Reason: "AsExpected", Since: at, Message: "everything is up to date"},
+			{Type: summary.Degraded, Status: summary.False, Reason: "AsExpected", Since: at, Message: "no action required"},
+			{Type: summary.Upgradeable, Status: summary.True, Reason: "AsExpected", Since: at, Message: "another version can be installed"},
+		},
+		Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at},
+		Published: summary.Published{
+			Strategy: "route", Address: "istiod-guest1.apps.example.com:443", State: summary.PublishedReached,
+		},
+		Token:           summary.Validity{From: noon().Add(-12 * time.Minute), Until: noon().Add(48 * time.Minute)},
+		GuestCredential: summary.Validity{From: noon().Add(-time.Hour), Until: noon().Add(23 * time.Hour)},
+		CA:              summary.CA{Expires: noon().AddDate(5, 0, 0), Phase: summary.PhaseSteady},
+		Webhook:         summary.Webhook{Policy: summary.WebhookFail, Since: at},
+		CRDs:            summary.CRDs{Ours: 9}, Writes: 41, Repairs: 2,
+	}
+}
+
+// degradedSummary returns the summary of an installation that needs an action, and whose credential expires.
+func degradedSummary(guest string) summary.Summary {
+	s := summaryOf(guest)
+	s.Conditions[2] = summary.Condition{
+		Type: summary.Degraded, Status: summary.True, Reason: "Forbidden", Since: noon().Add(-14 * time.Minute),
+		Message: "applying Service clusters-guest1/istiod-openshift-gateway on the management side: hypergate may not patch services " +
+			"[grant this permission to hypergate's service account (deploy/hosted/management)]",
+	}
+	s.GuestCredential = summary.Validity{From: noon().Add(-19 * time.Hour), Until: noon().Add(5 * time.Hour)}
+	s.Published.State = summary.PublishedUnreached
+	s.CRDs = summary.CRDs{Ours: 7, Others: 2, Blocked: 1, Undetermined: 1}
+	return s
+}
+
+// readingOf returns what a Lease with an annotation shows.
+func readingOf(namespace, annotation, holder string, ago time.Duration) summary.Reading {
+	return summary.Read(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "hypergate-openshift-gateway", Annotations: map[string]string{summary.Annotation: annotation},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &metav1.MicroTime{Time: noon().Add(-ago)},
+		},
+	}, noon())
+}
+
+func renewed(t *testing.T, s summary.Summary) summary.Reading {
+	t.Helper()
+	encoded, err := summary.Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return readingOf("clusters-"+s.Guest, encoded, s.Holder, 3*time.Second)
+}
+
+// endsWith reports whether an error ends the process with a code.
+func endsWith(err error, code int) bool {
+	got, is := errors.AsType[codeError](err)
+	return is && int(got) == code || err == nil && code == exitOK
+}
+
+// screens are the screens of the golden files.
+func screens() map[string]screen {
+	return map[string]screen{"": {}, "-100": {width: 100}, "-40": {width: 40}, "-color": {width: 100, color: true}}
+}
+
+// checkFits checks that no line is wider than a screen, not counting colors.
+func checkFits(t *testing.T, name string, s screen, output string) {
+	t.Helper()
+	plain := strings.NewReplacer("\x1b[32m", "", "\x1b[33m", "", "\x1b[1;31m", "", "\x1b[0m", "").Replace(output)
+	if s.color == (plain == output) {
+		t.Errorf("%s: colors: %v", name, !s.color)
+	}
+	for line := range strings.Lines(plain) {
+		line = strings.TrimSuffix(line, "\n")
+		if s.width > 0 && utf8.RuneCountInString(line) > s.width || strings.HasSuffix(line, " ") {
+			t.Errorf("%s: line of %d columns: %q", name, utf8.RuneCountInString(line), line)
+		}
+	}
+}
+
+// TestStatusOutput checks the output of the command status on several screens.
+func TestStatusOutput(t *testing.T) {
+	none := summaryOf("guest1")
+	none.Published, none.Token, none.CA = summary.Published{}, summary.Validity{}, summary.CA{}
+	none.Webhook, none.Istiod = summary.Webhook{}, summary.Istiod{}
+	for name, reading := range map[string]summary.Reading{
+		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
+		"silent": readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
+	} {
+		for suffix, screen := range screens() {
+			report := statusReport{Installations: []summary.Reading{reading}, screen: screen, now: noon(), wide: suffix == ""}
+			var out strings.Builder
+			if err := printed(&out, outputTable, report); !endsWith(err, report.code()) {
+				t.Fatal(err)
+			}
+			checkFits(t, name+suffix, screen, out.String())
+			golden.Equal(t, "testdata/status-"+name+suffix+".table", out.String())
+		}
+	}
+	for _, format := range []string{outputJSON, outputYAML} {
+		var out strings.Builder
+		err := printed(&out, format, statusReport{Installations: []summary.Reading{renewed(t, degradedSummary("guest1"))}, now: noon()})
+		if !endsWith(err, exitAct) {
+			t.Error(err)
+		}
+		golden.Equal(t, "testdata/status-degraded."+format, out.String())
+	}
+}
+
+// TestFleetOutput checks the output of the command fleet on several screens.
+func TestFleetOutput(t *testing.T) {
+	old := summaryOf("guest2")
+	old.Hypergate = "v0.2.9"
+	paused := summaryOf("guest3")
+	paused.Lifecycle = summary.Paused
+	found := fleet.Fleet{Now: noon(), Installations: []summary.Reading{
+		renewed(t, summaryOf("guest1")), renewed(t, old), renewed(t, paused), renewed(t, degradedSummary("guest4")),
+		readingOf("clusters-guest5", "", "", 3*time.Hour), readingOf("clusters-guest6", "\x1b[2Jok", "x", 0),
+		readingOf("clusters-guest7", "", "x", 0), renewed(t, summaryOf("a-guest-with-a-name-that-is-rather-long")),
+	}, Without: []fleet.Cluster{{Kind: "HostedControlPlane", Namespace: "clusters-guest8", Name: "guest8"}}}
+	for name, o := range map[string]fleetOptions{
+		"": {sort: "state"}, "-since": {sort: "since"}, "-name": {sort: "name"}, "-old": {sort: "state", only: []string{onlyOld}},
+		"-act":  {sort: "state", only: []string{"silent", "degraded"}},
+		"-wide": {sort: "state", waitOptions: waitOptions{output: outputWide}},
+	} {
+		for suffix, screen := range screens() {
+			if name != "" && suffix != "" {
+				continue
+			}
+			report := o.report(found, screen)
+			var out strings.Builder
+			if err := printed(&out, outputTable, report); !endsWith(err, exitAct) {
+				t.Error(err)
+			}
+			checkFits(t, name+suffix, screen, out.String())
+			golden.Equal(t, "testdata/fleet"+name+suffix+".table", out.String())
+		}
+	}
+	for _, format := range []string{outputJSON, outputYAML} {
+		o := fleetOptions{sort: "state", only: []string{"degraded"}}
+		var out strings.Builder
+		if err := printed(&out, format, o.report(found, screen{})); !endsWith(err, exitAct) {
+			t.Error(err)
+		}
+		golden.Equal(t, "testdata/fleet."+format, out.String())
+	}
+}
+
+// TestGoals checks what --for makes of the states.
+func TestGoals(t *testing.T) {
+	ok, degraded := renewed(t, summaryOf("guest1")), renewed(t, degradedSummary("guest1"))
+	upgradeable := func(status, reason string) summary.Reading {
+		s := summaryOf("guest1")
+		s.Conditions[3].Status, s.Conditions[3].Reason = status, reason
+		return renewed(t, s)
+	}
+	silent := readingOf("clusters-guest1", "", "", time.Hour)
+	for _, tc := range []struct {
+		aim     string
+		reading summary.Reading
+		want    int
+	}{
+		{"well", ok, exitOK},
+		{"well", degraded, exitAct},
+		{"well", silent, exitAct},
+		{"available", ok, exitOK},
+		{"Available=true", degraded, exitOK},
+		{"available", silent, exitAct},
+		{"available=false", ok, exitUnderWay},
+		{"degraded=false", degraded, exitAct},
+		{"degraded", degraded, exitOK},
+		{"degraded", ok, exitUnderWay},
+		{"progressing=false", ok, exitOK},
+		{"upgradeable", ok, exitOK},
+		{"upgradeable", upgradeable(summary.False, "FieldsWouldBeDropped"), exitAct},
+		{"upgradeable", upgradeable(summary.False, "CARotation"), exitUnderWay},
+		{"upgradeable", upgradeable(summary.Unknown, "CRDsNotRead"), exitUnderWay},
+		{"upgradeable=unknown", upgradeable(summary.Unknown, "CRDsNotRead"), exitOK},
+	} {
+		g, err := parseGoal(tc.aim)
+		if got := exitCode(g.outcome(tc.reading)); err != nil || got != tc.want {
+			t.Errorf("--for=%s of a state %s: %d, want %d: %v", tc.aim, tc.reading.State, got, tc.want, err)
+		}
+	}
+	for _, bad := range []string{"", "ready", "available=yes", "well=true", "available=true=true"} {
+		if _, err := parseGoal(bad); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("--for: unsupported value %q", bad)) {
+			t.Errorf("--for=%s: %v", bad, err)
+		}
+	}
+}
+
+// TestLatestVersion checks which version counts as the latest.
+func TestLatestVersion(t *testing.T) {
+	for want, all := range map[string][]string{
+		"v0.10.0": {"v0.9.1", "v0.10.0", "dev"}, "v1.0.0": {"v1.0.0", "v1.0.0-rc1"[:2]}, "": {"v0.1.0"},
+	} {
+		counts := map[string]int{}
+		for _, v := range all {
+			counts[v]++
+		}
+		if got := latestVersion(counts); got != want {
+			t.Errorf("%q: %q, want %q", all, got, want)
+		}
+	}
+}

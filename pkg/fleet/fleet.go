@@ -1,0 +1,268 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/pkg/text"
+)
+
+const (
+	// PageSize is how many objects one request lists. maxPages is how many pages of one kind are read.
+	PageSize = 500
+	maxPages = 100
+	// longestName is the size limit of a name, in bytes.
+	longestName = 253
+)
+
+// Fleet is what a management cluster shows of its installations at a time.
+type Fleet struct {
+	// Now is the time of the API server.
+	Now time.Time
+	// Installations are sorted by namespace and name of the Lease.
+	Installations []summary.Reading
+	// Without are the hosted clusters without an installation.
+	Without []Cluster
+	// Notes say what could not be read. The fleet is valid without it.
+	Notes []string
+}
+
+// Cluster is a HostedControlPlane, or a Cluster of Cluster API.
+type Cluster struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// Client reads a management cluster. It can be used by several goroutines.
+type Client struct {
+	leases coordinationclient.CoordinationV1Interface
+	meta   metadata.Interface
+	clock  *serverClock
+}
+
+// New returns a client. It sends no requests.
+func New(config *rest.Config) (*Client, error) {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // there are few requests
+	clock := &serverClock{}
+	config.Wrap(clock.wrap)
+	meta, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a client: %w", err)
+	}
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	leases, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a client: %w", err)
+	}
+	return &Client{leases: leases, meta: meta, clock: clock}, nil
+}
+
+// Installations returns the installations in a namespace, or in all namespaces if it is empty, and the time of the API
+// server.
+func (c *Client) Installations(ctx context.Context, namespace string) ([]summary.Reading, time.Time, error) {
+	var found []coordinationv1.Lease
+	err := paged(func(options metav1.ListOptions) (string, error) {
+		options.LabelSelector = summary.Label + "=" + summary.LabelValue
+		list, err := c.leases.Leases(namespace).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		if options.Continue == "" {
+			found = nil
+		}
+		found = append(found, list.Items...)
+		return list.Continue, nil
+	})
+	now := c.clock.now()
+	if err != nil {
+		return nil, now, readError("Leases", "leases.coordination.k8s.io", err)
+	}
+	out := make([]summary.Reading, 0, len(found))
+	for i := range found {
+		out = append(out, summary.Read(&found[i], now))
+	}
+	slices.SortFunc(out, func(a, b summary.Reading) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Lease, b.Lease))
+	})
+	return out, now, nil
+}
+
+// Fleet returns all installations, and the hosted clusters without one. What it may not read of the latter is a note.
+func (c *Client) Fleet(ctx context.Context, namespace string) (Fleet, error) {
+	var out Fleet
+	var err error
+	if out.Installations, out.Now, err = c.Installations(ctx, namespace); err != nil {
+		return Fleet{}, err
+	}
+	installed := map[string]bool{}
+	for _, r := range out.Installations {
+		installed[r.Namespace] = true
+		if r.Summary != nil {
+			installed[r.Namespace+"/"+r.Summary.Guest] = true
+		}
+	}
+	for _, kind := range kinds() {
+		clusters, err := c.clusters(ctx, kind, namespace)
+		if err != nil {
+			if ctx.Err() != nil {
+				return Fleet{}, err
+			}
+			out.Notes = append(out.Notes, err.Error()+"; hosted clusters without hypergate are not counted")
+		}
+		for _, cluster := range clusters {
+			key := cluster.Namespace
+			if !kind.oneInNamespace {
+				key += "/" + cluster.Name
+			}
+			if !installed[key] {
+				out.Without = append(out.Without, cluster)
+			}
+		}
+	}
+	return out, nil
+}
+
+// kind is a kind of hosted cluster.
+type kind struct {
+	name, group, resource string
+	// oneInNamespace reports whether a namespace has at most one.
+	oneInNamespace bool
+}
+
+func kinds() []kind {
+	return []kind{
+		{"HostedControlPlane", "hypershift.openshift.io", "hostedcontrolplanes", true},
+		{"Cluster", "cluster.x-k8s.io", "clusters", false},
+	}
+}
+
+// clusters returns the names of all objects of a kind. There are none if the API is not served.
+func (c *Client) clusters(ctx context.Context, kind kind, namespace string) ([]Cluster, error) {
+	version, err := c.preferred(ctx, kind.group)
+	if err != nil || version == "" {
+		return nil, err
+	}
+	resource := schema.GroupVersionResource{Group: kind.group, Version: version, Resource: kind.resource}
+	var out []Cluster
+	err = paged(func(options metav1.ListOptions) (string, error) {
+		list, err := c.meta.Resource(resource).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		if options.Continue == "" {
+			out = nil
+		}
+		for i := range list.Items {
+			item := &list.Items[i]
+			out = append(out, Cluster{kind.name, text.Line(item.Namespace, longestName), text.Line(item.Name, longestName)})
+		}
+		return list.Continue, nil
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil // another kind of the group is served
+	}
+	if err != nil {
+		return nil, readError(kind.name+"s", resource.GroupResource().String(), err)
+	}
+	return out, nil
+}
+
+// preferred returns the preferred version of an API group. It is empty if the group is not served.
+func (c *Client) preferred(ctx context.Context, group string) (string, error) {
+	data, err := c.leases.RESTClient().Get().AbsPath("/apis", group).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", readError("the API group", group, err)
+	}
+	var found metav1.APIGroup
+	if err := json.Unmarshal(data, &found); err != nil {
+		return "", fmt.Errorf("reading the API group %s: %w", group, err)
+	}
+	return found.PreferredVersion.Version, nil
+}
+
+// paged lists page by page. list returns the token of the next page, and gets it. If the API server has forgotten the
+// list in between, paged begins again, once.
+func paged(list func(metav1.ListOptions) (next string, err error)) error {
+	options, again := metav1.ListOptions{Limit: PageSize}, true
+	for range maxPages {
+		next, err := list(options)
+		switch {
+		case again && options.Continue != "" && apierrors.IsResourceExpired(err):
+			options.Continue, again = "", false
+		case err != nil:
+			return err
+		case next == "":
+			return nil
+		default:
+			options.Continue = next
+		}
+	}
+	return fmt.Errorf("there are more than %d: use -n to read one namespace", maxPages*PageSize)
+}
+
+// readError returns an error that names what was read and the next step.
+func readError(what, resource string, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("listing %s: %w", what, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("listing %s: %w: to permit it, bind the ClusterRole of deploy/fleet, which may list %s", what, err, resource)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("listing %s: %w: log in to the management cluster again", what, err)
+	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+		return fmt.Errorf("listing %s: %w: check that the management cluster is running, and --kubeconfig and --context", what, err)
+	default:
+		return fmt.Errorf("listing %s: %w", what, err)
+	}
+}
+
+// serverClock is the API server's clock, as the header Date of its last answer shows it.
+type serverClock struct{ ahead atomic.Pointer[time.Duration] }
+
+func (c *serverClock) now() time.Time {
+	now := time.Now()
+	if ahead := c.ahead.Load(); ahead != nil {
+		now = now.Add(*ahead)
+	}
+	return now
+}
+
+func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		answer, err := next.RoundTrip(r)
+		if err != nil {
+			return answer, err
+		}
+		if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+			c.ahead.Store(new(time.Until(date)))
+		}
+		return answer, nil
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
