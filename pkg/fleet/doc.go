@@ -8,7 +8,7 @@
 //
 // # Invariants
 //
-//   - The number of requests does not depend on the number of namespaces, or of other Leases: one for each PageSize
+//   - The number of requests does not depend on the number of namespaces, or of other Leases: one for each page of
 //     objects, and at most two to find the version of each API.
 //   - The time is that of the API server, which is in each answer: a clock of the caller's that is wrong makes no
 //     installation silent.

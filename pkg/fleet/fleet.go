@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// PageSize is how many objects one request lists. maxPages is how many pages of one kind are read.
-	PageSize = 500
-	maxPages = 100
+	// usualPage is how many objects one request lists. maxPages is how many pages of one kind are read.
+	usualPage = 500
+	maxPages  = 100
 	// longestName is the size limit of a name, in bytes.
 	longestName = 253
 )
@@ -52,6 +52,9 @@ type Cluster struct {
 
 // Client reads a management cluster. It can be used by several goroutines.
 type Client struct {
+	// PageSize is how many objects one request lists. New sets it to 500.
+	PageSize int64
+
 	leases coordinationclient.CoordinationV1Interface
 	meta   metadata.Interface
 	clock  *serverClock
@@ -73,14 +76,14 @@ func New(config *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing a client: %w", err)
 	}
-	return &Client{leases: leases, meta: meta, clock: clock}, nil
+	return &Client{PageSize: usualPage, leases: leases, meta: meta, clock: clock}, nil
 }
 
 // Installations returns the installations in a namespace, or in all namespaces if it is empty, and the time of the API
 // server.
 func (c *Client) Installations(ctx context.Context, namespace string) ([]summary.Reading, time.Time, error) {
 	var found []coordinationv1.Lease
-	err := paged(func(options metav1.ListOptions) (string, error) {
+	err := c.paged(func(options metav1.ListOptions) (string, error) {
 		options.LabelSelector = summary.Label + "=" + summary.LabelValue
 		list, err := c.leases.Leases(namespace).List(ctx, options)
 		if err != nil {
@@ -163,7 +166,7 @@ func (c *Client) clusters(ctx context.Context, kind kind, namespace string) ([]C
 	}
 	resource := schema.GroupVersionResource{Group: kind.group, Version: version, Resource: kind.resource}
 	var out []Cluster
-	err = paged(func(options metav1.ListOptions) (string, error) {
+	err = c.paged(func(options metav1.ListOptions) (string, error) {
 		list, err := c.meta.Resource(resource).Namespace(namespace).List(ctx, options)
 		if err != nil {
 			return "", err
@@ -204,8 +207,8 @@ func (c *Client) preferred(ctx context.Context, group string) (string, error) {
 
 // paged lists page by page. list returns the token of the next page, and gets it. If the API server has forgotten the
 // list in between, paged begins again, once.
-func paged(list func(metav1.ListOptions) (next string, err error)) error {
-	options, again := metav1.ListOptions{Limit: PageSize}, true
+func (c *Client) paged(list func(metav1.ListOptions) (next string, err error)) error {
+	options, again := metav1.ListOptions{Limit: c.PageSize}, true
 	for range maxPages {
 		next, err := list(options)
 		switch {
@@ -219,7 +222,7 @@ func paged(list func(metav1.ListOptions) (next string, err error)) error {
 			options.Continue = next
 		}
 	}
-	return fmt.Errorf("there are more than %d: use -n to read one namespace", maxPages*PageSize)
+	return fmt.Errorf("there are more than %d: use -n to read one namespace", maxPages*c.PageSize)
 }
 
 // readError returns an error that names what was read and the next step.
@@ -250,19 +253,26 @@ func (c *serverClock) now() time.Time {
 }
 
 func (c *serverClock) wrap(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		answer, err := next.RoundTrip(r)
-		if err != nil {
-			return answer, err
-		}
-		if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-			c.ahead.Store(new(time.Until(date)))
-		}
-		return answer, nil
-	})
+	return dated{next, c}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// dated is a transport that sets a clock.
+type dated struct {
+	next  http.RoundTripper
+	clock *serverClock
+}
 
-// RoundTrip calls the function.
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+// RoundTrip sends a request, and sets the clock from the answer.
+func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.next.RoundTrip(r)
+	if err != nil {
+		return answer, err
+	}
+	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		d.clock.ahead.Store(new(time.Until(date)))
+	}
+	return answer, nil
+}
+
+// WrappedRoundTripper returns the transport below. client-go finds the one that can end a request with it.
+func (d dated) WrappedRoundTripper() http.RoundTripper { return d.next }

@@ -1,9 +1,12 @@
 package integration_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -187,6 +190,8 @@ func TestTheFleet(t *testing.T) {
 	g.Expect(sent.count()).To(gomega.BeNumerically("<=", 10))
 	g.Expect(found.Notes).To(gomega.BeEmpty())
 
+	fleetByPages(t, own, reader, sent)
+
 	t.Log("the command")
 	run := func(args ...string) (int, string, string) {
 		var out, errOut bytes.Buffer
@@ -198,10 +203,18 @@ func TestTheFleet(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	t.Log("\n" + strings.Join(lines[:8], "\n"))
 	g.Expect(lines[0]).To(gomega.Equal("300 installations: 298 ok, 1 UNREADABLE, 1 SILENT"))
-	g.Expect(lines).To(gomega.HaveLen(fleetSize + 4))
-	g.Expect(lines[4]).To(gomega.And(gomega.HavePrefix("SILENT"), gomega.ContainSubstring("fleet-0")))
+	g.Expect(lines).To(gomega.HaveLen(fleetSize + 5))
+	g.Expect(lines[2]).To(gomega.Equal("1 hosted cluster without hypergate"))
+	g.Expect(lines[5]).To(gomega.And(gomega.HavePrefix("SILENT"), gomega.ContainSubstring("fleet-0")))
 
-	t.Log("one namespace, and other errors")
+	t.Log("its output is closed")
+	closed, output := io.Pipe()
+	g.Expect(closed.Close()).To(gomega.Succeed())
+	var problem bytes.Buffer
+	g.Expect(app.Execute(t.Context(), []string{"fleet", "--kubeconfig=" + user}, output, &problem)).To(gomega.Equal(1))
+	g.Expect(problem.String()).To(gomega.Equal("hypergate: printing the report: io: read/write on closed pipe\n"))
+
+	t.Log("one namespace, other errors, and a watch")
 	code, _, _ = run("fleet", "-n", "fleet-7")
 	g.Expect(code).To(gomega.BeZero())
 	for name, tc := range map[string]struct {
@@ -219,6 +232,62 @@ func TestTheFleet(t *testing.T) {
 			t.Errorf("%s: code %d, output %q, error %q", name, code, out, errOut)
 		}
 	}
+	watchFleet(t, kubernetes.NewForConfigOrDie(own.Config), user)
+}
+
+// fleetByPages checks that a fleet is read page by page, and that a Cluster without hypergate is found.
+func fleetByPages(t *testing.T, own *planes.Plane, reader *fleetclient.Client, sent *requests) {
+	t.Helper()
+	g := hang.Gomega(t)
+	t.Log("page by page, with two Clusters, of which one has no hypergate")
+	_, err := capi.Serve(t.Context(), own.Config, capi.V1Beta2)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	for namespace, name := range map[string]string{"fleet-7": "guest7", "default": "lonely"} {
+		clusters, err := capi.Clusters(own.Config, capi.V1Beta2, namespace)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		_, err = clusters.Create(t.Context(), capi.Cluster(capi.V1Beta2, namespace, name), metav1.CreateOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	before := sent.count()
+	reader.PageSize = 100
+	again, err := reader.Fleet(t.Context(), "")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(again.Notes).To(gomega.BeEmpty())
+	g.Expect(again.Installations).To(gomega.HaveLen(fleetSize))
+	g.Expect(again.Without).To(gomega.Equal([]fleetclient.Cluster{{Kind: "Cluster", Namespace: "default", Name: "lonely"}}))
+	t.Logf("%q", sent.since(before))
+	g.Expect(sent.count()-before).To(gomega.Equal(7),
+		"three pages of Leases, an empty one because other Leases follow, two groups, one page of Clusters")
+}
+
+// watchFleet checks that the command fleet prints a state that changes, and ends well when it is interrupted.
+func watchFleet(t *testing.T, client kubernetes.Interface, kubeconfig string) {
+	t.Helper()
+	g := hang.Gomega(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	reader, writer := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- app.Execute(ctx, []string{"fleet", "--watch", "-n", "fleet-7", "--kubeconfig=" + kubeconfig}, writer, io.Discard)
+		_ = writer.Close()
+	}()
+	var printed []string
+	for lines := bufio.NewScanner(reader); lines.Scan(); {
+		printed = append(printed, lines.Text())
+		switch {
+		case strings.HasPrefix(lines.Text(), "ok "):
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"forged"}}}`, summary.Annotation)
+			_, err := client.CoordinationV1().Leases("fleet-7").
+				Patch(ctx, "hypergate-x", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+		case strings.HasPrefix(lines.Text(), "UNREADABLE "):
+			interrupt()
+		}
+	}
+	t.Log("\n" + strings.Join(printed, "\n"))
+	g.Expect(<-ended).To(gomega.BeZero())
+	g.Expect(printed).To(gomega.HaveLen(6), "a list with a header, and one change")
 }
 
 // fleetSize is how many installations there are. foreignLeases is how many other Leases there are.

@@ -194,7 +194,8 @@ func (r fleetReport) row(reading summary.Reading) []string {
 	out = append(out, orNothing(s.Guest), orNothing(s.Hypergate), orNothing(s.Istio))
 	if r.wide {
 		for _, cell := range []string{
-			s.Condition(summary.Upgradeable).Status, s.Published.Address, p.left(s.Token.Until), p.left(s.GuestCredential.Until), reading.Holder,
+			s.Condition(summary.Upgradeable).Status, s.Published.Address,
+			p.left(s.Token.Until), p.left(s.GuestCredential.Until), reading.Holder,
 		} {
 			out = append(out, orNothing(cell))
 		}

@@ -1,0 +1,77 @@
+package app_test
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// kubeconfigOf returns a kubeconfig of a cluster with contexts guest1 and none, which has no cluster.
+func kubeconfigOf(t *testing.T, server string) string {
+	t.Helper()
+	return file(t, "kubeconfig", `{apiVersion: v1, kind: Config, current-context: guest1,
+clusters: [{name: c, cluster: {server: "`+server+`"}}], users: [{name: u, user: {token: abc}}],
+contexts: [{name: guest1, context: {cluster: c, user: u, namespace: clusters-guest1}}, {name: none, context: {cluster: none, user: u}}]}`)
+}
+
+// TestStatusWithoutACluster checks that flags and clusters that cannot be used end in one error each.
+func TestStatusWithoutACluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := kubeconfigOf(t, "http://"+closed.Addr().String())
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"status", "fleet"} {
+		for name, tc := range map[string]struct {
+			flags []string
+			want  string
+		}{
+			"no answer":       {[]string{"--kubeconfig=" + away}, "connection refused: check that the management cluster is running"},
+			"no answer, wait": {[]string{"--kubeconfig=" + away, "--wait=1s"}, "connection refused"},
+			"no kubeconfig":   {nil, "there is no kubeconfig: set --kubeconfig, or the environment variable KUBECONFIG"},
+			"no file":         {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
+			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, "finding the management cluster"},
+			"no context":      {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
+			"no cluster":      {[]string{"--kubeconfig=" + away, "--context=none"}, "finding the management cluster"},
+			"an output":       {[]string{"-o=html"}, `--output: unsupported value "html": supported values are table, wide, json, yaml`},
+			"a goal":          {[]string{"--for=ready"}, `--for: unsupported value "ready"`},
+			"a wait":          {[]string{"--wait=-1s"}, "--wait: -1s must not be negative"},
+			"not a time":      {[]string{"--wait=long"}, `invalid argument "long" for "--wait"`},
+			"a timeout":       {[]string{"--request-timeout=0s"}, "--request-timeout: 0s must be greater than 0"},
+		} {
+			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want) })
+		}
+	}
+	for _, tc := range []struct {
+		flags []string
+		want  string
+	}{
+		{[]string{"status", "a", "b"}, "accepts at most 1 arg"},
+		{[]string{"fleet", "a"}, `unknown command "a" for "hypergate fleet"`},
+		{[]string{"fleet", "--only=bad"}, `--only: unsupported value "bad"`},
+		{[]string{"fleet", "--sort=size"}, `--sort: unsupported value "size"`},
+		{[]string{"fleet", "--watch", "--wait"}, "--watch and --wait are mutually exclusive"},
+		{[]string{"fleet", "-w", "-o=yaml"}, "--watch prints lines of a table"},
+	} {
+		fails(t, tc.flags, tc.want)
+	}
+}
+
+// TestAServerThatDoesNotAnswer checks that a request to a server that accepts connections and is silent has a deadline.
+func TestAServerThatDoesNotAnswer(t *testing.T) {
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	begun := time.Now()
+	fails(t, []string{"fleet", "--request-timeout=1s", "--kubeconfig=" + kubeconfigOf(t, "http://"+silent.Addr().String())},
+		"check that the management cluster is running")
+	t.Logf("it ended after %s", time.Since(begun).Round(time.Millisecond))
+}
