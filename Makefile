@@ -18,13 +18,14 @@ SCALE_FLAGS ?=
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
 STORIES ?= race integration e2e rotation scale hostile limited chaos next busy
-# CORE and CORE_E2E are the stories that `make test` runs on real servers: one story for each function of hypergate. All
+# CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of hypergate. All
 # stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the tests that render
 # charts under the race detector.
 CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAndKeepsCRDs|TestNoRequestsAtRest|\
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
 TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform
+CORE_TRAFFIC ?= requests_go|control|istiod_is_replaced
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.
 space := $(subst ,, )
@@ -188,7 +189,7 @@ core: servers build ## Run a selection of the stories of integration and e2e, an
 			exit 1; \
 		}; \
 	done
-	@for story in $(subst |, ,$(CORE_E2E)); do \
+	@for story in $(subst |, ,$(CORE_E2E) $(CORE_TRAFFIC)); do \
 		grep -q "\"$${story//_/ }" test/e2e/*_test.go || { \
 			echo "core: there is no story $$story; mend CORE_E2E in the Makefile" >&2; \
 			exit 1; \
@@ -196,6 +197,8 @@ core: servers build ## Run a selection of the stories of integration and e2e, an
 	done
 	go test -count=1 -timeout 50m -run '^($(subst $(space),,$(CORE)))$$' ./test/integration
 	@hack/e2e.sh -run '^TestHosted$$/^($(CORE_E2E))' ./test/e2e
+	@hack/servers/build.sh pilot-agent
+	@hack/e2e.sh -v -run '^TestTraffic$$/^($(CORE_TRAFFIC))' ./test/e2e
 
 .PHONY: integration
 integration: servers ## Run the tests with real API servers and a real istiod as plain processes. Does not need root.

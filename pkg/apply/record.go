@@ -175,6 +175,11 @@ func (r *record) victim(key types.NamespacedName) victim {
 	return v
 }
 
+// passed reports whether the watch has shown a version after at. A version that is not known ("" or Absent) never is.
+func (r *record) passed(at string) bool {
+	return at != "" && at != Absent && r.seen.state != unseen && newer(r.seen.rv, at)
+}
+
 // newer reports whether resourceVersion a is newer than b. Both are of one resource. An aggregated API server can use
 // versions that are not numbers. Such versions count as newer if they differ, which costs at most one extra write.
 func newer(a, b string) bool {

@@ -98,7 +98,7 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64, at stri
 		r = &record{}
 	}
 	p := r.plan(hash, t.isListed(kind, key))
-	if at != "" && at != Absent && r.seen.state != unseen && newer(r.seen.rv, at) && p != planNothing {
+	if p != planNothing && r.passed(at) {
 		p = planWait
 	}
 	switch p {

@@ -172,7 +172,8 @@ func TestARouteThatMayNotBeDeletedIsReported(t *testing.T) {
 				api.Put(theRoutes, ourRoute+"}")
 				api.Deny(theRoutes, tc.denied, apierrors.NewForbidden(
 					schema.GroupResource{Group: "route.openshift.io", Resource: "routes"}, "xds-openshift-gateway",
-					fmt.Errorf("User %q cannot %s resource %q in API group %q", "u", strings.ToLower(tc.denied), "routes", "route.openshift.io"),
+					fmt.Errorf("User %q cannot %s resource %q in API group %q", "u", strings.ToLower(tc.denied), "routes",
+						"route.openshift.io"),
 				))
 			})
 			f.observed()

@@ -37,7 +37,11 @@ func TestTraffic(t *testing.T) {
 		tell func(*teller, *edgeOfTheGuest)
 	}{
 		{"requests go through a gateway that istiod programs", requestsPass},
+		{"control: a gateway that is killed costs requests, and the load sees it", killedGatewayIsSeen},
 		{"istiod is replaced, and no request fails", istiodRolls},
+		{"hypergate is killed, and no request fails", hypergateKilled},
+		{"the guest's API server is away, and no request fails", servesWithoutGuestAPI},
+		{"the mesh CA is rotated, and no request fails", servesDuringRotation},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			teller := *world
@@ -64,8 +68,8 @@ func (t *teller) trafficGateway() *edgeOfTheGuest {
 	}, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.Apply(t.step(), "traffic.yaml", map[string]string{
-		"namespace": "shop", "image": world.BackendImage, "gateway": trafficGateway, "gatewayNamespace": world.GuestNamespace, "class": class,
-		"certificate": "edge-certificate", "host": trafficHost, "grpcHost": grpcHost,
+		"namespace": "shop", "image": world.BackendImage, "gateway": trafficGateway, "gatewayNamespace": world.GuestNamespace,
+		"class": class, "certificate": "edge-certificate", "host": trafficHost, "grpcHost": grpcHost,
 	})).To(gomega.Succeed())
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, trafficGateway)).To(gomega.Succeed())
 	gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, trafficGateway, metav1.GetOptions{})
@@ -142,14 +146,82 @@ func requestsPass(t *teller, edge *edgeOfTheGuest) {
 	t.judge(load, 1000)
 }
 
-func istiodRolls(t *teller, edge *edgeOfTheGuest) {
+// killedGatewayIsSeen is a control: a load that sees no failure here would not see any in the other stories.
+func killedGatewayIsSeen(t *teller, edge *edgeOfTheGuest) {
 	load := edge.load(t)
 	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", 500))
-	old := t.istiodPod()
-	t.Expect(t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
-	t.Eventually(func() string { return t.istiodPod().Name }).ShouldNot(gomega.Equal(old.Name))
-	t.rolledOut()
+	old := t.gatewayPod()
+	now := int64(0)
+	t.Expect(t.GuestClient.CoreV1().Pods(old.Namespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})).
+		To(gomega.Succeed())
+	t.available(world.GuestNamespace, trafficGateway+"-"+class)
+	after := load.Sent()
+	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", after+500))
+	report, err := load.Stop(1000)
+	t.Log("\n" + report.String())
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(report.Failed).To(gomega.BeNumerically(">", 0))
+	t.Expect(t.gatewayPod().UID).NotTo(gomega.Equal(old.UID))
+}
+
+// gatewayPod returns the pod of the gateway. There is one.
+func (t *teller) gatewayPod() *corev1.Pod {
+	t.Helper()
+	pod, err := t.GatewayPod(t.step(), world.GuestNamespace, trafficGateway)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return pod
+}
+
+// undisturbed runs an operation under load. No request may fail, and the gateway's pod must stay.
+func (t *teller) undisturbed(edge *edgeOfTheGuest, operation func()) {
+	t.Helper()
+	before, load := t.gatewayPod(), edge.load(t)
+	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", 500))
+	operation()
 	after := load.Sent()
 	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", after+1000))
 	t.judge(load, 1500)
+	pod := t.gatewayPod()
+	t.Expect(pod.UID).To(gomega.Equal(before.UID), "the gateway's pod is another one")
+	t.Expect(pod.Status.ContainerStatuses[0].RestartCount).To(gomega.BeZero())
+}
+
+func hypergateKilled(t *teller, edge *edgeOfTheGuest) {
+	h := t.start()
+	t.undisturbed(edge, func() {
+		h.Kill()
+		h = t.start()
+		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	})
+}
+
+func servesWithoutGuestAPI(t *teller, edge *edgeOfTheGuest) {
+	t.undisturbed(edge, func() {
+		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+		<-time.After(30 * time.Second) // the load goes on meanwhile, and the story is about this time
+		t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
+	})
+}
+
+func servesDuringRotation(t *teller, edge *edgeOfTheGuest) {
+	h := t.start("--ca-overlap", "20s")
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	old := t.caFiles()
+	t.undisturbed(edge, func() {
+		_, err := h.Exec(t.step(), "/hypergate", "rotate-ca", "--namespace", t.MgmtNamespace)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		for _, phase := range []string{"spreading", "settling", ""} {
+			t.Eventually(t.caPhase, stepTimeout).Should(gomega.Equal(phase))
+		}
+	})
+	t.Expect(t.caFiles()["root-cert.pem"]).NotTo(gomega.Equal(old["root-cert.pem"]))
+}
+
+func istiodRolls(t *teller, edge *edgeOfTheGuest) {
+	t.undisturbed(edge, func() {
+		old := t.istiodPod()
+		t.Expect(t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		t.Eventually(func() string { return t.istiodPod().Name }).ShouldNot(gomega.Equal(old.Name))
+		t.rolledOut()
+	})
 }

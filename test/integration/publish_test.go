@@ -170,7 +170,8 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	assign(`{"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.44"}]}}}`)
 	w.Eventually(w.publishedAt("192.0.2.44", 15012)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.installedText("demo")).Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " has been serving"))
+	w.Eventually(w.installedText("demo")).
+		Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " has been serving"))
 
 	t.Log("the address is removed: istiod does not change")
 	w.settle()
