@@ -24,6 +24,7 @@ type cluster struct {
 	next   atomic.Uint64
 
 	mu        sync.Mutex
+	current   *model.Endpoints
 	endpoints map[string]*endpoint
 }
 
@@ -77,6 +78,10 @@ func hostKey(h model.Host) string {
 func (c *cluster) setEndpoints(from *model.Endpoints) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.current == from {
+		return
+	}
+	c.current = from
 	now := map[string]*endpoint{}
 	var rows []row
 	for _, locality := range from.Localities {
