@@ -114,11 +114,14 @@ func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	w, ca, other := start(t), newAuthority(t), newAuthority(t)
 	address := freeAddress(t)
-	w.plane.Set(w.cluster("a", ""), w.endpoints("a", backend(t, says("a"))), w.routes(to("/", "a", "")), ca.secret("one", 10, "one.example"),
-		parse(t, fmt.Sprintf(`{"name": "clients", "validation_context": {"trusted_ca": {"inline_string": %q}}}`, ca.pem), &tlsv3.Secret{}),
+	w.plane.Set(w.cluster("a", ""), w.endpoints("a", backend(t, says("a"))), w.routes(to("/", "a", "")),
+		ca.secret("one", 10, "one.example"),
+		parse(t, fmt.Sprintf(`{"name": "clients", "validation_context": {"trusted_ca": {"inline_string": %q}}}`, ca.pem),
+			&tlsv3.Secret{}),
 		w.httpListener(address, `"transport_socket": {"name": "tls", "typed_config": {
-			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext", "require_client_certificate": true,
-			"common_tls_context": {"tls_certificate_sds_secret_configs": [{"name": "one", "sds_config": {"ads": {}}}],
+			"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+			"require_client_certificate": true, "common_tls_context": {
+			"tls_certificate_sds_secret_configs": [{"name": "one", "sds_config": {"ads": {}}}],
 			"combined_validation_context": {"default_validation_context": {},
 			"validation_context_sds_secret_config": {"name": "clients", "sds_config": {"ads": {}}}}}}}, `))
 	w.ready()
