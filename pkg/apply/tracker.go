@@ -88,8 +88,8 @@ func (t *tracker) tried(jobs []job) []uint64 {
 }
 
 // begin decides what to do with an object. hash is the hash of its JSON. at is the version that the caller decided for,
-// or "" if the plan decides. If the plan is a write, the caller must call wrote, failed or left afterwards. If the write
-// must wait, begin returns planRateLimited or planSettle, and the pause.
+// or "" if the plan decides. If the plan is a write, the caller must call wrote, failed or left afterwards. If the
+// write must wait, begin returns planRateLimited or planSettle, and the pause.
 func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64, at string) (plan, pause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -287,6 +287,13 @@ func TestTrackerListsAndRestores(t *testing.T) {
 			s.expect(1)
 			known(true)
 		},
+	})
+}
+
+// TestTrackerDecisionsForAVersion checks decisions that were made for a version of the object.
+func TestTrackerDecisionsForAVersion(t *testing.T) {
+	t.Parallel()
+	runTrackerStories(t, map[string]func(*story){
 		"a decision for an earlier version than the watch shows is not carried out": func(s *story) {
 			s.lists("4", nil)
 			s.wrote(1, "10", "a", 7)

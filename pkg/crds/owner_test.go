@@ -306,8 +306,8 @@ func TestReadingMetadataChangesNothing(t *testing.T) {
 	}
 }
 
-// TestLittleIsKeptOfTheMetadataOfACRD checks the limits of packages and writers. The writers that decisions depend on are
-// always kept.
+// TestLittleIsKeptOfTheMetadataOfACRD checks the limits of packages and writers. The writers that decisions depend on
+// are always kept.
 func TestLittleIsKeptOfTheMetadataOfACRD(t *testing.T) {
 	const update = metav1.ManagedFieldsOperationUpdate
 	meta := metav1.ObjectMeta{Labels: map[string]string{}}

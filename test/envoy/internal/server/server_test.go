@@ -103,13 +103,9 @@ func ask(t *testing.T, c *http.Client, method, url string, headers ...string) an
 	return answer{response.StatusCode, string(body), response.Header}
 }
 
-func TestHTTP(t *testing.T) {
-	t.Parallel()
-	var flaky atomic.Int64
-	mirrored := make(chan string, 1)
-	w := start(t)
-	slow := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	address := w.serve([]string{
+// httpRoutes are the routes of TestHTTP.
+func httpRoutes() []string {
+	return []string{
 		`{"match": {"prefix": "/", "headers": [{"name": "color", "string_match": {"exact": "blue"}}]}, "route": {"cluster": "blue"}}`,
 		`{"match": {"prefix": "/query", "query_parameters": [{"name": "q", "string_match": {"exact": "1"}}]},
 			"route": {"cluster": "blue"}}`,
@@ -134,30 +130,20 @@ func TestHTTP(t *testing.T) {
 			"@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy", "allow_methods": "GET,PUT", "max_age": "5",
 			"allow_origin_string_match": [{"exact": "https://app.example"}], "allow_credentials": true}}}`,
 		to("/green", "green", ""),
-	}, map[string]string{
-		"blue": backend(t, says("blue")), "green": backend(t, says("green")), "slow": backend(t, slow),
-		"empty": "", "refused": freeAddress(t),
-		"echo": backend(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Secret", "x")
-			fmt.Fprintf(w, "added=%s gone=%s for=%s proto=%s attempt=%s host=%s", r.Header.Get("Added"), r.Header.Get("Gone"),
-				r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Envoy-Attempt-Count"), r.Host)
-		}),
-		"flaky": backend(t, func(w http.ResponseWriter, r *http.Request) {
-			if flaky.Add(1) < 3 {
-				w.WriteHeader(http.StatusServiceUnavailable)
-			}
-			fmt.Fprint(w, "attempt "+r.Header.Get("X-Envoy-Attempt-Count"))
-		}),
-		"mirror": backend(t, func(_ http.ResponseWriter, r *http.Request) { mirrored <- r.Host + r.URL.Path }),
-	})
-	c := client(t, address, nil, http1)
-	for name, test := range map[string]struct {
-		method, path string
-		headers      []string
-		status       int
-		body         string
-		header       string // "Name: value"
-	}{
+	}
+}
+
+// httpCase is a request, and what must come back. header is "Name: value".
+type httpCase struct {
+	method, path string
+	headers      []string
+	status       int
+	body         string
+	header       string
+}
+
+func httpCases() map[string]httpCase {
+	return map[string]httpCase{
 		"exact path":            {"GET", "/exact", nil, 200, "blue /exact", "Server: istio-envoy"},
 		"header":                {"GET", "/green", []string{"Color: blue"}, 200, "blue /green", ""},
 		"query":                 {"GET", "/query?q=1", nil, 200, "blue /query?q=1", ""},
@@ -199,7 +185,33 @@ func TestHTTP(t *testing.T) {
 			"GET", "/cors", []string{"Origin: https://other.example"}, 200, "green /cors", "Access-Control-Allow-Origin: ",
 		},
 		"an upgrade that is not allowed": {"GET", "/green", []string{"Connection: upgrade", "Upgrade: other"}, 403, "", ""},
-	} {
+	}
+}
+
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	var flaky atomic.Int64
+	mirrored := make(chan string, 1)
+	w := start(t)
+	slow := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	address := w.serve(httpRoutes(), map[string]string{
+		"blue": backend(t, says("blue")), "green": backend(t, says("green")), "slow": backend(t, slow),
+		"empty": "", "refused": freeAddress(t),
+		"echo": backend(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Secret", "x")
+			fmt.Fprintf(w, "added=%s gone=%s for=%s proto=%s attempt=%s host=%s", r.Header.Get("Added"), r.Header.Get("Gone"),
+				r.Header.Get("X-Forwarded-For"), r.Header.Get("X-Forwarded-Proto"), r.Header.Get("X-Envoy-Attempt-Count"), r.Host)
+		}),
+		"flaky": backend(t, func(w http.ResponseWriter, r *http.Request) {
+			if flaky.Add(1) < 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			fmt.Fprint(w, "attempt "+r.Header.Get("X-Envoy-Attempt-Count"))
+		}),
+		"mirror": backend(t, func(_ http.ResponseWriter, r *http.Request) { mirrored <- r.Host + r.URL.Path }),
+	})
+	c := client(t, address, nil, http1)
+	for name, test := range httpCases() {
 		t.Run(name, func(t *testing.T) {
 			got := ask(t, c, test.method, "http://gateway.test"+test.path, test.headers...)
 			if got.status != test.status || !strings.HasPrefix(got.body, test.body) {
