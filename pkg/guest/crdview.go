@@ -121,9 +121,14 @@ func (v *crdView) readable() []crdItem {
 			out = append(out, *item)
 		}
 	}
-	slices.SortFunc(out, func(a, b crdItem) int { return strings.Compare(a.Name, b.Name) })
+	return v.limited(out)
+}
+
+// limited sorts CRDs by name, and drops those beyond maxUnserved that a plan cannot contain.
+func (v *crdView) limited(items []crdItem) []crdItem {
+	slices.SortFunc(items, func(a, b crdItem) int { return strings.Compare(a.Name, b.Name) })
 	others := 0
-	return slices.DeleteFunc(out, func(item crdItem) bool {
+	return slices.DeleteFunc(items, func(item crdItem) bool {
 		if v.wanted[item.Name] {
 			return false
 		}
