@@ -250,13 +250,14 @@ func reached(probe status.EndpointProbe) string {
 	}
 }
 
+// crdCounts counts CRDs as they are after a pass that carries out the decisions: a CRD that it installs or adopts is
+// hypergate's.
 func crdCounts(decisions []crds.CRD) (out summary.CRDs) {
 	for _, crd := range decisions {
-		switch crd.Owner.Kind {
-		case crds.Unowned:
-		case crds.Ours:
+		switch {
+		case crd.Owner.Kind == crds.Ours || crd.Verdict.Applies():
 			out.Ours++
-		default:
+		case crd.Owner.Kind != crds.Unowned:
 			out.Others++
 		}
 		switch crd.Verdict {

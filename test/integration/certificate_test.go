@@ -83,7 +83,7 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w.Eventually(func() string {
 		return w.healthOf("readyz/guest")
 	}).Should(gomega.ContainSubstring("the guest refuses the credentials of its kubeconfig (401)"))
-	w.Expect(w.log.String()).To(gomega.ContainSubstring("Unauthorized"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Unauthorized"))
 
 	good := kubeconfig.replace(w.guestCertificate("good", time.Hour))
 	w.Eventually(func() error {

@@ -140,7 +140,7 @@ func (f fleet) unchanged(t *testing.T, doing string, before map[string]string, o
 		guest := "guest of " + w.cfg.MgmtNamespace + " "
 		parts = append(parts, "mgmt apps/deployments "+w.cfg.MgmtNamespace+"/istiod-fleet", "mgmt /secrets "+w.cfg.MgmtNamespace+"/cacerts",
 			guest+"coordination.k8s.io/leases fleet/"+ownership.Leases(w.cfg)[0].Name, guest+
-				"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/istiod-fleet")
+				"gateway.networking.k8s.io/gatewayclasses /demo", guest+"/serviceaccounts fleet/"+w.cfg.GuestIstiodName())
 	}
 	if err := untouched.Compare(before, f.others(one), parts); err != nil {
 		t.Errorf("%s: %v", doing, err)
