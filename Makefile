@@ -18,9 +18,9 @@ SCALE_FLAGS ?=
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
 STORIES ?= race integration e2e rotation scale hostile limited chaos next busy
-# CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of hypergate. All
-# stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the tests that render
-# charts under the race detector.
+# CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
+# hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
+# tests that render charts under the race detector.
 CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAndKeepsCRDs|TestNoRequestsAtRest|\
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
@@ -207,6 +207,7 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
+	@hack/servers/build.sh pilot-agent
 	@hack/e2e.sh $(NEED_ROOT)
 
 .PHONY: chaos

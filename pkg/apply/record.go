@@ -25,6 +25,9 @@ type sighting struct {
 	uid          types.UID
 	fields       uint64 // hash of our entry in managedFields and of its time; 0 if there is none
 	otherManager string // who wrote it after us
+	// missing means that a list did not have the object. Then rv is the version of the list, and the object can exist
+	// at an older version without the owner label.
+	missing bool
 }
 
 // exists reports whether an object with the owner label exists.
@@ -175,9 +178,10 @@ func (r *record) victim(key types.NamespacedName) victim {
 	return v
 }
 
-// passed reports whether the watch has shown a version after at. A version that is not known ("" or Absent) never is.
+// passed reports whether the watch has shown a version of the object after at. A version that is not known ("" or
+// Absent) is never passed, and a list without the object shows no version of it.
 func (r *record) passed(at string) bool {
-	return at != "" && at != Absent && r.seen.state != unseen && newer(r.seen.rv, at)
+	return at != "" && at != Absent && r.seen.state != unseen && !r.seen.missing && newer(r.seen.rv, at)
 }
 
 // newer reports whether resourceVersion a is newer than b. Both are of one resource. An aggregated API server can use

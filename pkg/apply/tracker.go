@@ -230,7 +230,7 @@ func (t *tracker) listed(from source, all map[types.NamespacedName]sighting, rv 
 		maps.Copy(shown, all)
 		for key := range records {
 			if _, there := all[key]; !there && f.shows(key) {
-				shown[key] = sighting{state: gone, rv: rv}
+				shown[key] = sighting{state: gone, rv: rv, missing: true}
 			}
 		}
 		for key, s := range shown {

@@ -294,6 +294,11 @@ func TestTrackerListsAndRestores(t *testing.T) {
 func TestTrackerDecisionsForAVersion(t *testing.T) {
 	t.Parallel()
 	runTrackerStories(t, map[string]func(*story){
+		"a list without the object shows no version of it": func(s *story) {
+			s.wrote(1, "10", "a", 7)
+			s.lists("500", nil) // the object lost its label at 110
+			s.beginAt("110", planWriteUnknown)
+		},
 		"a decision for an earlier version than the watch shows is not carried out": func(s *story) {
 			s.lists("4", nil)
 			s.wrote(1, "10", "a", 7)

@@ -47,6 +47,10 @@ func (g goal) outcome(r summary.Reading) summary.Outcome {
 	if r.Summary == nil || slices.Contains([]summary.State{summary.Silent, summary.Unreadable, summary.Unreported}, r.State) {
 		return required
 	}
+	// On hold before the start, or after the end, nothing was observed that a condition could be about.
+	if l := r.Summary.Lifecycle; l == summary.Starting || l == summary.Deleting {
+		return required
+	}
 	c := r.Summary.Condition(g.condition)
 	switch {
 	case c.Status == g.status:
