@@ -27,6 +27,8 @@ type charge struct {
 	lists       bool
 	failed      *LimitError
 	timer, turn *time.Timer
+	// stop ends the stream. It is nil for a list in pages, and before the stream is open.
+	stop func()
 
 	mu sync.Mutex
 	// large means that the request can read large messages, and no other request can. done means that the request has
@@ -58,6 +60,15 @@ func (c *charge) end(err error) error {
 	}
 	failed := c.failed
 	c.meter.mu.Unlock()
+	c.leave()
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// leave gives the turn to read large messages to another request. This request never gets one again.
+func (c *charge) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.done = true
@@ -65,10 +76,6 @@ func (c *charge) end(err error) error {
 		c.large = false
 		<-c.meter.budget.large
 	}
-	if failed != nil {
-		return failed
-	}
-	return err
 }
 
 // listed records that the list is complete and that events follow. If the stream had a large message, it is opened

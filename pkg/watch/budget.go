@@ -99,6 +99,9 @@ func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) 
 	if err != nil {
 		return nil, c.end(err)
 	}
+	m.mu.Lock()
+	c.stop = stream.Stop
+	m.mu.Unlock()
 	return limitedStream{stream, c}, nil
 }
 
@@ -259,6 +262,12 @@ func (m *Meter) trip(c *charge, bound string) {
 	m.over, m.settled, m.until = c.failed, false, now.Add(m.pause)
 	m.release()
 	c.cancel()
+	// The caller may never end the request: a reflector does not stop the stream of a list that its store rejects
+	// (client-go tools/cache/reflector.go, watchList). Without this, no other request could read a large message.
+	c.leave()
+	if c.stop != nil {
+		time.AfterFunc(drainDelay, c.stop) // later, so that the error arrives first
+	}
 }
 
 // Adding counts an object of a list before the list is complete. small is what is kept of the object.
