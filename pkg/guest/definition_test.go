@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
 )
@@ -16,13 +17,17 @@ func TestTheDefinitionOfACRDIsLimited(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 10
 	for name, with := range map[string]func(n int) crds.Definition{
-		"group":            func(n int) crds.Definition { return crds.Definition{Group: strings.Repeat("x", n)} },
-		"kind":             func(n int) crds.Definition { return crds.Definition{Kind: strings.Repeat("x", n)} },
-		"plural":           func(n int) crds.Definition { return crds.Definition{Plural: strings.Repeat("x", n)} },
-		"why":              func(n int) crds.Definition { return crds.Definition{Why: strings.Repeat("x", n)} },
-		"a served version": func(n int) crds.Definition { return crds.Definition{Served: []string{strings.Repeat("x", n-stringSize)}} },
-		"a stored version": func(n int) crds.Definition { return crds.Definition{Stored: []string{strings.Repeat("x", n-stringSize)}} },
-		"many versions":    func(n int) crds.Definition { return crds.Definition{Served: make([]string, n/stringSize+n%stringSize)} },
+		"group":  func(n int) crds.Definition { return crds.Definition{Group: strings.Repeat("x", n)} },
+		"kind":   func(n int) crds.Definition { return crds.Definition{Kind: strings.Repeat("x", n)} },
+		"plural": func(n int) crds.Definition { return crds.Definition{Plural: strings.Repeat("x", n)} },
+		"why":    func(n int) crds.Definition { return crds.Definition{Why: strings.Repeat("x", n)} },
+		"a served version": func(n int) crds.Definition {
+			return crds.Definition{Served: []string{strings.Repeat("x", n-stringSize)}}
+		},
+		"a stored version": func(n int) crds.Definition {
+			return crds.Definition{Stored: []string{strings.Repeat("x", n-stringSize)}}
+		},
+		"many versions": func(n int) crds.Definition { return crds.Definition{Served: make([]string, n/stringSize+n%stringSize)} },
 	} {
 		if err := checkDefinition(with(limit)); err != nil {
 			t.Errorf("%s, at the limit: %v", name, err)
@@ -48,5 +53,24 @@ func TestFewCRDsOfOthersAreExamined(t *testing.T) {
 	kept := view.limited(items)
 	if len(kept) != 40+32 || kept[31].Name != "a31" || kept[32].Name != "b00" {
 		t.Errorf("%d CRDs are kept, want 72", len(kept))
+	}
+}
+
+// TestParentsAreLimited checks that a route with more than 64 parents counts as attached to any Gateway, and that none
+// of its parents is kept.
+func TestParentsAreLimited(t *testing.T) {
+	t.Parallel()
+	route := func(n int) *unstructured.Unstructured {
+		refs := make([]any, n)
+		for i := range refs {
+			refs[i] = map[string]any{"name": fmt.Sprintf("gw%d", i)}
+		}
+		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"parentRefs": refs}}}
+	}
+	if p := parentsOf(route(64)); p.others || len(p.gateways) != 64 {
+		t.Errorf("64 parents: %t, %d are kept", p.others, len(p.gateways))
+	}
+	if p := parentsOf(route(65)); !p.others || len(p.gateways) != 0 {
+		t.Errorf("65 parents: %t, %d are kept", p.others, len(p.gateways))
 	}
 }
