@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -79,10 +80,13 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{PageSize: usualPage, leases: leases, meta: meta, clock: clock}, nil
 }
 
+// leasePrefix is what the names of hypergate's own Leases begin with. The revision follows.
+const leasePrefix = "hypergate-"
+
 // Installations returns the installations in a namespace, or in all namespaces if it is empty, and the time of the API
-// server.
+// server. It keeps no Leases, whose size hypergate does not limit.
 func (c *Client) Installations(ctx context.Context, namespace string) ([]summary.Reading, time.Time, error) {
-	var found []coordinationv1.Lease
+	var out []summary.Reading
 	err := c.paged(func(options metav1.ListOptions) (string, error) {
 		options.LabelSelector = summary.Label + "=" + summary.LabelValue
 		list, err := c.leases.Leases(namespace).List(ctx, options)
@@ -90,23 +94,29 @@ func (c *Client) Installations(ctx context.Context, namespace string) ([]summary
 			return "", err
 		}
 		if options.Continue == "" {
-			found = nil
+			out = nil
 		}
-		found = append(found, list.Items...)
+		out = append(out, readings(list.Items, c.clock.now())...)
 		return list.Continue, nil
 	})
 	now := c.clock.now()
 	if err != nil {
 		return nil, now, readError("Leases", "leases.coordination.k8s.io", err)
 	}
-	out := make([]summary.Reading, 0, len(found))
-	for i := range found {
-		out = append(out, summary.Read(&found[i], now))
-	}
 	slices.SortFunc(out, func(a, b summary.Reading) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Lease, b.Lease))
 	})
 	return out, now, nil
+}
+
+// readings returns what those Leases show whose names are hypergate's.
+func readings(leases []coordinationv1.Lease, now time.Time) (out []summary.Reading) {
+	for i := range leases {
+		if strings.HasPrefix(leases[i].Name, leasePrefix) {
+			out = append(out, summary.Read(&leases[i], now))
+		}
+	}
+	return out
 }
 
 // Fleet returns all installations, and the hosted clusters without one. What it may not read of the latter is a note.
@@ -116,45 +126,59 @@ func (c *Client) Fleet(ctx context.Context, namespace string) (Fleet, error) {
 	if out.Installations, out.Now, err = c.Installations(ctx, namespace); err != nil {
 		return Fleet{}, err
 	}
-	installed := map[string]bool{}
-	for _, r := range out.Installations {
+	var all []Cluster
+	for _, kind := range kinds() {
+		clusters, err := c.clusters(ctx, kind, namespace)
+		if err != nil && ctx.Err() != nil {
+			return Fleet{}, err
+		}
+		if err != nil {
+			out.Notes = append(out.Notes, err.Error()+"; hosted clusters without hypergate are not counted")
+			break // without the HostedControlPlanes, it is not known which Clusters are HyperShift's
+		}
+		all = append(all, clusters...)
+	}
+	out.Without = without(out.Installations, all)
+	return out, nil
+}
+
+// without returns the hosted clusters that have no installation. A namespace has at most one HostedControlPlane.
+// HyperShift creates a Cluster beside it, which does not count: its name is the infraID of the same hosted cluster
+// (hypershift-operator/controllers/hostedcluster, reconcileCAPICluster).
+func without(installations []summary.Reading, all []Cluster) (out []Cluster) {
+	installed, ofHyperShift := map[string]bool{}, map[string]bool{}
+	for _, r := range installations {
 		installed[r.Namespace] = true
 		if r.Summary != nil {
 			installed[r.Namespace+"/"+r.Summary.Guest] = true
 		}
 	}
-	for _, kind := range kinds() {
-		clusters, err := c.clusters(ctx, kind, namespace)
-		if err != nil {
-			if ctx.Err() != nil {
-				return Fleet{}, err
-			}
-			out.Notes = append(out.Notes, err.Error()+"; hosted clusters without hypergate are not counted")
-		}
-		for _, cluster := range clusters {
-			key := cluster.Namespace
-			if !kind.oneInNamespace {
-				key += "/" + cluster.Name
-			}
-			if !installed[key] {
-				out.Without = append(out.Without, cluster)
-			}
+	for _, cluster := range all {
+		if cluster.Kind == hostedControlPlane {
+			ofHyperShift[cluster.Namespace] = true
 		}
 	}
-	return out, nil
+	for _, cluster := range all {
+		key := cluster.Namespace
+		if cluster.Kind != hostedControlPlane {
+			key += "/" + cluster.Name
+		}
+		if !installed[key] && (cluster.Kind == hostedControlPlane || !ofHyperShift[cluster.Namespace]) {
+			out = append(out, cluster)
+		}
+	}
+	return out
 }
 
 // kind is a kind of hosted cluster.
-type kind struct {
-	name, group, resource string
-	// oneInNamespace reports whether a namespace has at most one.
-	oneInNamespace bool
-}
+type kind struct{ name, group, resource string }
+
+const hostedControlPlane = "HostedControlPlane"
 
 func kinds() []kind {
 	return []kind{
-		{"HostedControlPlane", "hypershift.openshift.io", "hostedcontrolplanes", true},
-		{"Cluster", "cluster.x-k8s.io", "clusters", false},
+		{hostedControlPlane, "hypershift.openshift.io", "hostedcontrolplanes"},
+		{"Cluster", "cluster.x-k8s.io", "clusters"},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -54,7 +55,19 @@ func (w *harness) mgmtAdmin() *rest.Config {
 // createControlPlane creates a HostedControlPlane. more adds fields to its spec.
 func (w *harness) createControlPlane(name, more string) {
 	w.Helper()
-	text := `{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: ` + name + `},
+	_, err := w.controlPlanes().Create(w.Context(), controlPlane(w.T, name, more), metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Cleanup(func() {
+		_, _ = w.controlPlanes().
+			Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		_ = w.controlPlanes().Delete(context.Background(), name, metav1.DeleteOptions{})
+	})
+}
+
+// controlPlane returns a HostedControlPlane that HyperShift's CRD accepts. more adds fields to its spec.
+func controlPlane(t *testing.T, name, more string) *unstructured.Unstructured {
+	t.Helper()
+	return fromyaml.Object(t, `{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: `+name+`},
 		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc",
 		pullSecret: {name: pull-secret}, sshKey: {name: ssh-key},
 		etcd: {managementType: Managed, managed: {storage: {type: PersistentVolume, persistentVolume: {size: 8Gi}}}},
@@ -63,14 +76,7 @@ func (w *harness) createControlPlane(name, more string) {
 		services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}},
 			{service: OAuthServer, servicePublishingStrategy: {type: Route}},
 			{service: Konnectivity, servicePublishingStrategy: {type: Route}},
-			{service: Ignition, servicePublishingStrategy: {type: Route}}]` + more + `}}`
-	_, err := w.controlPlanes().Create(w.Context(), fromyaml.Object(w, text), metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.Cleanup(func() {
-		_, _ = w.controlPlanes().
-			Patch(context.Background(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		_ = w.controlPlanes().Delete(context.Background(), name, metav1.DeleteOptions{})
-	})
+			{service: Ignition, servicePublishingStrategy: {type: Route}}]`+more+`}}`)
 }
 
 func (w *harness) patchControlPlane(name, patch string) {

@@ -20,6 +20,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -30,6 +31,7 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/hang"
+	"github.com/hypergate/hypergate/test/hypershift"
 )
 
 // command runs a command on the management cluster and returns its exit code and output.
@@ -191,6 +193,7 @@ func TestTheFleet(t *testing.T) {
 	g.Expect(found.Notes).To(gomega.BeEmpty())
 
 	fleetByPages(t, own, reader, sent)
+	fleetOfHyperShift(t, own, reader)
 
 	t.Log("the command")
 	run := func(args ...string) (int, string, string) {
@@ -258,6 +261,33 @@ func fleetByPages(t *testing.T, own *planes.Plane, reader *fleetclient.Client, s
 	t.Logf("%q", sent.since(before))
 	g.Expect(sent.count()-before).To(gomega.Equal(7),
 		"three pages of Leases, an empty one because other Leases follow, two groups, one page of Clusters")
+}
+
+// fleetOfHyperShift checks that a Cluster in the namespace of a HostedControlPlane is not a hosted cluster of its own.
+func fleetOfHyperShift(t *testing.T, own *planes.Plane, reader *fleetclient.Client) {
+	t.Helper()
+	g := hang.Gomega(t)
+	crd, err := hypershift.CRD(t.Context())
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	client := dynamic.NewForConfigOrDie(own.Config)
+	_, err = client.Resource(crdResource).Create(t.Context(), crd, metav1.CreateOptions{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, namespace := range []string{"default", "fleet-8"} {
+		g.Eventually(func() error {
+			_, err := client.Resource(planeResource).Namespace(namespace).
+				Create(t.Context(), controlPlane(t, "guest", ""), metav1.CreateOptions{})
+			return err
+		}).Should(gomega.Succeed())
+	}
+	clusters, err := capi.Clusters(own.Config, capi.V1Beta2, "fleet-8")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = clusters.Create(t.Context(), capi.Cluster(capi.V1Beta2, "fleet-8", "guest-x7k2p"), metav1.CreateOptions{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	found, err := reader.Fleet(t.Context(), "")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(found.Notes).To(gomega.BeEmpty())
+	g.Expect(found.Without).To(gomega.Equal([]fleetclient.Cluster{{Kind: "HostedControlPlane", Namespace: "default", Name: "guest"}}),
+		"the Clusters of both namespaces are HyperShift's")
 }
 
 // watchFleet checks that the command fleet prints a state that changes, and ends well when it is interrupted.
