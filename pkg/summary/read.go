@@ -137,7 +137,8 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 	}
 	switch {
 	case now.Sub(r.Renewed) > allowed:
-		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs")
+		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
+			"if hypergate was uninstalled, delete the Lease")
 	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
 		return r.is(Unreported, time.Time{}, "no summary yet")
 	case err != nil:

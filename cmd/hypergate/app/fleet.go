@@ -64,7 +64,7 @@ func newFleet() *cobra.Command {
   # Show each change
   hypergate fleet --watch
 
-  # Wait until an upgrade of hypergate has reached all hosted clusters
+  # Wait until everything is as planned in all hosted clusters
   hypergate fleet --wait=30m`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

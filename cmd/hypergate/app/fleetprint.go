@@ -53,22 +53,28 @@ func versions(readings []summary.Reading) map[string]int {
 	return out
 }
 
-// latestVersion returns the latest version. It is empty if there is only one, or none that can be compared.
+// latestVersion returns the latest version. Of several with the same precedence, which differ in build metadata alone,
+// it is the last by name. It is empty if there is only one, or none that can be compared.
 func latestVersion(all map[string]int) string {
-	latest := ""
-	for name := range all {
-		version, err := utilversion.ParseGeneric(name)
-		if err != nil {
-			continue
-		}
-		if latest == "" || utilversion.MustParseGeneric(latest).LessThan(version) {
-			latest = name
-		}
-	}
 	if len(all) < 2 {
 		return ""
 	}
-	return latest
+	name, latest := "", (*utilversion.Version)(nil)
+	for _, candidate := range slices.Sorted(maps.Keys(all)) {
+		version, err := parseVersion(candidate)
+		if err == nil && (latest == nil || !version.LessThan(latest)) {
+			name, latest = candidate, version
+		}
+	}
+	return name
+}
+
+// parseVersion reads a version. A pre-release is earlier than its release, if the version is a semantic one.
+func parseVersion(name string) (*utilversion.Version, error) {
+	if version, err := utilversion.ParseSemantic(name); err == nil {
+		return version, nil
+	}
+	return utilversion.ParseGeneric(name)
 }
 
 func (r fleetReport) table(out io.Writer) {

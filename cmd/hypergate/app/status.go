@@ -148,7 +148,8 @@ func (o *waitOptions) status(ctx context.Context, guest string, out io.Writer) e
 var errNotInstalled = errors.New("check the namespace (-n) and the context (--context), and that the Deployment hypergate runs there; " +
 	"a hypergate without --leader-elect has no Lease")
 
-// ofGuest returns the installations of a guest, or all of them without a name.
+// ofGuest returns the installations of a guest, or all of them without a name. An installation whose guest is not known
+// is returned too, because it may be the one.
 func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Reading, error) {
 	if len(readings) == 0 {
 		return nil, fmt.Errorf("no Lease of hypergate in namespace %q: %w", namespace, errNotInstalled)
@@ -160,7 +161,7 @@ func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Rea
 	for _, r := range readings {
 		names = append(names, nameOf(r))
 	}
-	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool { return nameOf(r) != guest })
+	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool { return knowsGuest(r) && r.Summary.Guest != guest })
 	if len(readings) == 0 {
 		return nil, fmt.Errorf("no installation for a guest %q in namespace %q: there is one for %s",
 			guest, namespace, strings.Join(names, ", "))
@@ -170,8 +171,11 @@ func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Rea
 
 // nameOf returns the name of the guest, or that of the namespace if the guest's is not known.
 func nameOf(r summary.Reading) string {
-	if r.Summary != nil && r.Summary.Guest != "" {
+	if knowsGuest(r) {
 		return r.Summary.Guest
 	}
 	return r.Namespace
 }
+
+// knowsGuest reports whether a reading has the name of the guest. It does not without a summary that can be read.
+func knowsGuest(r summary.Reading) bool { return r.Summary != nil && r.Summary.Guest != "" }

@@ -3,6 +3,7 @@ package app
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,6 @@ func degradedSummary(guest string) summary.Summary {
 			"[grant this permission to hypergate's service account (deploy/hosted/management)]",
 	}
 	s.GuestCredential = summary.Validity{From: noon().Add(-19 * time.Hour), Until: noon().Add(5 * time.Hour)}
-	s.Published.State = summary.PublishedUnreached
 	s.CRDs = summary.CRDs{Ours: 7, Others: 2, Blocked: 1, Undetermined: 1}
 	return s
 }
@@ -217,14 +217,43 @@ func TestGoals(t *testing.T) {
 // TestLatestVersion checks which version counts as the latest.
 func TestLatestVersion(t *testing.T) {
 	for want, all := range map[string][]string{
-		"v0.10.0": {"v0.9.1", "v0.10.0", "dev"}, "v1.0.0": {"v1.0.0", "v1.0.0-rc1"[:2]}, "": {"v0.1.0"},
+		"v0.10.0":        {"v0.9.1", "v0.10.0", "dev"},
+		"v1.0.0":         {"v1.0.0", "v1.0.0-rc.1"},
+		"v0.3.0-rc.10":   {"v0.3.0-rc.10", "v0.3.0-rc.9", "v0.2.9"},
+		"v0.4.0+build.2": {"v0.4.0+build.1", "v0.4.0+build.2", "v0.4.0"},
+		"v2.0":           {"v2.0", "v1.9.0", "v1"},
+		"":               {"v0.1.0"},
 	} {
 		counts := map[string]int{}
 		for _, v := range all {
 			counts[v]++
 		}
-		if got := latestVersion(counts); got != want {
-			t.Errorf("%q: %q, want %q", all, got, want)
+		for range 20 { // the order of a map is random
+			if got := latestVersion(counts); got != want {
+				t.Fatalf("%q: %q, want %q", all, got, want)
+			}
 		}
+	}
+}
+
+// TestOfGuest checks which installations of a namespace the name of a guest selects.
+func TestOfGuest(t *testing.T) {
+	known, other := renewed(t, summaryOf("guest1")), renewed(t, summaryOf("guest2"))
+	forged, none := readingOf("clusters-guest1", "forged", "x", 0), readingOf("clusters-guest1", "", "x", 0)
+	for name, tc := range map[string]struct {
+		all, want []summary.Reading
+	}{
+		"its own":                   {[]summary.Reading{known, other}, []summary.Reading{known}},
+		"an unreadable summary":     {[]summary.Reading{forged}, []summary.Reading{forged}},
+		"no summary":                {[]summary.Reading{none, other}, []summary.Reading{none}},
+		"its own and an unreadable": {[]summary.Reading{known, forged}, []summary.Reading{known, forged}},
+	} {
+		got, err := ofGuest(tc.all, "clusters-guest1", "guest1")
+		if err != nil || !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := ofGuest([]summary.Reading{other}, "clusters-guest1", "guest1"); err == nil || !strings.Contains(err.Error(), "guest2") {
+		t.Error(err)
 	}
 }
