@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -169,7 +170,10 @@ func checkNames(namespace string, relays []string) error {
 	if !isName(namespace) {
 		return fmt.Errorf("--relay-namespace is %q: give the namespace of the relay pods in the guest", namespace)
 	}
-	for _, relay := range relays {
+	for i, relay := range relays {
+		if slices.Contains(relays[:i], relay) {
+			return fmt.Errorf("--relays has the name %q twice: give each pod once", relay)
+		}
 		if !isName(relay) {
 			return fmt.Errorf("--relays has the name %q: give names of pods, with commas in between", relay)
 		}

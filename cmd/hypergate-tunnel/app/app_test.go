@@ -28,6 +28,7 @@ func TestExecute(t *testing.T) {
 		"relay --port=1":                   {1, "not defined: -port"},
 		"sidecar":                          {1, `--relay-namespace is ""`},
 		sidecar + "--relays=a,../b":        {1, `--relays has the name "../b"`},
+		sidecar + "--relays=a,b,a":         {1, `--relays has the name "a" twice`},
 		sidecar + "--relays=":              {1, `--relays has the name ""`},
 		sidecar:                            {1, `--pod-ip: "" is not the IP address of a pod`},
 		sidecar + "--pod-ip=127.0.0.1":     {1, "loopback, link-local and multicast addresses are refused"},
