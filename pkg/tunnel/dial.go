@@ -59,7 +59,7 @@ func reasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, errSilent):
 		return Silent
-	case errors.Is(err, errTooMany), errors.Is(err, errPings):
+	case errors.Is(err, errTooMany), errors.Is(err, errPace), errors.Is(err, errPings):
 		return Abused
 	default:
 		return Ended

@@ -189,7 +189,14 @@ func (b *bench) gateway() *net.TCPConn {
 
 func (b *bench) dial(address string) *net.TCPConn {
 	b.t.Helper()
-	conn, err := (&net.Dialer{}).DialContext(b.t.Context(), "tcp", address)
+	return b.dialFrom("127.0.0.1", address)
+}
+
+// dialFrom connects from an address of loopback.
+func (b *bench) dialFrom(source, address string) *net.TCPConn {
+	b.t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+	conn, err := dialer.DialContext(b.t.Context(), "tcp", address)
 	b.must(err)
 	b.t.Cleanup(func() { _ = conn.Close() })
 	b.must(conn.SetDeadline(time.Now().Add(hang.Deadline)))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // TestHostilePods: whatever a pod sends to the port for tunnels, it gets no gateway, and the open tunnel stays.
@@ -132,6 +134,95 @@ func TestTooManyGateways(t *testing.T) {
 	b.must(talk(first, "still here"))
 	b.must(third.Close())
 	b.talks()
+}
+
+// TestOneSource: a pod that opens many connections keeps no other pod out.
+func TestOneSource(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.perSource, l.firstByte = 2, time.Hour
+	b := newBench(t, l, supportedVersions())
+	b.sidecar(defaultLimits(), supportedVersions())
+	first, second := b.gateway(), b.gateway()
+	b.must(errors.Join(talk(first, "one"), talk(second, "two")))
+	b.ends(b.gateway())
+	b.must(talk(b.dialFrom("127.0.0.2", b.gateways), "another pod"))
+	b.must(talk(first, "still here"))
+	b.logs("too many connections from its address")
+}
+
+// TestSourcesLeave: a place that is given back is free, but not before its time. Nothing else is kept of a source.
+func TestSourcesLeave(t *testing.T) {
+	t.Parallel()
+	source := netip.MustParseAddr("10.0.0.1")
+	s := sources{most: 1, count: map[netip.Addr]int{}}
+	for range 2 {
+		leave, ok := s.take(source)
+		if _, more := s.take(source); !ok || more {
+			t.Fatalf("first %v, second %v", ok, more)
+		}
+		leave()
+	}
+	if len(s.count) > 0 {
+		t.Errorf("it keeps %v", s.count)
+	}
+	s.least = time.Hour
+	leave, ok := s.take(source)
+	if !ok {
+		t.Fatal("the place is not free")
+	}
+	leave()
+	if _, ok := s.take(source); ok {
+		t.Error("a connection that ended at once left its place at once")
+	}
+}
+
+// TestARelayPacesItself: a relay opens streams at a pace, whatever pods do, and the tunnel stays.
+func TestARelayPacesItself(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.opens, l.wait = throttle.Rate{Burst: 2, Every: time.Hour}, time.Minute
+	l.firstByte = time.Hour
+	b := newBench(t, l, supportedVersions())
+	strict := defaultLimits()
+	strict.newStreams = l.opens
+	sidecar, _ := b.sidecar(strict, supportedVersions())
+	first, second := b.gateway(), b.gateway()
+	b.must(errors.Join(talk(first, "one"), talk(second, "two")))
+	b.ends(b.gateway())
+	b.must(talk(first, "still here"))
+	b.logs("too many new connections of gateways")
+	if n := sidecar.counts.reconnects[Abused].Load(); n != 0 {
+		t.Errorf("%d tunnels were ended", n)
+	}
+}
+
+// TestStreamsThatComeAndGo: a sidecar ends a tunnel on which streams are opened too fast, though few are open.
+func TestStreamsThatComeAndGo(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.newStreams = throttle.Rate{Burst: 20, Every: time.Hour}
+	b := newBench(t, defaultLimits(), supportedVersions())
+	var opened atomic.Int64
+	b.hostileRelay(func(conn *tls.Conn) {
+		config := yamux.DefaultConfig()
+		config.LogOutput, config.Logger = nil, silent{}
+		mux, err := yamux.Client(conn, config)
+		for err == nil {
+			var stream *yamux.Stream
+			if stream, err = mux.OpenStream(); err == nil {
+				opened.Add(1)
+				err = errors.Join(talk(stream, "x"), stream.Close())
+			}
+		}
+	})
+	sidecar, _ := b.sidecar(l, supportedVersions())
+	b.logs(errPace.Error())
+	b.upstream.Store(b.tunnels)
+	b.talks()
+	if n := opened.Load(); n <= 20 || sidecar.counts.reconnects[Abused].Load() == 0 {
+		t.Errorf("%d streams were opened, and the reasons are %v", n, sidecar.counts.reconnects)
+	}
 }
 
 // TestSilentGateways: a connection without a first byte ends soon, and one without any byte later.
@@ -270,7 +361,7 @@ func TestHostileRelays(t *testing.T) {
 func TestThreeThousandStreams(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.heldStreams = 5000 // else the tunnel ends
+	l.heldStreams, l.newStreams.Burst = 5000, 5000 // else the tunnel ends
 	b := newBench(t, defaultLimits(), supportedVersions())
 	opened := make(chan struct{})
 	b.hostileRelay(func(conn *tls.Conn) {

@@ -1,11 +1,26 @@
 package tunnel
 
-import "time"
+import (
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
+)
 
 // Limits in counts and bytes. docs/reference/limits.md lists them, with the effects.
 const (
 	// maxGateways is the number of connections of gateways that a relay keeps.
 	maxGateways = 1000
+	// maxPerSource is the number of connections of gateways that a relay keeps from one address. A gateway needs one or
+	// two, and gateways have addresses of their own unless they use their node's.
+	maxPerSource = 100
+	// openBurst is how many streams a relay opens at once: all gateways can connect again. After that, it opens one in
+	// each streamEvery.
+	openBurst = 1000
+	// streamBurst is how many streams a sidecar accepts on a tunnel at once, and then one in each streamEvery. It is so
+	// much more than openBurst that streams which arrive late, and together, are no abuse.
+	streamBurst = 2000
+	// maxHealth is the number of connections on the port for health checks and metrics.
+	maxHealth = 32
 	// maxStreams is the number of streams that a sidecar serves on one tunnel. A relay never needs more.
 	maxStreams = 1000
 	// maxHeldStreams also counts streams that are being closed. A tunnel with more is ended.
@@ -51,6 +66,10 @@ const (
 	// waitTime is how long a relay holds a gateway's connection while there is no tunnel. It is shorter than the
 	// connection timeout of gRPC, which is 20 s.
 	waitTime = 10 * time.Second
+	// placeTime is how long a connection of a gateway counts for its source, at least.
+	placeTime = 10 * time.Second
+	// streamEvery is the interval of new streams, after the burst.
+	streamEvery = 20 * time.Millisecond
 	// firstByteTime is the time to the first byte of a gateway, which begins with a TLS handshake.
 	firstByteTime = 10 * time.Second
 	// idleTime ends a connection without any byte. istiod and gateways send HTTP/2 pings every 30 s.
@@ -86,18 +105,24 @@ const (
 // limits are the limits that tests change.
 type limits struct {
 	gateways, streams, heldStreams, unproven, tunnels int
+	perSource                                         int
+
+	opens, newStreams throttle.Rate
 
 	proof, dial, target, open, wait, firstByte      time.Duration
 	idle, stall, closing, quiet                     time.Duration
 	ping, silence, write                            time.Duration
 	firstPause, longestPause, proven, redial, drain time.Duration
-	stop                                            time.Duration
+	stop, place                                     time.Duration
 }
 
 func defaultLimits() limits {
 	return limits{
 		gateways: maxGateways, streams: maxStreams, heldStreams: maxHeldStreams, unproven: maxUnproven, tunnels: maxTunnels,
-		proof: proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,
+		perSource: maxPerSource, place: placeTime,
+		opens:      throttle.Rate{Burst: openBurst, Every: streamEvery},
+		newStreams: throttle.Rate{Burst: streamBurst, Every: streamEvery},
+		proof:      proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,
 		idle: idleTime, stall: stallTime, closing: closeTime, quiet: quietTime,
 		ping: pingEvery, silence: silenceTime, write: writeTime,
 		firstPause: firstPause, longestPause: longestPause, proven: provenAfter, redial: redialEvery, drain: drainTime,

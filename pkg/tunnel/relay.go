@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+	"golang.org/x/time/rate"
 )
 
 // Relay gives connections of gateways to the sidecar of istiod's pod, through tunnels that the sidecar opens. It runs
@@ -30,6 +31,8 @@ type Relay struct {
 	versions []Version
 	counts   relayCounts
 	slots    slots
+	sources  sources
+	pace     *rate.Limiter // of new streams
 	spare    buffers
 
 	mu       sync.Mutex
@@ -46,6 +49,8 @@ func newRelay(log *slog.Logger, roots, name string, l limits, versions []Version
 	return &Relay{
 		Log: log, Roots: roots, Name: name, limits: l, versions: versions,
 		slots: slots{most: l.unproven}, spare: newBuffers(), changed: make(chan struct{}),
+		sources: sources{most: l.perSource, least: l.place, count: map[netip.Addr]int{}},
+		pace:    rate.NewLimiter(rate.Every(l.opens.Every), l.opens.Burst),
 	}
 }
 
@@ -159,10 +164,14 @@ func (r *Relay) announce() {
 	r.changed = make(chan struct{})
 }
 
-// open opens a stream on the tunnel with the fewest. Without a tunnel it waits for one, as long as limits.wait.
+// open opens a stream on the tunnel with the fewest. It waits for a tunnel, and for its turn among the new streams, as
+// long as limits.wait. An honest relay opens no streams so fast that the sidecar ends the tunnel.
 func (r *Relay) open(ctx context.Context) (*yamux.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.limits.wait)
 	defer cancel()
+	if err := r.pace.Wait(ctx); err != nil {
+		return nil, fmt.Errorf("too many new connections of gateways: %w", err)
+	}
 	for {
 		r.mu.Lock()
 		sessions, changed := slices.Clone(r.sessions), r.changed
@@ -191,6 +200,14 @@ func (r *Relay) ServeGateways(ctx context.Context, listener net.Listener) error 
 // gateway serves one connection of a gateway.
 func (r *Relay) gateway(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
+	source := sourceOf(conn)
+	leave, ok := r.sources.take(source)
+	if !ok {
+		r.counts.turnedAway.Add(1)
+		r.Log.Info("rejected a gateway: too many connections from its address", "source", source.String(), "limit", r.limits.perSource)
+		return
+	}
+	defer leave()
 	defer r.counts.gateways.Add(-1)
 	if r.counts.gateways.Add(1) > int64(r.limits.gateways) {
 		r.counts.turnedAway.Add(1)

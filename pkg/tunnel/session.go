@@ -17,6 +17,7 @@ var (
 	errSilent   = errors.New("nothing arrives any more")
 	errReplaced = errors.New("a newer tunnel replaced it")
 	errTooMany  = errors.New("the relay opens more streams than a relay needs")
+	errPace     = errors.New("the relay opens streams faster than a relay does")
 	errStopped  = errors.New("this end stops")
 )
 

@@ -161,14 +161,15 @@ func (s *Sidecar) serve(ctx context.Context, one *session) {
 	defer streams.Wait()
 	streams.Go(func() { one.keepAlive(s.limits.ping) })
 	var open atomic.Int64
+	pace := throttle.NewLimiter(s.limits.newStreams)
 	for {
 		stream, err := one.mux.AcceptStream()
+		if err == nil {
+			err = s.abuse(one, pace)
+		}
 		switch {
 		case err != nil:
 			one.finish(err)
-			return
-		case one.mux.NumStreams() > s.limits.heldStreams:
-			one.finish(errTooMany)
 			return
 		case open.Load() >= int64(s.limits.streams):
 			s.counts.refused.Add(1)
@@ -181,6 +182,19 @@ func (s *Sidecar) serve(ctx context.Context, one *session) {
 			s.stream(ctx, one, stream)
 		})
 	}
+}
+
+// abuse returns an error if the relay opens more streams, or opens them faster, than a relay does.
+func (s *Sidecar) abuse(one *session, pace throttle.Limiter) error {
+	now := time.Now()
+	if pace.Wait(now) > 0 {
+		return errPace
+	}
+	pace.Take(now)
+	if one.mux.NumStreams() > s.limits.heldStreams {
+		return errTooMany
+	}
+	return nil
 }
 
 // stream connects one stream to the target.

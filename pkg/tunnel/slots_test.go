@@ -61,6 +61,9 @@ func TestLimitsFitTogether(t *testing.T) {
 		"two istiods that replace their tunnels find room":     maxTunnels >= 4,
 		"the pace of a tunnel allows one read":                 inboundBurst >= streamWindow,
 		"a stopping sidecar ends before its pod":               stopTime < 30*time.Second,
+		"all gateways can connect again at once":               openBurst >= maxGateways,
+		"late streams of an honest relay are no abuse":         streamBurst >= openBurst+int(silenceTime/streamEvery),
+		"ten pods are needed to fill a relay":                  maxGateways >= 10*maxPerSource,
 		"streams of honest relays are never more than allowed": maxGateways <= maxStreams,
 	} {
 		if !is {

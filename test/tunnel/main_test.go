@@ -20,6 +20,8 @@ const (
 	relay0IP = "10.203.0.10"
 	relay1IP = "10.203.0.11"
 	istiodIP = "10.203.0.20"
+	// gatewayNet has the addresses of gateways: a relay limits the connections from one address.
+	gatewayNet = "10.204.0.0/24"
 )
 
 // TestMain runs the tests in a network namespace. Without root, the namespace belongs to a user namespace.
@@ -57,6 +59,7 @@ func prepare() error {
 	for _, ip := range []string{relay0IP, relay1IP, istiodIP} {
 		commands = append(commands, "addr add "+ip+"/32 dev lo")
 	}
+	commands = append(commands, "route add local "+gatewayNet+" dev lo")
 	for _, c := range commands {
 		if out, err := exec.CommandContext(context.Background(), "ip", strings.Fields(c)...).CombinedOutput(); err != nil {
 			return fmt.Errorf("ip %s: %w: %s", c, err, out)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ type world struct {
 	plane  *planes.Plane
 	guest  kubernetes.Interface
 	token  string
+	// gateways is how many connections of gateways were opened.
+	gateways atomic.Uint32
 }
 
 func newWorld(t *testing.T) *world {
@@ -213,12 +216,13 @@ func (w *world) istiod() {
 	}()
 }
 
-// gateway is a connection of a gateway, with the TLS of the mesh.
+// gateway is a connection of a gateway, with the TLS of the mesh. The gateways take turns with 250 addresses.
 func (w *world) gateway(ip string) (*tls.Conn, error) {
+	source := net.IPv4(10, 204, 0, byte(1+w.gateways.Add(1)%250))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.ca.Root)
 	conn, err := (&tls.Dialer{
-		NetDialer: &net.Dialer{Timeout: hang.Deadline},
+		NetDialer: &net.Dialer{Timeout: hang.Deadline, LocalAddr: &net.TCPAddr{IP: source}},
 		Config:    &tls.Config{RootCAs: roots, ServerName: istiodName, MinVersion: tls.VersionTLS13},
 	}).DialContext(w.t.Context(), "tcp", ip+":15012")
 	if err != nil {

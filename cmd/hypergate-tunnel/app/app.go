@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"regexp"
@@ -18,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/hypergate/hypergate/pkg/logs"
 	"github.com/hypergate/hypergate/pkg/text"
@@ -103,7 +101,7 @@ func runRelay(ctx context.Context, args []string, errOut io.Writer) error {
 	return all(ctx,
 		func(ctx context.Context) error { return relay.ServeGateways(ctx, listeners[0]) },
 		func(ctx context.Context) error { return relay.ServeTunnels(ctx, listeners[1]) },
-		func(ctx context.Context) error { return serveHealth(ctx, listeners[2], relay.Handler()) })
+		func(ctx context.Context) error { return tunnel.ServeHealth(ctx, listeners[2], relay.Handler()) })
 }
 
 func runSidecar(ctx context.Context, args []string, errOut io.Writer) error {
@@ -142,7 +140,7 @@ func runSidecar(ctx context.Context, args []string, errOut io.Writer) error {
 	}
 	return all(ctx,
 		func(ctx context.Context) error { sidecar.Run(ctx); return nil },
-		func(ctx context.Context) error { return serveHealth(ctx, listeners[0], sidecar.Handler()) })
+		func(ctx context.Context) error { return tunnel.ServeHealth(ctx, listeners[0], sidecar.Handler()) })
 }
 
 func newFlags(command string, errOut io.Writer) *flag.FlagSet {
@@ -211,17 +209,4 @@ func all(ctx context.Context, functions ...func(context.Context) error) error {
 	}
 	running.Wait()
 	return errors.Join(errs...)
-}
-
-// serveHealth serves requests until the context ends.
-func serveHealth(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{
-		Handler: handler, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, IdleTimeout: 30 * time.Second,
-		MaxHeaderBytes: 8 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving health checks: %w", err)
-	}
-	return nil
 }
