@@ -67,6 +67,17 @@ func (c *charge) end(err error) error {
 	return err
 }
 
+// abandon ends a request that its caller may not end, and its stream.
+func (c *charge) abandon() {
+	c.meter.mu.Lock()
+	stop := c.stop
+	c.meter.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	c.leave()
+}
+
 // leave gives the turn to read large messages to another request. This request never gets one again.
 func (c *charge) leave() {
 	c.mu.Lock()

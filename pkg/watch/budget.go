@@ -263,11 +263,9 @@ func (m *Meter) trip(c *charge, bound string) {
 	m.release()
 	c.cancel()
 	// The caller may never end the request: a reflector does not stop the stream of a list that its store rejects
-	// (client-go tools/cache/reflector.go, watchList). Without this, no other request could read a large message.
-	c.leave()
-	if c.stop != nil {
-		time.AfterFunc(drainDelay, c.stop) // later, so that the error arrives first
-	}
+	// (client-go tools/cache/reflector.go, watchList). Without this, no other request could read a large message. It
+	// happens later, so that the error arrives first, and the buffers of this request are free before the next one's.
+	time.AfterFunc(drainDelay, c.abandon)
 }
 
 // Adding counts an object of a list before the list is complete. small is what is kept of the object.
