@@ -134,6 +134,6 @@ func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api a
 	if !interrupt() {
 		return nil, dialError{Unproven, context.Cause(ctx)}
 	}
-	pace := rate.NewLimiter(inboundRate, inboundBurst)
+	pace := rate.NewLimiter(s.limits.inbound, inboundBurst)
 	return newSession(newWire(inner, raw, s.limits, pace), version, s.limits, accepts)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 	"github.com/onsi/gomega"
+	"golang.org/x/time/rate"
 
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -253,12 +254,15 @@ func TestSilentGateways(t *testing.T) {
 func TestStalledGateways(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.stall = time.Second
+	l.stall = 3 * time.Second
 	b := newBench(t, l, supportedVersions())
-	b.sidecar(defaultLimits(), supportedVersions())
+	// At the usual pace, what these gateways send delays the other one by a second, which is near the time of a stall.
+	fast := defaultLimits()
+	fast.inbound = rate.Inf
+	b.sidecar(fast, supportedVersions())
 	other := b.talks()
 	var all sync.WaitGroup
-	for range 20 {
+	for range 8 {
 		conn := b.gateway()
 		b.must(conn.SetReadBuffer(4 << 10))
 		all.Go(func() {

@@ -3,6 +3,8 @@ package tunnel
 import (
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -106,6 +108,7 @@ const (
 type limits struct {
 	gateways, streams, heldStreams, unproven, tunnels int
 	perSource                                         int
+	inbound                                           rate.Limit // in bytes per second
 
 	opens, newStreams throttle.Rate
 
@@ -119,7 +122,7 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		gateways: maxGateways, streams: maxStreams, heldStreams: maxHeldStreams, unproven: maxUnproven, tunnels: maxTunnels,
-		perSource: maxPerSource, place: placeTime,
+		perSource: maxPerSource, place: placeTime, inbound: inboundRate,
 		opens:      throttle.Rate{Burst: openBurst, Every: streamEvery},
 		newStreams: throttle.Rate{Burst: streamBurst, Every: streamEvery},
 		proof:      proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,

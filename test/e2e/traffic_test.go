@@ -15,6 +15,7 @@ import (
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/traffic"
@@ -77,7 +78,23 @@ func (t *teller) trafficGateway() *edgeOfTheGuest {
 	t.Expect(gateway.Status.Addresses).NotTo(gomega.BeEmpty())
 	t.available(world.GuestNamespace, trafficGateway+"-"+class)
 	t.available("shop", "backend")
-	return &edgeOfTheGuest{address: gateway.Status.Addresses[0].Value, roots: roots}
+	edge := &edgeOfTheGuest{address: gateway.Status.Addresses[0].Value, roots: roots}
+	t.served(edge)
+	return edge
+}
+
+// served waits until one request of each stream succeeds. kube-proxy learns the address of a pod after the Deployment's
+// status shows that the pod is ready, and no condition of a Gateway waits for it.
+func (t *teller) served(edge *edgeOfTheGuest) {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		streams := edge.streams(time.Second, time.Second)
+		load, err := traffic.Start(t.ctx, streams...)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		report, err := load.Stop(len(streams))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(report.Failed).To(gomega.BeZero(), report.String)
+	}).Should(gomega.Succeed())
 }
 
 // available waits until all pods of a Deployment of the guest are ready.
@@ -114,21 +131,23 @@ func (t *teller) certificate(names ...string) (certificate, key []byte, roots *x
 // load starts the load of the stories: 200 short requests per second, downloads and gRPC streams.
 func (e *edgeOfTheGuest) load(t *teller) *traffic.Load {
 	t.Helper()
-	plain, secure := net.JoinHostPort(e.address, "80"), net.JoinHostPort(e.address, "443")
-	config := &tls.Config{RootCAs: e.roots, MinVersion: tls.VersionTLS12}
-	load, err := traffic.Start(t.ctx,
-		traffic.Stream{Name: "HTTP, new", Kind: traffic.NewConnection, Address: plain, Host: trafficHost, Rate: 40},
-		traffic.Stream{Name: "HTTP, kept", Kind: traffic.KeptConnection, Address: plain, Host: trafficHost, Rate: 100},
-		traffic.Stream{Name: "HTTPS, new", Kind: traffic.NewConnection, Address: secure, Host: trafficHost, TLS: config, Rate: 20},
-		traffic.Stream{Name: "HTTPS, kept", Kind: traffic.KeptConnection, Address: secure, Host: trafficHost, TLS: config, Rate: 40},
-		traffic.Stream{
-			Name: "download", Kind: traffic.Download, Address: plain, Host: trafficHost, Rate: 0.5, Duration: 20 * time.Second,
-		},
-		traffic.Stream{
-			Name: "gRPC", Kind: traffic.GRPC, Address: plain, Host: grpcHost, Rate: 2, Duration: 5 * time.Second,
-		})
+	load, err := traffic.Start(t.ctx, e.streams(20*time.Second, 5*time.Second)...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	return load
+}
+
+// streams returns the streams of the load, with the durations of a download and of a gRPC stream.
+func (e *edgeOfTheGuest) streams(download, grpc time.Duration) []traffic.Stream {
+	plain, secure := net.JoinHostPort(e.address, "80"), net.JoinHostPort(e.address, "443")
+	config := &tls.Config{RootCAs: e.roots, MinVersion: tls.VersionTLS12}
+	return []traffic.Stream{
+		{Name: "HTTP, new", Kind: traffic.NewConnection, Address: plain, Host: trafficHost, Rate: 40},
+		{Name: "HTTP, kept", Kind: traffic.KeptConnection, Address: plain, Host: trafficHost, Rate: 100},
+		{Name: "HTTPS, new", Kind: traffic.NewConnection, Address: secure, Host: trafficHost, TLS: config, Rate: 20},
+		{Name: "HTTPS, kept", Kind: traffic.KeptConnection, Address: secure, Host: trafficHost, TLS: config, Rate: 40},
+		{Name: "download", Kind: traffic.Download, Address: plain, Host: trafficHost, Rate: 0.5, Duration: download},
+		{Name: "gRPC", Kind: traffic.GRPC, Address: plain, Host: grpcHost, Rate: 2, Duration: grpc},
+	}
 }
 
 // judge ends a load, prints its table, and fails the story if a request failed.
@@ -154,6 +173,7 @@ func killedGatewayIsSeen(t *teller, edge *edgeOfTheGuest) {
 	now := int64(0)
 	t.Expect(t.GuestClient.CoreV1().Pods(old.Namespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})).
 		To(gomega.Succeed())
+	t.Eventually(func() types.UID { return t.gatewayPod().UID }).ShouldNot(gomega.Equal(old.UID))
 	t.available(world.GuestNamespace, trafficGateway+"-"+class)
 	after := load.Sent()
 	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", after+500))
@@ -161,7 +181,7 @@ func killedGatewayIsSeen(t *teller, edge *edgeOfTheGuest) {
 	t.Log("\n" + report.String())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(report.Failed).To(gomega.BeNumerically(">", 0))
-	t.Expect(t.gatewayPod().UID).NotTo(gomega.Equal(old.UID))
+	t.served(edge)
 }
 
 // gatewayPod returns the pod of the gateway. There is one.
