@@ -114,7 +114,7 @@ func TestConflictingWritesAreRateLimited(t *testing.T) {
 	w.requests.reset()
 	r := fight()
 	if r.Count(apply.VerdictRateLimited) != 1 || r.Complete() || r.Err() != nil || r.Writes() != 0 ||
-		r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 damped" {
+		r.RetryAfter() != 10*time.Second || r.String() != "1 unchanged, 1 rate-limited" {
 		t.Errorf("after a burst: %s, complete %t, again after %v: %v", r, r.Complete(), r.RetryAfter(), r.Err())
 	}
 	if other := r.Outcomes()[0].OtherManager(); !strings.HasSuffix(other, "(data.key)") {

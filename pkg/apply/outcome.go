@@ -39,7 +39,7 @@ const (
 
 // String returns the verdict as one word.
 func (v Verdict) String() string {
-	names := []string{"unchanged", "applied", "deleted", "waiting", "damped", "skipped", "failed"}
+	names := []string{"unchanged", "applied", "deleted", "waiting", "rate-limited", "skipped", "failed"}
 	if v < 0 || int(v) >= len(names) {
 		return fmt.Sprintf("verdict %d", int(v))
 	}

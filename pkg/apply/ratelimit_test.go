@@ -156,8 +156,8 @@ func TestRetryAfterIsTheSoonest(t *testing.T) {
 			if got := test.report.RetryAfter(); got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
-			if damped := test.want > 0; test.report.Count(VerdictRateLimited) > 0 != damped ||
-				damped && test.report.Complete() || test.report.Err() != nil {
+			if limited := test.want > 0; test.report.Count(VerdictRateLimited) > 0 != limited ||
+				limited && test.report.Complete() || test.report.Err() != nil {
 				t.Errorf("%s, complete %t: %v", test.report, test.report.Complete(), test.report.Err())
 			}
 		})

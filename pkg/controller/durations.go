@@ -8,12 +8,17 @@ import "time"
 // Passes that events request. The first event after a quiet time begins a pass at once.
 const (
 	// passSpacing is the shortest time between the beginnings of two passes. Events in between share a pass. A chain of
-	// events within an installation loses nothing by it, since each of those passes takes longer.
+	// events within an installation loses nothing by it, since each of those passes takes longer. It is also the quiet
+	// time after which an event begins a pass at once.
 	passSpacing = 100 * time.Millisecond
-	// passBurst is how many passes may follow each other that closely. An installation takes fewer. Under a storm of
-	// events there is then one pass per passEvery.
+	// passBurst is how many passes may follow each other that closely while events come without a quiet time. An
+	// installation takes fewer. After that there is one pass per passEvery, until the next quiet time.
 	passBurst = 30
 	passEvery = time.Second
+	// longBurst and longEvery limit all passes, for a guest that leaves quiet times between its events. A person who
+	// changes objects does not reach them.
+	longBurst = 300
+	longEvery = 500 * time.Millisecond
 	// stuckAfter is how long a pass may run, or be due and not begin, before /healthz fails. It is several times what a
 	// pass may take, because each request has a deadline (requestLimit).
 	stuckAfter = 5 * time.Minute

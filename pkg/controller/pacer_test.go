@@ -11,8 +11,8 @@ import (
 type paced struct {
 	*pacer
 	clock *testingclock.FakePassiveClock
-	// asked is when the requested passes are due, passes when each began, asks the number of requests.
-	asked  []time.Time
+	// due is when the requested pass begins, or zero. passes is when each began, asks the number of requests.
+	due    time.Time
 	passes []time.Time
 	asks   int
 	// ends is when the running pass ends.
@@ -24,7 +24,10 @@ func newPaced() *paced {
 	p := &paced{pacer: newPacer(clock), clock: clock}
 	p.ask = func(after time.Duration) {
 		p.asks++
-		p.asked = append(p.asked, clock.Now().Add(after))
+		// As a work queue does: an earlier request counts.
+		if at := clock.Now().Add(after); p.due.IsZero() || at.Before(p.due) {
+			p.due = at
+		}
 	}
 	return p
 }
@@ -39,8 +42,8 @@ func (p *paced) run(lasts, every, takes time.Duration) {
 		if every > 0 && ran%every == 0 {
 			p.notify()
 		}
-		if !p.running && len(p.asked) > 0 && !now.Before(p.asked[0]) {
-			p.asked, p.ends = p.asked[1:], now.Add(takes)
+		if !p.running && !p.due.IsZero() && !now.Before(p.due) {
+			p.due, p.ends = time.Time{}, now.Add(takes)
 			p.passes = append(p.passes, now)
 			p.begin()
 		}
@@ -89,12 +92,31 @@ func TestManyEventsCauseALimitedRateOfPasses(t *testing.T) {
 			t.Errorf("%s between two passes", gap)
 		}
 	}
-	// After the storm, an event begins a pass at once again.
-	p.run(passBurst*passEvery, 0, 0)
+	// After the storm and a quiet time, an event begins a pass at once again, though another pass waits for its time.
+	if p.due.IsZero() {
+		t.Fatal("no pass waits")
+	}
+	p.run(passSpacing, 0, 0)
 	before := p.clock.Now()
 	p.run(time.Millisecond, time.Millisecond, 0)
 	if at := p.passes[len(p.passes)-1]; !at.Equal(before) {
 		t.Errorf("after the storm, a pass began %s after its event", at.Sub(before))
+	}
+}
+
+// TestEventsAfterQuietTimesCauseALimitedRateOfPasses checks the limit for a guest that leaves a quiet time between its
+// events: each event begins a pass at once until longBurst is used up, and then there is one pass per longEvery.
+func TestEventsAfterQuietTimesCauseALimitedRateOfPasses(t *testing.T) {
+	p := newPaced()
+	const lasts = 5 * time.Minute
+	p.run(lasts, passSpacing, 10*time.Millisecond) // 3,000 events
+	if least, most := longBurst, longBurst+int(lasts/longEvery)+1; len(p.passes) < least || len(p.passes) > most {
+		t.Errorf("%d passes, want %d to %d", len(p.passes), least, most)
+	}
+	for i, at := range p.passes[:longBurst] {
+		if want := start.Add(time.Duration(i) * passSpacing); !at.Equal(want) {
+			t.Fatalf("pass %d began %s after its event", i, at.Sub(want))
+		}
 	}
 }
 
@@ -108,8 +130,8 @@ func TestARequestedPassCoversWaitingEvents(t *testing.T) {
 	}
 	p.clock.SetTime(start.Add(passSpacing))
 	p.notify()
-	if len(p.asked) != 1 || !p.asked[0].Equal(p.clock.Now()) {
-		t.Errorf("asked for at %v, want now", p.asked)
+	if !p.due.Equal(p.clock.Now()) {
+		t.Errorf("asked for at %v, want now", p.due)
 	}
 	p.begin()
 	p.end()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -29,6 +30,9 @@ import (
 // measurements. A separate process has only hypergate's memory.
 const childEnv = "HYPERGATE_HOSTILE_CHILD"
 
+// profilePath is the path of the heap profile of a process.
+const profilePath = "/heap"
+
 func TestMain(m *testing.M) {
 	if address := os.Getenv(childEnv); address != "" {
 		go func() { panic(http.ListenAndServe(address, http.HandlerFunc(measure))) }()
@@ -44,7 +48,11 @@ type measured struct {
 	Goroutines int
 }
 
-func measure(w http.ResponseWriter, _ *http.Request) {
+func measure(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == profilePath {
+		_ = pprof.Lookup("heap").WriteTo(w, 0)
+		return
+	}
 	runtime.GC()
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
@@ -124,18 +132,45 @@ func (c *child) rssAnon() int64 {
 // measure requests the measurements from the process.
 func (c *child) measure(ctx context.Context) (measured, error) {
 	var out measured
-	ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address, nil)
+	data, err := c.get(ctx, "/")
 	if err != nil {
 		return out, err
+	}
+	return out, json.Unmarshal(data, &out)
+}
+
+// get requests a path from the process.
+func (c *child) get(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.address+path, nil)
+	if err != nil {
+		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	return out, json.NewDecoder(response.Body).Decode(&out)
+	return io.ReadAll(response.Body)
+}
+
+// keepProfile writes a heap profile of the process to the directory for artifacts, if there is one. It returns what
+// happened.
+func (c *child) keepProfile(ctx context.Context) string {
+	dir := os.Getenv("E2E_ARTIFACTS")
+	if dir == "" {
+		return "E2E_ARTIFACTS=DIR keeps a heap profile"
+	}
+	data, err := c.get(ctx, profilePath)
+	if err != nil {
+		return err.Error()
+	}
+	file := filepath.Join(dir, fmt.Sprintf("hypergate-%d-%d.heap", c.PID(), time.Now().UnixMilli()))
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		return err.Error()
+	}
+	return "the heap profile is " + file
 }
 
 // newLog returns the number of bytes logged since the last call, and the length of the longest line among them.

@@ -410,6 +410,9 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 			problems = append(problems, fmt.Sprintf("%s: %d, and at most %d may be", bound.what, bound.is, bound.bound))
 		}
 	}
+	if now.Heap > mostHeap {
+		problems = append(problems, w.child.keepProfile(w.t.Context()))
+	}
 	for _, problem := range problems {
 		w.t.Errorf("%s: %s", step, problem)
 	}
