@@ -87,9 +87,9 @@ type Kind struct {
 	// A namespaced object needs its namespace. A binding needs its role, because RBAC looks the role up unless the
 	// writer has the verb bind.
 	Barrier bool
-	// Settle is how long an object that another client changed is left as it is, before it is restored. It is for kinds
-	// whose status the API server itself writes after each change. A write with a resourceVersion (AtVersion) would
-	// meet that write, be refused, and cost a second one.
+	// Settle is for kinds whose status the API server itself writes after each change. A write with a resourceVersion
+	// (AtVersion) would meet that write, be refused, and cost a second one. So an object that another client changed is
+	// left as it is until the watch shows the next version with the same content, and at most for Settle.
 	Settle time.Duration
 	// Names lists the only names that objects of this kind can have. Empty means any name.
 	//

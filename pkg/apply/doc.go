@@ -26,6 +26,9 @@
 // resolution of one second. One case therefore stays undetected: a write with our field manager name, to exactly our
 // fields, in the same second as our own write.
 //
+// The API server writes the status of some kinds after each change. Kind.Settle makes Apply wait for that write before
+// it restores a changed object.
+//
 // A kind is known (Known) after it was listed, or after its watch met a problem that waiting does not solve.
 //
 // # Invariants

@@ -56,8 +56,10 @@ type record struct {
 	busy    bool      // a write is in progress: events wait for its memo
 	stirred bool      // an event that matters came while busy
 	tried   uint64    // the turn of the last try, if it did not succeed; 0 otherwise
-	// driftedAt is when the watch first showed a change since our last write. Zero: it showed none.
+	// driftedAt is when the watch first showed a change since our last write. Zero: it showed none. followed is whether
+	// it then showed a version with the same content.
 	driftedAt time.Time
+	followed  bool
 }
 
 // outdated reports whether the watch showed something newer than our last write.
@@ -71,20 +73,23 @@ func (r *record) drifted() bool {
 		(r.seen.state == gone || r.seen.uid != r.memo.uid || r.seen.fields != r.memo.fields)
 }
 
-// noteDrift sets driftedAt after an event or a write.
-func (r *record) noteDrift(now time.Time) {
+// noteDrift sets driftedAt and followed after an event or a write. before is what the watch showed before it.
+func (r *record) noteDrift(now time.Time, before sighting) {
 	switch {
 	case !r.drifted():
-		r.driftedAt = time.Time{}
+		r.driftedAt, r.followed = time.Time{}, false
 	case r.driftedAt.IsZero():
 		r.driftedAt = now
+	default:
+		r.followed = r.followed || r.seen.rv != before.rv && r.seen.uid == before.uid && r.seen.fields == before.fields
 	}
 }
 
-// settling returns how long a changed object is still left as it is. settle counts from the first change, so that a
-// client that changes the object again and again does not delay the write further.
+// settling returns how long a changed object is still left as it is: until the API server has written the status, which
+// is a version with the same content, and at most for settle. settle counts from the first change, so that a client
+// that changes the object again and again does not delay the write further.
 func (r *record) settling(now time.Time, settle time.Duration) time.Duration {
-	if r.driftedAt.IsZero() || r.seen.state != present {
+	if r.driftedAt.IsZero() || r.followed || r.seen.state != present {
 		return 0
 	}
 	return max(0, r.driftedAt.Add(settle).Sub(now))

@@ -163,7 +163,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		t.answered++
 		m.number = t.answered
 		r.memo, r.busy, r.deleted, r.tried = m, false, "", 0
-		r.noteDrift(t.clock.Now())
+		r.noteDrift(t.clock.Now(), r.seen)
 		return r.stirred && r.drifted()
 	})
 }
@@ -203,7 +203,7 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	r := t.record(kind, key)
 	old := r.seen
 	r.seen = s
-	r.noteDrift(t.clock.Now())
+	r.noteDrift(t.clock.Now(), old)
 	matters := r.matters(old)
 	if r.deleted != "" && (s.state == gone || s.uid != r.deleted) {
 		r.deleted = ""

@@ -605,3 +605,25 @@ func TestAChangedObjectSettles(t *testing.T) {
 	s.showsGone("16")
 	s.begin(2, planWriteUnknown)
 }
+
+// TestASettledObjectIsRestoredAtOnce: a version with the same content, which is a write of the status, ends the wait. A
+// version with other content, or the same version again, does not.
+func TestASettledObjectIsRestoredAtOnce(t *testing.T) {
+	t.Parallel()
+	passive := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	s := &story{t: t, tracker: newTracker([]Kind{{Settle: 50 * time.Millisecond}}, passive)}
+	s.wrote(1, "10", "a", 7)
+	s.shows("11", "a", 8)
+	s.begin(1, planSettle)
+	s.shows("11", "a", 8)
+	s.begin(1, planSettle)
+	s.shows("12", "a", 9)
+	s.begin(1, planSettle)
+	s.shows("13", "a", 9)
+	s.begin(1, planWriteOurs)
+	s.wrote(1, "14", "a", 7)
+	s.shows("15", "a", 7)
+	s.begin(1, planNothing)
+	s.shows("16", "a", 8)
+	s.begin(1, planSettle)
+}

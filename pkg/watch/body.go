@@ -27,7 +27,8 @@ type charge struct {
 	lists       bool
 	failed      *LimitError
 	timer, turn *time.Timer
-	// stop ends the stream. It is nil for a list in pages, and before the stream is open.
+	// stop ends the stream. It is nil for a list in pages, and when the stream is not open. It also keeps the buffers of
+	// the stream's decoder, which can have 4 MiB, and the meter keeps the charge until the next request.
 	stop func()
 
 	mu sync.Mutex
@@ -59,6 +60,7 @@ func (c *charge) end(err error) error {
 		}
 	}
 	failed := c.failed
+	c.stop = nil
 	c.meter.mu.Unlock()
 	c.leave()
 	if failed != nil {
@@ -67,10 +69,27 @@ func (c *charge) end(err error) error {
 	return err
 }
 
+// opened records how to end the stream. If the request exceeded a limit meanwhile, it ends the stream, and returns the
+// limit.
+func (c *charge) opened(stop func()) error {
+	c.meter.mu.Lock()
+	failed := c.failed
+	if failed == nil {
+		c.stop = stop
+	}
+	c.meter.mu.Unlock()
+	if failed == nil {
+		return nil
+	}
+	stop()
+	return c.end(failed)
+}
+
 // abandon ends a request that its caller may not end, and its stream.
 func (c *charge) abandon() {
 	c.meter.mu.Lock()
 	stop := c.stop
+	c.stop = nil
 	c.meter.mu.Unlock()
 	if stop != nil {
 		stop()

@@ -99,9 +99,9 @@ func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) 
 	if err != nil {
 		return nil, c.end(err)
 	}
-	m.mu.Lock()
-	c.stop = stream.Stop
-	m.mu.Unlock()
+	if err := c.opened(stream.Stop); err != nil {
+		return nil, err
+	}
 	return limitedStream{stream, c}, nil
 }
 
