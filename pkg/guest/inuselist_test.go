@@ -21,6 +21,24 @@ import (
 
 const manyInUse = 5000
 
+// TestOfOneObjectAFewFieldsAreKept: the guest decides how many fields of a CRD an object uses.
+func TestOfOneObjectAFewFieldsAreKept(t *testing.T) {
+	t.Parallel()
+	var fields []crds.Field
+	spec := map[string]any{}
+	for i := range 1000 {
+		name := fmt.Sprintf("field%03d", i)
+		fields = append(fields, crds.Field{Path: "spec." + name, Versions: []string{"v1"}})
+		spec[name] = "x"
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Thing", "spec": spec}}
+	kept, is := usageOf(object, crds.LookupOf(fields), wantedFieldsOf(fields)).(*usage)
+	// With 20,000 objects, each of these takes 8 bytes of each.
+	if !is || len(kept.fields) != 50 || cap(kept.fields) != 50 {
+		t.Errorf("%d of 1,000 fields are kept, want 50", len(kept.fields))
+	}
+}
+
 // longFields returns fields with long paths, as a hostile CRD can have them. The first one can restrict access.
 func longFields() []crds.Field {
 	var out []crds.Field

@@ -11,12 +11,9 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
-// TestUnreadResponsesAreNotBuffered: the guest sends without an end, and the response is not read, as that of a
-// watch that is paused. Other responses of the connection are not held up.
-func TestUnreadResponsesAreNotBuffered(t *testing.T) {
-	t.Parallel()
-	g := hang.Gomega(t)
-	var sent atomic.Int64
+// endless returns a server that sends without an end on /endless, and counts what it has sent.
+func endless(t *testing.T, sent *atomic.Int64) *apiServer {
+	t.Helper()
 	server := newAPIServer(t)
 	server.answer = func(w http.ResponseWriter, r *http.Request, _ string) {
 		if r.URL.Path != "/endless" {
@@ -30,6 +27,36 @@ func TestUnreadResponsesAreNotBuffered(t *testing.T) {
 			}
 		}
 	}
+	return server
+}
+
+// TestAllUnreadResponsesHaveALimit: more responses than hypergate has watches are not read. Together they are buffered
+// up to a limit.
+func TestAllUnreadResponsesHaveALimit(t *testing.T) {
+	t.Parallel()
+	g := hang.Gomega(t)
+	var sent atomic.Int64
+	server := endless(t, &sent)
+	f := follow(t, server.withToken("a"))
+	for range 160 {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/endless", nil)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		response, err := f.client.Do(request)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		defer func() { _ = response.Body.Close() }()
+	}
+	g.Eventually(sent.Load).Should(gomega.BeNumerically(">=", 30<<20))
+	// The server has 4 KiB for each response. Without the limit, 160 streams have 40 MiB.
+	g.Consistently(sent.Load, "1s").Should(gomega.BeNumerically("<=", 34<<20))
+}
+
+// TestUnreadResponsesAreNotBuffered: the guest sends without an end, and the response is not read, as that of a
+// watch that is paused. Other responses of the connection are not held up.
+func TestUnreadResponsesAreNotBuffered(t *testing.T) {
+	t.Parallel()
+	g := hang.Gomega(t)
+	var sent atomic.Int64
+	server := endless(t, &sent)
 	f := follow(t, server.withToken("a"))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/endless", nil)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
