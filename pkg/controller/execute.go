@@ -186,16 +186,14 @@ func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, isti
 	return w
 }
 
-// run writes. The API server takes longest over CRDs. Where there are none yet, only the webhooks wait for them: istiod
-// itself waits for each CRD. istiod and RBAC of this version must not run with CRDs of another version, unless they
-// already do.
+// run writes. The API server takes longest over CRDs, so what istiod's token needs goes first: the token, its Secret
+// and the Deployment then follow while the CRDs are written. istiod itself waits for each CRD. But istiod and RBAC of
+// this version must not run with CRDs of another version, unless they already do.
 func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, istiodCurrent bool) {
 	defer close(w.done)
-	var crds sync.WaitGroup
-	defer crds.Wait()
-	crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
-	if plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet() {
-		crds.Wait()
+	crdsFirst := plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet()
+	if crdsFirst {
+		w.crds = applyCRDs(ctx, g, plan)
 		if w.crdsBlocked = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !istiodCurrent; w.crdsBlocked {
 			close(w.ready)
 			return
@@ -211,6 +209,11 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan
 	}
 	w.needed = g.Apply(ctx, needed)
 	close(w.ready)
+	var crds sync.WaitGroup
+	defer crds.Wait()
+	if !crdsFirst {
+		crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
+	}
 	w.rest = g.Apply(ctx, rest)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/webhookurl"
+	"github.com/hypergate/hypergate/test/sides"
 )
 
 // checkPlan checks the invariants of every plan. The property tests call it for many plans.
@@ -38,30 +39,11 @@ func TestCRDsHaveTheOwnerLabelAndNoLeaks(t *testing.T) {
 	checkNothingLeaks(t, cfg, installed(t), crds)
 }
 
-// checkSide checks that all objects have a kind of the side's list, the side's namespace, and hypergate's label.
+// checkSide checks that all objects are on the right side.
 func checkSide(t *testing.T, objects []anObject, kinds []model.Kind, namespace, owner string) {
 	t.Helper()
 	for _, o := range objects {
-		i := slices.IndexFunc(kinds, func(k model.Kind) bool { return k.GVK == o.GVK() })
-		if i < 0 {
-			t.Errorf("%s: its kind is not on the list of its side", o)
-			continue
-		}
-		want := ""
-		if kinds[i].Namespaced {
-			want = namespace
-		}
-		u, err := o.Unstructured()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if o.Key().Namespace != want || u.GetNamespace() != want || u.GetName() != o.Key().Name || u.GroupVersionKind() != o.GVK() {
-			t.Errorf("%s is %s %s/%s in its JSON, and its namespace should be %q", o, u.GroupVersionKind(), u.GetNamespace(), u.GetName(),
-				want)
-		}
-		if u.GetLabels()[model.OwnerLabel] != owner {
-			t.Errorf("%s has the owner %q, want %q", o, u.GetLabels()[model.OwnerLabel], owner)
-		}
+		sides.Check(t, o, kinds, namespace, owner)
 	}
 }
 

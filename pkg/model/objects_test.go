@@ -10,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/sides"
 )
 
 // constructorCase is an object for a side, and texts in the error; nil means no error.
@@ -197,12 +198,12 @@ func FuzzNewObject(f *testing.F) {
 		}
 		if mgmt {
 			if o, err := model.NewMgmtObject(u, cfg); err == nil {
-				checkSide(t, o, model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
+				sides.Check(t, o, model.MgmtKinds(), cfg.MgmtNamespace, cfg.OwnerValue(model.SideMgmt))
 			}
 			return
 		}
 		if o, err := model.NewGuestObject(u, cfg); err == nil {
-			checkSide(t, o, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
+			sides.Check(t, o, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 		}
 	})
 }

@@ -27,8 +27,8 @@ type charge struct {
 	lists       bool
 	failed      *LimitError
 	timer, turn *time.Timer
-	// stop ends the stream. It is nil for a list in pages, and when the stream is not open. It also keeps the buffers of
-	// the stream's decoder, which can have 4 MiB, and the meter keeps the charge until the next request.
+	// stop ends the stream. It is nil for a list in pages, and when the stream is not open. It also keeps the buffers
+	// of the stream's decoder, which can have 4 MiB, and the meter keeps the charge until the next request.
 	stop func()
 
 	mu sync.Mutex

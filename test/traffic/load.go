@@ -73,7 +73,8 @@ type results struct {
 	failures  []Failure
 }
 
-// Start starts a load, with at least one request of each stream. It ends with Stop, or with ctx. Requests that ctx ends are failures.
+// Start starts a load, with at least one request of each stream. It ends with Stop, or with ctx. Requests that ctx ends
+// are failures.
 func Start(ctx context.Context, streams ...Stream) (*Load, error) {
 	l := &Load{began: time.Now(), results: map[string]*results{}}
 	for _, s := range streams {
@@ -97,8 +98,8 @@ func Start(ctx context.Context, streams ...Stream) (*Load, error) {
 	return l, nil
 }
 
-// pace starts the requests of one stream until until ends, and at least one. Their own context is that of the caller of Start, so that
-// Stop lets them end.
+// pace starts the requests of one stream until until ends, and at least one. Their own context is that of the caller of
+// Start, so that Stop lets them end.
 func (l *Load) pace(until, ctx context.Context, s *sender) {
 	ticks := time.NewTicker(time.Duration(float64(time.Second) / s.stream.Rate))
 	defer ticks.Stop()
