@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,19 +53,21 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 		for n, f := range feedsOf(k) {
 			from := source{i, n}
 			kept := store{c.tracker, from, c.fields(), c.opts.Budget.Meter(k.Resource), c.reporter(log, from, k, f)}
-			reflector := cache.NewReflectorWithOptions(c.listWatch(kept, k, f), &metav1.PartialObjectMetadata{},
-				kept, cache.ReflectorOptions{
-					Name:            c.opts.Name,
-					TypeDescription: k.Resource,
-					Logger:          new(logr.Discard()),
-					// The backoff of client-go goes up to one minute. We must manage a cluster again within 30
-					// seconds after it is back.
-					Backoff: &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second},
+			listWatch := c.listWatch(kept, k, f)
+			go watch.Repeat(quiet, backoff(), func() *cache.Reflector {
+				return cache.NewReflectorWithOptions(listWatch, &metav1.PartialObjectMetadata{}, kept, cache.ReflectorOptions{
+					Name: c.opts.Name, TypeDescription: k.Resource, Logger: new(logr.Discard()), Backoff: new(backoff()),
 				})
-			go reflector.RunWithContext(quiet)
+			}, func(error) bool { return false }) // listWatch reports the errors
 		}
 	}
 	return nil
+}
+
+// backoff returns the delays between attempts. Those of client-go go up to one minute. We must manage a cluster again
+// within 30 seconds after it is back.
+func backoff() wait.Backoff {
+	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second}
 }
 
 // Synced reports whether the watches of all kinds have shown their objects at least once in the current session.
@@ -152,11 +155,14 @@ func (c *Cluster) listWatch(kept store, k Kind, f feed) *cache.ListWatch {
 }
 
 // proves reports whether the result of a watch request shows the state of the kind. After a limit of the meter was
-// exceeded, only a complete list proves that the watch works. An error of a streaming list is a proof only if no
-// other request follows it.
+// exceeded, only a complete list proves that the watch works. An error of a streaming list is a proof only if no list
+// without a stream follows it.
 func proves(m *watch.Meter, err error, streaming bool, k Kind) bool {
 	if err == nil {
 		return m.Over() == nil
+	}
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return true
 	}
 	class := Classify(err, "watch", k.resource()).Class()
 	return !streaming || class == Unreachable || class == Oversized
@@ -196,7 +202,10 @@ type store struct {
 	report func(verb string, err error)
 }
 
-var _ cache.TransformingStore = store{}
+var (
+	_ cache.TransformingStore      = store{}
+	_ cache.ResourceVersionUpdater = store{}
+)
 
 // Add stores an object that appeared.
 func (s store) Add(obj any) error { return s.saw(obj, false) }
@@ -216,15 +225,19 @@ func (s store) saw(obj any, deleted bool) error {
 		return err
 	}
 	seen, before := m.sighting(), s.tracker.shown(s.from.kind, m.key())
+	var after any = m
 	if deleted {
-		seen = sighting{state: gone, rv: m.ResourceVersion}
-		s.meter.Changed(before, nil)
-	} else {
-		s.meter.Changed(before, m)
+		seen, after = sighting{state: gone, rv: m.ResourceVersion}, nil
+	}
+	if err := s.meter.Changed(before, after, m.ResourceVersion); err != nil {
+		return err
 	}
 	s.tracker.saw(s.from, m.key(), seen)
 	return nil
 }
+
+// UpdateResourceVersion checks the version of each event, also of a bookmark, which has no object.
+func (s store) UpdateResourceVersion(version string) { s.meter.Version(version) }
 
 // Replace stores the whole list.
 func (s store) Replace(objs []any, resourceVersion string) error {
@@ -237,7 +250,7 @@ func (s store) Replace(objs []any, resourceVersion string) error {
 		all[m.key()] = m.sighting()
 	}
 	wasOver := s.meter.Over() != nil
-	if err := s.meter.Listed(); err != nil {
+	if err := s.meter.Listed(resourceVersion); err != nil {
 		return err
 	}
 	if wasOver {

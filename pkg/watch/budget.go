@@ -284,24 +284,58 @@ func (m *Meter) Adding(small any) {
 	m.weigh(n, m.budget.take(n))
 }
 
-// Changed counts an event. before is what was kept of the object, and after is what is kept now. Nil means none.
-func (m *Meter) Changed(before, after any) {
+// Changed counts an event. before is what was kept of the object, and after is what will be kept. Nil means none.
+// version is the resourceVersion of the event. It returns an error if the watch has exceeded a limit. Then the caller
+// must keep what it kept before.
+func (m *Meter) Changed(before, after any, version string) error {
+	if m == nil {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.measure(version)
+	var object, size int64
+	objects := 0
+	if before != nil {
+		size -= sizeOf(before)
+		objects--
+	}
+	if after != nil {
+		object = sizeOf(after)
+		size += object
+		objects++
+	}
+	m.count(objects, size)
+	m.weigh(object, m.budget.take(size))
+	if c := m.current; c != nil && c.failed != nil {
+		m.count(-objects, -size)
+		m.budget.take(-size)
+		return c.failed
+	}
+	return nil
+}
+
+// count adds to what the watch keeps. The caller holds mu.
+func (m *Meter) count(objects int, size int64) {
+	m.objects += objects
+	m.kept += size
+}
+
+// Version compares the length of a resourceVersion, of an event or of a bookmark, with its limit.
+func (m *Meter) Version(version string) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var old, now int64
-	if before != nil {
-		old = sizeOf(before)
-		m.objects--
+	m.measure(version)
+}
+
+// measure is Version for a caller that holds mu.
+func (m *Meter) measure(version string) {
+	if most := m.budget.limits.Version; len(version) > most {
+		m.trip(m.current, fmt.Sprintf("a resourceVersion has more than %d bytes", most))
 	}
-	if after != nil {
-		now = sizeOf(after)
-		m.objects++
-	}
-	m.kept += now - old
-	m.weigh(now, m.budget.take(now-old))
 }
 
 // weigh compares what is kept with the limits of one object, of the watch, and of all watches. The caller holds mu.
@@ -325,14 +359,15 @@ func (m *Meter) weigh(object, total int64) {
 	}
 }
 
-// Listed ends a list. From now on, the added objects are kept, and the objects kept before are not. It returns an
-// error if the list exceeded a limit. The caller must not use such a list.
-func (m *Meter) Listed() error {
+// Listed ends a list with the given resourceVersion. From now on, the added objects are kept, and the objects kept
+// before are not. It returns an error if the list exceeded a limit. The caller must not use such a list.
+func (m *Meter) Listed(version string) error {
 	if m == nil {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.measure(version)
 	c := m.current
 	if c != nil && c.failed != nil {
 		return c.failed

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 const (
@@ -25,6 +28,11 @@ const (
 
 // ErrNotResumed ends a list-and-watch whose stream was lost. It is not a failure, because the next attempt lists.
 var ErrNotResumed = errors.New("the watch was lost, and is not resumed without a list")
+
+// errListedBefore ends a list-and-watch that requests a streamed list too soon after another one. client-go requests
+// the next one at once after some answers: 410, 504 with the cause ResourceVersionTooLarge, and a stream that ends
+// before its list is complete (tools/cache/reflector.go, watchList).
+var errListedBefore = fmt.Errorf("a list was requested just now: %w", ErrNotResumed)
 
 // Requests holds the list and the watch of one resource.
 type Requests struct {
@@ -51,6 +59,8 @@ type Requests struct {
 // Lists request the newest version. A list of "at least the version that was seen last" waits in vain if that version
 // lies in the future. A list of any version can come from an API server that lags behind. So a list is at least as
 // new as everything that was answered before it began.
+//
+// A streamed list that does not complete is not requested again at once, but after the delays of the attempts.
 func Consistent(r Requests) *cache.ListWatch { return consistentBy(r, clock.RealClock{}) }
 
 func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {
@@ -79,6 +89,9 @@ type consistent struct {
 	ends time.Time
 	// in is the session in which the last request began. No stream resumes a request of another session.
 	in uint64
+	// streamed is when the last streamed list was requested, and pause the delay until the next one.
+	streamed time.Time
+	pause    throttle.Backoff
 }
 
 func (c *consistent) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -95,6 +108,8 @@ func (c *consistent) list(ctx context.Context, o metav1.ListOptions) (runtime.Ob
 func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	opened, in := c.clock.Now(), c.Session()
 	switch lists := o.SendInitialEvents != nil && *o.SendInitialEvents; {
+	case lists && !c.mayStream(opened, in):
+		return nil, errListedBefore
 	case lists:
 		c.Begin()
 		o.ResourceVersion = ""
@@ -120,6 +135,21 @@ func (c *consistent) next(listed bool, ends time.Time, in uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.listed, c.ends, c.in = listed, ends, in
+}
+
+// mayStream reports whether a streamed list can be requested now. If so, it counts the request.
+func (c *consistent) mayStream(now time.Time, in uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in != c.in || now.Sub(c.streamed) > resetAfter {
+		c.pause.Reset()
+	}
+	if c.pause.Wait(now) > 0 {
+		return false
+	}
+	c.streamed = now
+	c.pause.Failed(now, firstDelay, maxDelay)
+	return true
 }
 
 // resumes reports whether a stream can begin now without a list. One list allows one stream.

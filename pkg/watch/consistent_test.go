@@ -46,8 +46,15 @@ func TestWatchResumesWithoutAList(t *testing.T) {
 		"a list after it was refused": {
 			{0, "stream", false, "sent"},
 			{0, "watch", false, "refused"},
-			{0, "stream", false, "sent"},
+			{firstDelay, "stream", false, "sent"},
 			{seconds(timeout), "watch", false, "sent"},
+		},
+		"streamed lists, one after the other": {
+			{0, "stream", true, "fails"}, {0, "stream", false, "refused"}, {firstDelay, "stream", true, "fails"},
+			{firstDelay, "stream", false, "refused"}, {firstDelay, "stream", false, "sent"},
+		},
+		"a streamed list after a long time": {
+			{0, "stream", false, "sent"}, {resetAfter + 1, "stream", false, "sent"}, {firstDelay, "stream", false, "sent"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
+var (
+	_ cache.TransformingStore      = events{}
+	_ cache.ResourceVersionUpdater = events{}
+)
+
 // events is the store that the reflector writes to. It keeps the copy and reports each change.
 type events struct{ *Watch }
 
@@ -48,10 +53,12 @@ func (e events) put(obj any) error {
 		return err
 	}
 	before := e.before(obj)
+	if err := e.changed(before, obj, obj); err != nil {
+		return err
+	}
 	if err := e.store.Update(obj); err != nil {
 		return fmt.Errorf("keeping an object of %s: %w", e.opts.Name, err)
 	}
-	e.meter.Changed(before, obj)
 	e.opts.OnEvent(Event{Object: obj, Before: before})
 	return nil
 }
@@ -62,13 +69,27 @@ func (e events) Delete(obj any) error {
 		return err
 	}
 	before := e.before(obj)
+	if err := e.changed(before, nil, obj); err != nil {
+		return err
+	}
 	if err := e.store.Delete(obj); err != nil {
 		return fmt.Errorf("forgetting an object of %s: %w", e.opts.Name, err)
 	}
-	e.meter.Changed(before, nil)
 	e.opts.OnEvent(Event{Object: obj, Before: before, Gone: true})
 	return nil
 }
+
+// changed counts the event of obj, before anything of it is kept.
+func (e events) changed(before, after, obj any) error {
+	identity, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("counting an object of %s: %w", e.opts.Name, err)
+	}
+	return e.meter.Changed(before, after, identity.GetResourceVersion())
+}
+
+// UpdateResourceVersion checks the version of each event, also of a bookmark, which has no object.
+func (e events) UpdateResourceVersion(version string) { e.meter.Version(version) }
 
 // before returns what was kept of an object until now, or nil if nothing was kept.
 func (e events) before(obj any) any {
@@ -95,7 +116,7 @@ func (e events) Replace(list []any, resourceVersion string) error {
 	}
 	gone := e.missing(names)
 	wasOver := e.meter.Over() != nil
-	if err := e.meter.Listed(); err != nil {
+	if err := e.meter.Listed(resourceVersion); err != nil {
 		return err
 	}
 	if wasOver {

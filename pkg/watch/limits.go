@@ -25,6 +25,9 @@ const (
 	// MaxKeptObject is the maximum estimated memory of what is kept of one object. A GatewayClass has four messages
 	// of 8 KiB. Beyond it, the attempt ends.
 	MaxKeptObject = 40 << 10
+	// MaxVersion is the maximum length of a resourceVersion. Kubernetes' own have 20 digits at most. client-go keeps
+	// the last one of each watch. Beyond it, the attempt ends.
+	MaxVersion = 256
 	// MaxKept is the maximum estimated memory of what one watch keeps, and of a list that will replace it. Beyond it,
 	// the attempt ends.
 	MaxKept = 8 << 20
@@ -68,7 +71,7 @@ const (
 // Limits holds the limits of a Budget. See the constants of the same names.
 type Limits struct {
 	Message, MessageCost, ListBytes, KeptObject, Kept, KeptTotal, LargeMessage int64
-	Objects, Burst                                                             int
+	Objects, Burst, Version                                                    int
 	Rate                                                                       float64
 	ListTime, FirstPause, MaxPause                                             time.Duration
 }
@@ -77,7 +80,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		Message: MaxMessage, MessageCost: MaxMessageCost, ListBytes: MaxListBytes, KeptObject: MaxKeptObject, Kept: MaxKept,
-		KeptTotal: MaxKeptTotal, LargeMessage: LargeMessage, Objects: MaxObjects, Burst: Burst, Rate: Rate,
+		KeptTotal: MaxKeptTotal, LargeMessage: LargeMessage, Objects: MaxObjects, Version: MaxVersion, Burst: Burst, Rate: Rate,
 		ListTime: MaxListTime, FirstPause: FirstPause, MaxPause: MaxPause,
 	}
 }

@@ -126,7 +126,7 @@ func TestAListBeyondALimitIsRefused(t *testing.T) {
 	t.Parallel()
 	m := NewBudget(DefaultLimits()).Meter("things")
 	broken(t, m)
-	if m.Listed() == nil || m.Over() == nil {
+	if m.Listed("") == nil || m.Over() == nil {
 		t.Error("the list was accepted")
 	}
 }

@@ -104,7 +104,7 @@ type Options struct {
 type Watch struct {
 	opts      Options
 	store     cache.Store
-	reflector *cache.Reflector
+	reflector func() *cache.Reflector
 	meter     *Meter
 
 	// mu guards the fields that the goroutine of the watch writes and that others read.
@@ -155,8 +155,10 @@ func New(opts Options) *Watch {
 			return stream, err
 		},
 	})
-	w.reflector = cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, opts.Client), opts.Example, events{w},
-		cache.ReflectorOptions{Name: opts.Name, Backoff: new(backoff()), Logger: new(logr.Discard())})
+	w.reflector = func() *cache.Reflector {
+		return cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, opts.Client), opts.Example, events{w},
+			cache.ReflectorOptions{Name: opts.Name, Backoff: new(backoff()), Logger: new(logr.Discard())})
+	}
 	return w
 }
 
@@ -176,13 +178,21 @@ func (w *Watch) Run(ctx context.Context) {
 			w.meter.Close()
 		}
 	}()
-	delay, unknown := backoff(), patience{most: w.opts.Patience, futile: w.opts.Futile}
-	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := w.reflector.ListAndWatchWithContext(ctx)
+	unknown := patience{most: w.opts.Patience, futile: w.opts.Futile}
+	Repeat(ctx, backoff(), w.reflector, func(err error) bool {
 		if err != nil && !errors.Is(err, ErrNotResumed) {
 			w.record(err)
 		}
-		return unknown.ends(err), nil
+		return unknown.ends(err)
+	})
+}
+
+// Repeat lists and watches until ctx ends, or until ended returns true for the result of an attempt. Each attempt has a
+// new Reflector, because a Reflector keeps the last resourceVersion, of any length, and no attempt here needs that of
+// another.
+func Repeat(ctx context.Context, delay wait.Backoff, reflector func() *cache.Reflector, ended func(error) bool) {
+	_ = delay.DelayWithReset(clock.RealClock{}, resetAfter).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
+		return ended(reflector().ListAndWatchWithContext(ctx)), nil
 	})
 }
 

@@ -35,6 +35,9 @@ const (
 	longestCondition = 32 << 10
 	// largestWrite is the limit for one request to the management side, in bytes.
 	largestWrite = 1 << 20
+	// mostRequests is the limit for requests to the guest in one step. requestsPerSecond is added for each second of
+	// the step. About 40 watches start again after a change of the guest.
+	mostRequests, requestsPerSecond = 600, 100
 	// writesAfterPause is the maximum number of writes that may begin between the pause and its report. It is the
 	// size of one batch.
 	writesAfterPause = 64
@@ -59,9 +62,11 @@ type watcher struct {
 	pausing, paused bool
 	writes          int
 	totals          map[string]int
-	mostRSS         int64
-	mostHeap        uint64
-	mostLine        int
+	// counted is the number of requests to the guest before the step.
+	counted  int
+	mostRSS  int64
+	mostHeap uint64
+	mostLine int
 }
 
 func newWatcher(w *hostileRun) *watcher {
@@ -215,6 +220,7 @@ func (x *watcher) learn() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.learning = false
+	x.requests()
 }
 
 // planned returns the content of an apply without values that change each time: dates, tokens and their hashes.
@@ -389,6 +395,7 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 	rss := w.child.peak.Swap(0)
 	x := w.watcher
 	x.mu.Lock()
+	requests := x.requests()
 	problems := x.problems
 	x.problems = nil
 	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, rss), max(x.mostHeap, now.Heap), max(x.mostLine, longest)
@@ -403,6 +410,7 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 		{"live heap (bytes)", int64(now.Heap), mostHeap},
 		{"goroutines", int64(now.Goroutines), mostGoroutines},
 		{"log (bytes)", int64(logged), mostLogged + int64(lasted.Seconds()*loggedPerSecond)},
+		{"requests to the guest", int64(requests), mostRequests + int64(lasted.Seconds()*requestsPerSecond)},
 		{"longest line of the log (bytes)", int64(longest), longestLine},
 		{"requests to where the guest redirects", int64(len(w.elsewhere.Log())), 0},
 	} {
@@ -416,6 +424,18 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 	for _, problem := range problems {
 		w.t.Errorf("%s: %s", step, problem)
 	}
+}
+
+// requests returns the number of requests to the guest since the last call. The caller holds the lock.
+func (x *watcher) requests() int {
+	sum := -x.counted
+	for key, n := range x.totals {
+		if strings.HasPrefix(key, "guest ") {
+			sum += n
+		}
+	}
+	x.counted += sum
+	return sum
 }
 
 // summary logs the totals of a run.

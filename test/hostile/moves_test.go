@@ -115,6 +115,15 @@ func watchMoves() []move {
 		{"streamed lists do not end", func(w *hostileRun) func() {
 			return w.answerSome("endless lists", 60, watches, func(rw http.ResponseWriter, r *http.Request) { w.stream(rw, r, 16<<10) })
 		}},
+		{"streamed lists expire, or end after an event", func(w *hostileRun) func() {
+			return w.answerSome("streamed lists", 100, watches, func(rw http.ResponseWriter, r *http.Request) {
+				if w.chance(80) {
+					adversary.Fail(rw, 410, "Expired", "too old")
+				} else {
+					body(rw, 200, "application/json", strings.Replace(bookmark(r, "5"), "BOOKMARK", "ADDED", 1))
+				}
+			})
+		}},
 		{"watches send invalid events", func(w *hostileRun) func() {
 			return w.answerSome("no events", 60, watches, w.noEvents)
 		}},
