@@ -25,7 +25,7 @@ CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAnd
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
 TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform
-CORE_TRAFFIC ?= requests_go|control|istiod_is_replaced
+CORE_TRAFFIC ?= requests_go|control:_a_gateway_that_is_killed|istiod_is_replaced
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.
 space := $(subst ,, )
@@ -197,7 +197,7 @@ core: servers build ## Run a selection of the stories of integration and e2e, an
 	done
 	go test -count=1 -timeout 50m -run '^($(subst $(space),,$(CORE)))$$' ./test/integration
 	@hack/e2e.sh -run '^TestHosted$$/^($(CORE_E2E))' ./test/e2e
-	@hack/servers/build.sh pilot-agent
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
 	@hack/e2e.sh -v -run '^TestTraffic$$/^($(CORE_TRAFFIC))' ./test/e2e
 
 .PHONY: integration
@@ -207,7 +207,7 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
-	@hack/servers/build.sh pilot-agent
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
 	@hack/e2e.sh $(NEED_ROOT)
 
 .PHONY: chaos

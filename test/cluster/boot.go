@@ -33,6 +33,8 @@ type run struct {
 	Hosts map[string]string
 	// GuestNodes is the number of real nodes of the guest.
 	GuestNodes int
+	// Konnectivity is that of the Options.
+	Konnectivity bool
 }
 
 const (

@@ -59,6 +59,10 @@ type Options struct {
 	StandIns []string
 	// GuestNodes is the number of real nodes of the guest, at most 8. Without them, the guest's pods do not run.
 	GuestNodes int
+	// Konnectivity makes the guest's API server reach the guest's nodes, pods and Services only through konnectivity,
+	// as in HyperShift. Without it, the API server reaches them directly. It needs GuestNodes, and is for the first
+	// guest.
+	Konnectivity bool
 	// HostNames are names that resolve to this machine on the guest's nodes, as a published address would.
 	HostNames []string
 	// GuestImages are the images on the guest's nodes.
@@ -92,10 +96,12 @@ type Cluster struct {
 	GuestNodes []*GuestNode
 
 	guestKeys *plane.PKI
-	run       run
-	node      *proc.Process
-	progress  func(format string, args ...any)
-	ownDir    bool
+	// konnectivityKeys are nil without Options.Konnectivity.
+	konnectivityKeys *plane.PKI
+	run              run
+	node             *proc.Process
+	progress         func(format string, args ...any)
+	ownDir           bool
 }
 
 // Start starts the clusters. It returns when all images are on the node, the node is ready, and the guest's API
@@ -111,6 +117,9 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	defer cancel()
 	binaries, err := Servers(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if err := addKonnectivity(ctx, options, binaries); err != nil {
 		return nil, err
 	}
 	tars, err := images(ctx, binaries, options)
@@ -195,6 +204,9 @@ func (o *Options) complete() error {
 	if o.GuestNodes < 0 || o.GuestNodes > maxGuestNodes || o.GuestNodes > 0 && !o.Guest {
 		return fmt.Errorf("%d nodes of the guest: use 0 to %d, and a guest", o.GuestNodes, maxGuestNodes)
 	}
+	if o.Konnectivity && o.GuestNodes == 0 {
+		return errors.New("konnectivity leads to nodes of the guest: use GuestNodes, too")
+	}
 	if o.HCPNamespace == "" {
 		o.HCPNamespace = DefaultHCPNamespace
 	}
@@ -223,8 +235,9 @@ func newCluster(o Options, binaries servers.Binaries, tars []importable) (*Clust
 	begin := time.Now()
 	c := describe(run{
 		Name: o.Name, Dir: dir, Cgroup: cgroupOf(o.Name), NodeName: "node1", HCPNamespace: o.HCPNamespace, Guest: o.Guest,
-		MoreGuests: o.MoreGuests, GuestNodes: o.GuestNodes, Role: managementNode, Keys: filepath.Join(dir, "pki/mgmt"),
-		PauseImage: pauseImage, KubeImage: kubeImage, ExemptClass: exemptClass, Binaries: binaries, Images: tars, Detach: o.Detach,
+		MoreGuests: o.MoreGuests, GuestNodes: o.GuestNodes, Konnectivity: o.Konnectivity, Role: managementNode,
+		Keys: filepath.Join(dir, "pki/mgmt"), PauseImage: pauseImage, KubeImage: kubeImage, ExemptClass: exemptClass,
+		Binaries: binaries, Images: tars, Detach: o.Detach,
 	})
 	c.ownDir = ownDir
 	c.progress = func(format string, args ...any) {

@@ -5,6 +5,11 @@
 // The guest's etcd, kube-apiserver and kube-controller-manager run on it as pods in the namespace of the hosted
 // control plane. There can be several guests, each in its own namespace. The package needs root and Linux.
 //
+// A guest can have real nodes: containerd, kubelet, kube-proxy and CoreDNS, each node in namespaces of its own. Its API
+// server reaches them directly, or through konnectivity as in HyperShift ([Options].Konnectivity).
+//
+// NetworkPolicies are enforced on the management node alone. On nodes of the guest they have no effect.
+//
 // # Workflow
 //
 // [Start] re-executes the running binary as process 1 of new mount, pid, network, ipc and uts namespaces. For this,

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -26,10 +27,14 @@ import (
 // fieldManager is the field manager of the guest's manifests.
 const fieldManager = "hypergate-test-cluster"
 
-// guestFile is the input of the template files/guest.yaml. Commands and the PKI are JSON, which is also valid YAML.
+// guestFile is the input of the template files/guest.yaml. Commands and the files of Secrets are JSON, which is also
+// valid YAML.
 type guestFile struct {
 	run
 	GuestAuditDir, PKI, EtcdCommand, APIServerCommand, ControllerManagerCommand, SchedulerCommand string
+	// These are for Options.Konnectivity.
+	KonnectivityFiles, KonnectivityCommand string
+	KonnectivityAddress                    netip.Addr
 }
 
 // applyGuest creates the guest's keys and applies its control plane.
@@ -40,6 +45,11 @@ func (c *Cluster) applyGuest(ctx context.Context) error {
 	pki, err := c.guestPKI()
 	if err != nil {
 		return err
+	}
+	if c.run.Konnectivity {
+		if c.konnectivityKeys, err = c.newKonnectivityKeys(); err != nil {
+			return err
+		}
 	}
 	manifests, err := c.guestManifests(pki)
 	if err != nil {
@@ -97,18 +107,16 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 		run: c.run, GuestAuditDir: filepath.Dir(c.GuestAuditLog), PKI: encode(pki.Files),
 		EtcdCommand: command("etcd",
 			plane.EtcdFlags("guest", "/data/etcd", "http://0.0.0.0:2379", "http://etcd-client:2379", "http://127.0.0.1:2380")...),
-		APIServerCommand: command("kube-apiserver",
-			append(plane.APIServerFlags("guest", "/pki", "/audit/"+filepath.Base(c.GuestAuditLog)),
-				"--etcd-servers=http://etcd-client:2379", "--secure-port=6443",
-				"--service-cluster-ip-range="+guestServices.String(),
-				"--endpoint-reconciler-type=none", // its pod's address is not reachable in the guest
-				"--kubelet-client-certificate=/pki/kubelet-client.crt", "--kubelet-client-key=/pki/kubelet-client.key",
-				"--kubelet-preferred-address-types=InternalIP")...),
+		APIServerCommand: command("kube-apiserver", c.guestAPIServerFlags()...),
 		SchedulerCommand: command("kube-scheduler", "--kubeconfig=/pki/scheduler.kubeconfig", "--leader-elect=false"),
 		// The guest has no metrics of pods. Within 15 s, its autoscaler would give each gateway a second pod and
 		// report that it cannot work.
 		ControllerManagerCommand: command("kube-controller-manager",
 			append(plane.ControllerManagerFlags("/pki"), "--controllers=*,-horizontal-pod-autoscaler-controller")...),
+	}
+	if c.run.Konnectivity {
+		data.KonnectivityFiles, data.KonnectivityAddress = encode(c.konnectivityKeys.Files), c.run.Net.konnectivity()
+		data.KonnectivityCommand = command(konnectivityServer, konnectivityServerFlags()...)
 	}
 	if err := errors.Join(failures...); err != nil {
 		return nil, err
@@ -127,6 +135,20 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 		}
 		objects = append(objects, object)
 	}
+}
+
+// guestAPIServerFlags returns the flags of the guest's API server.
+func (c *Cluster) guestAPIServerFlags() []string {
+	flags := append(plane.APIServerFlags("guest", "/pki", "/audit/"+filepath.Base(c.GuestAuditLog)),
+		"--etcd-servers=http://etcd-client:2379", "--secure-port=6443",
+		"--service-cluster-ip-range="+guestServices.String(),
+		"--endpoint-reconciler-type=none", // its pod's address is not reachable in the guest
+		"--kubelet-client-certificate=/pki/kubelet-client.crt", "--kubelet-client-key=/pki/kubelet-client.key",
+		"--kubelet-preferred-address-types=InternalIP")
+	if c.run.Konnectivity {
+		flags = append(flags, "--egress-selector-config-file="+konnectivityDir+"/"+egressSelectorFile)
+	}
+	return flags
 }
 
 // resources maps the kinds in guest.yaml to resources. A discovery client would be more code.

@@ -40,7 +40,8 @@ func (n *GuestNode) Kill() {
 	<-n.process.Done()
 }
 
-// Stop ends one server of the node: kubelet, kube-proxy, coredns or containerd. Its pods keep running.
+// Stop ends one server of the node: kubelet, kube-proxy, coredns, containerd or KonnectivityAgent. Its pods keep
+// running.
 func (n *GuestNode) Stop(ctx context.Context, server string) error {
 	return n.run.control(ctx, verbStop+"/"+server)
 }
@@ -109,7 +110,7 @@ func (c *Cluster) startGuestNode(ctx context.Context, number int, images []impor
 	if err := makeFoldersIn(r.Dir, "node/cni", "logs/pods"); err != nil {
 		return nil, err
 	}
-	if err := c.writeNodeKeys(r); err != nil {
+	if err := errors.Join(c.writeNodeKeys(r), c.writeAgentKeys(r)); err != nil {
 		return nil, err
 	}
 	if err := r.write(); err != nil {

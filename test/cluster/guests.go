@@ -19,6 +19,7 @@ func (c *Cluster) guests() []*Cluster {
 		other.More = nil
 		other.HCPNamespace, other.Dir = namespace, filepath.Join(c.Dir, guestsDir, namespace)
 		other.run.HCPNamespace, other.run.Net = namespace, c.run.Net.withGuestAPI(byte(i+1))
+		other.run.Konnectivity = false // it has no nodes
 		other.describeGuest()
 		c.More = append(c.More, &other)
 	}

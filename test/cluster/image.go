@@ -93,6 +93,9 @@ func hostedServers(o Options) []string {
 	if o.GuestNodes > 0 {
 		names = append(names, "kube-scheduler")
 	}
+	if o.Konnectivity {
+		names = append(names, konnectivityServer)
+	}
 	return names
 }
 

@@ -50,6 +50,13 @@ func (n network) withGuestAPI(number byte) network {
 	return n
 }
 
+// konnectivity returns the fixed ClusterIP at which the guest's konnectivity agents reach their server.
+func (n network) konnectivity() netip.Addr {
+	ip := n.GuestAPI.As4()
+	ip[3] += 100 // GuestAPI is 10 to 99
+	return netip.AddrFrom4(ip)
+}
+
 // guestServices is the range of the guest's Services. Each guest uses the same, because only its own nodes translate
 // these addresses.
 var guestServices = netip.MustParsePrefix("172.31.0.0/16") //nolint:gochecknoglobals // a constant

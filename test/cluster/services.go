@@ -47,9 +47,13 @@ type nodeServers struct{ first, then []string }
 
 // servers returns the servers of a node. The control plane of a guest runs in pods of the management cluster, except
 // for its scheduler.
-func (role nodeRole) servers() nodeServers {
-	if role == guestNode {
-		return nodeServers{first: []string{"containerd"}, then: []string{"coredns", "kube-proxy"}}
+func (r run) servers() nodeServers {
+	if r.Role == guestNode {
+		then := []string{"coredns", "kube-proxy"}
+		if r.Konnectivity {
+			then = append(then, KonnectivityAgent)
+		}
+		return nodeServers{first: []string{"containerd"}, then: then}
 	}
 	return nodeServers{
 		first: []string{"etcd", "containerd", "kube-apiserver"},
@@ -87,6 +91,8 @@ func (r run) command(name string) []string {
 		return binary("-conf", file("Corefile"))
 	case "kube-proxy":
 		return binary("--config=" + file("kube-proxy.yaml"))
+	case KonnectivityAgent:
+		return binary(r.agentFlags()...)
 	default: // kubelet
 		return binary("--config="+file("kubelet.yaml"), "--kubeconfig="+filepath.Join(pki, "kubelet.kubeconfig"),
 			"--hostname-override="+r.NodeName, "--node-ip="+node, "--root-dir=/var/lib/kubelet")
@@ -99,7 +105,7 @@ func (r run) serve(ctx context.Context) error {
 		run: r, running: map[string]*proc.Process{}, ended: make(chan *proc.Process), orders: make(chan order),
 		imported: make(chan struct{}), failed: make(chan error),
 	}
-	for _, name := range r.Role.servers().first {
+	for _, name := range r.servers().first {
 		if err := s.start(name); err != nil {
 			return err
 		}
@@ -200,7 +206,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 		if s.run.Role == managementNode {
 			go func() { s.failed <- s.run.enforcePolicies(ctx) }()
 		}
-		for _, name := range s.run.Role.servers().then {
+		for _, name := range s.run.servers().then {
 			if err := s.order(verbStart, name); err != nil {
 				return err
 			}

@@ -33,6 +33,22 @@ type PKI struct {
 // names and IPs). All keys are P-256. An RSA key would take one second of a three-second start, and nothing here
 // needs one.
 func NewPKI(name string, serverNames ...string) (*PKI, error) {
+	p, err := NewCA(name)
+	if err != nil {
+		return nil, err
+	}
+	saKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making the %s service-account key: %w", name, err)
+	}
+	if err := p.addKey("sa", saKey); err != nil {
+		return nil, err
+	}
+	return p, p.AddServing("apiserver", "kube-apiserver", serverNames...)
+}
+
+// NewCA creates a certificate authority without other keys.
+func NewCA(name string) (*PKI, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making the %s CA key: %w", name, err)
@@ -48,17 +64,7 @@ func NewPKI(name string, serverNames ...string) (*PKI, error) {
 		return nil, fmt.Errorf("reading back the %s CA certificate: %w", name, err)
 	}
 	p.Files["ca.crt"] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := p.addKey("ca", key); err != nil {
-		return nil, err
-	}
-	saKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("making the %s service-account key: %w", name, err)
-	}
-	if err := p.addKey("sa", saKey); err != nil {
-		return nil, err
-	}
-	return p, p.AddServing("apiserver", "kube-apiserver", serverNames...)
+	return p, p.addKey("ca", key)
 }
 
 // Copy returns a PKI of the same certificate authority. Files that are added to one are not in the other.
