@@ -51,15 +51,21 @@ func (t *teller) installed() *world.Hypergate {
 // end of the story before may have changed the Deployment.
 func (t *teller) rolledOut() {
 	t.Helper()
+	t.rolledOutTo(1)
+}
+
+// rolledOutTo waits until istiod has exactly this number of pods, all as in rolledOut.
+func (t *teller) rolledOutTo(replicas int) {
+	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(d.Status.ObservedGeneration).To(gomega.Equal(d.Generation))
-		g.Expect(d.Status.UpdatedReplicas).To(gomega.Equal(int32(1)))
-		g.Expect(d.Status.AvailableReplicas).To(gomega.Equal(int32(1)))
+		g.Expect(d.Status.UpdatedReplicas).To(gomega.BeEquivalentTo(replicas))
+		g.Expect(d.Status.AvailableReplicas).To(gomega.BeEquivalentTo(replicas))
 		pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(pods.Items).To(gomega.HaveLen(1))
+		g.Expect(pods.Items).To(gomega.HaveLen(replicas))
 	}).Should(gomega.Succeed())
 }
 
@@ -372,8 +378,12 @@ func gatewaysFirst(t *teller) {
 	}
 }
 
-func foreignMesh(t *teller) {
-	t.Log("a user's mesh has the default revision: its validator and its default tag")
+// foreignDefault marks another revision as the default: its validator and its default tag, as a user's mesh has them.
+// They are deleted when the story ends.
+func (t *teller) foreignDefault() (
+	*admissionregistrationv1.ValidatingWebhookConfiguration, *admissionregistrationv1.MutatingWebhookConfiguration,
+) {
+	t.Helper()
 	validator := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: map[string]string{"istio.io/rev": "default"}},
 	}
@@ -381,15 +391,20 @@ func foreignMesh(t *teller) {
 		Name: "istio-revision-tag-default", Labels: map[string]string{"istio.io/rev": "users", "istio.io/tag": "default"},
 	}}
 	admission := t.GuestClient.AdmissionregistrationV1()
-	createdValidator, err := admission.ValidatingWebhookConfigurations().Create(t.ctx, validator, metav1.CreateOptions{})
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	createdTag, err := admission.MutatingWebhookConfigurations().Create(t.ctx, tag, metav1.CreateOptions{})
-	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(func() {
 		_ = admission.ValidatingWebhookConfigurations().Delete(context.Background(), validator.Name, metav1.DeleteOptions{})
 		_ = admission.MutatingWebhookConfigurations().Delete(context.Background(), tag.Name, metav1.DeleteOptions{})
 	})
+	createdValidator, err := admission.ValidatingWebhookConfigurations().Create(t.ctx, validator, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	createdTag, err := admission.MutatingWebhookConfigurations().Create(t.ctx, tag, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return createdValidator, createdTag
+}
 
+func foreignMesh(t *teller) {
+	t.Log("a user's mesh has the default revision")
+	validator, tag := t.foreignDefault()
 	t.installed()
 	t.gateway("beside-a-mesh")
 	t.Cleanup(func() {
@@ -400,12 +415,13 @@ func foreignMesh(t *teller) {
 	t.Expect(t.RouteAccepted(t.step(), "demo", "echo")).To(gomega.Succeed())
 
 	t.Log("the mesh's objects have not changed")
+	admission := t.GuestClient.AdmissionregistrationV1()
 	validatorNow, err := admission.ValidatingWebhookConfigurations().Get(t.ctx, validator.Name, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	tagNow, err := admission.MutatingWebhookConfigurations().Get(t.ctx, tag.Name, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(validatorNow.ResourceVersion).To(gomega.Equal(createdValidator.ResourceVersion))
-	t.Expect(tagNow.ResourceVersion).To(gomega.Equal(createdTag.ResourceVersion))
+	t.Expect(validatorNow.ResourceVersion).To(gomega.Equal(validator.ResourceVersion))
+	t.Expect(tagNow.ResourceVersion).To(gomega.Equal(tag.ResourceVersion))
 }
 
 func missingKubeconfig(t *teller) {

@@ -9,7 +9,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strconv"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -46,7 +48,7 @@ const (
 
 // answer is what is known of one request.
 type answer struct {
-	// gateway is the pod that answered. It is empty if none did.
+	// gateway is the pod that answered, or that answered before on the same connection. It is empty if it is not known.
 	gateway string
 	err     error
 }
@@ -57,6 +59,8 @@ type sender struct {
 	// kept is the client of KeptConnection and Download, fresh that of NewConnection.
 	kept, fresh *http.Client
 	grpc        *grpc.ClientConn
+	// answered has the pod that answered last on a connection, by the local address of the connection.
+	answered sync.Map
 }
 
 func newSender(s Stream) (*sender, error) {
@@ -126,23 +130,37 @@ func (s *sender) send(ctx context.Context) answer {
 	return answer{err: fmt.Errorf("there is no kind %q", s.stream.Kind)}
 }
 
-// get sends a GET request. net/http sends a request again if a kept connection ends before the answer, unless the
-// request has a body that cannot be read twice. So each request has such a body, which is empty.
+// get sends a request. Over HTTP/1.1, net/http sends a request again if a kept connection ends before the answer,
+// unless the request has a body that cannot be read twice. So each request has such a body, which is empty. Kept
+// connections with TLS use HTTP/2. There, net/http sends again only what the server did not process, as its GOAWAY
+// says.
 func (s *sender) get(ctx context.Context, client *http.Client, path string, check func(io.Reader) error) answer {
-	scheme := "http"
+	scheme, kept := "http", client == s.kept
 	if s.stream.TLS != nil {
 		scheme = "https"
 	}
+	var connection string
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { connection = info.Conn.LocalAddr().String() },
+	})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+s.stream.Host+path, io.MultiReader())
 	if err != nil {
 		return answer{err: err}
 	}
+	if s.stream.TLS != nil && kept {
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(io.MultiReader()), nil }
+	}
 	response, err := client.Do(request)
 	if err != nil {
-		return answer{err: err}
+		pod, _ := s.answered.Load(connection)
+		gateway, _ := pod.(string)
+		return answer{gateway: gateway, err: err}
 	}
 	defer func() { _ = response.Body.Close() }()
 	out := answer{gateway: response.Header.Get(GatewayHeader)}
+	if kept {
+		s.answered.Store(connection, out.gateway)
+	}
 	if response.StatusCode != http.StatusOK {
 		out.err = statusError(response.StatusCode)
 		return out

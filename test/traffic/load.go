@@ -143,6 +143,17 @@ func (l *Load) Sent() int {
 	return sent
 }
 
+// Failed returns the number of requests that have failed so far, over all streams.
+func (l *Load) Failed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	failed := 0
+	for _, r := range l.results {
+		failed += len(r.failures)
+	}
+	return failed
+}
+
 // Stop starts no more requests, waits for the end of those under way, and returns the report. It is an error if fewer
 // than least requests were sent.
 func (l *Load) Stop(least int) (Report, error) {

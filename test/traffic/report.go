@@ -14,7 +14,7 @@ type Failure struct {
 	// Began and Ended are the times of the request.
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended"`
-	// Gateway is the pod that answered. It is empty if none did.
+	// Gateway is the pod that answered, or that answered before on the same connection. It is empty if it is not known.
 	Gateway string `json:"gateway,omitempty"`
 	// Cause is the class of the failure, Error its text.
 	Cause string `json:"cause"`

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +136,40 @@ func TestWhatFailsIsSeen(t *testing.T) {
 			g.Expect(report.String()).To(gomega.ContainSubstring(tc.causes[0]))
 			_, err = json.Marshal(report)
 			g.Expect(err).NotTo(gomega.HaveOccurred())
+		})
+	}
+}
+
+// TestFailuresNameTheGateway checks that a failure names the pod in the answer, or, if there is no answer, the pod that
+// answered before on the connection.
+func TestFailuresNameTheGateway(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]int{"an answer": http.StatusServiceUnavailable, "no answer": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := hang.Gomega(t)
+			var status atomic.Int64
+			status.Store(http.StatusOK)
+			gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				now := int(status.Load())
+				if now == 0 {
+					panic(http.ErrAbortHandler) // closes the connection
+				}
+				w.Header().Set(traffic.GatewayHeader, "edge-1")
+				w.WriteHeader(now)
+				_, _ = io.WriteString(w, "traffic\n")
+			}))
+			t.Cleanup(gateway.Close)
+			load, err := traffic.Start(t.Context(), traffic.Stream{
+				Name: name, Kind: traffic.KeptConnection, Address: gateway.Listener.Addr().String(), Host: "example.com", Rate: 20,
+			})
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Eventually(load.Sent).Should(gomega.BeNumerically(">", 3))
+			status.Store(int64(fault))
+			g.Eventually(load.Failed).Should(gomega.BeNumerically(">", 0))
+			report, err := load.Stop(1)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(report.Failures[0].Gateway).To(gomega.Equal("edge-1"), report.String())
 		})
 	}
 }

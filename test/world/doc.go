@@ -5,7 +5,7 @@
 // the demo it is a process on this machine, which can be watched and killed without kubectl. Stories also use a
 // process where a pod is not possible: for a second hypergate, or one that ends at once.
 //
-// The guest has no real nodes, so package guestnode simulates its kubelet and its cloud. In the standalone topology,
-// the cluster's node is real and only the cloud is simulated. No Envoy runs anywhere. Package xds connects to istiod
-// in place of a gateway.
+// Without [Options].GuestNodes, the guest has no real nodes. Package guestnode simulates its kubelet and its cloud, and
+// package xds connects to istiod in place of a gateway. With real nodes, and in the standalone topology, only the cloud
+// is simulated. No Envoy runs anywhere: gateways on real nodes of a guest run test/envoy in its place.
 package world

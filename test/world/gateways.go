@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
@@ -46,6 +49,32 @@ func gatewayImages(ctx context.Context, dir string) ([]cluster.Image, error) {
 		}},
 		{Name: BackendImage, User: "1000", Entrypoint: []string{"/backend"}, Files: map[string]string{"/backend": backend}},
 	}, nil
+}
+
+// ServeTLSRoutes installs the CRD of TLSRoutes in the guest. Istio 1.29 ignores TLSRoutes of a bundle above 1.4.0, so
+// the CRD says that it is of 1.4.0. istiod serves them only with PILOT_ENABLE_ALPHA_GATEWAY_API, which hypergate does
+// not set.
+func (w *World) ServeTLSRoutes(ctx context.Context) error {
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	dir, err := moduleDir(ctx, root, "sigs.k8s.io/gateway-api/apis/v1")
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "config/crd/experimental/gateway.networking.k8s.io_tlsroutes.yaml"))
+	if err != nil {
+		return fmt.Errorf("reading the CRD of TLSRoutes: %w", err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+		return fmt.Errorf("reading the CRD of TLSRoutes: %w", err)
+	}
+	annotations := crd.GetAnnotations()
+	annotations["gateway.networking.k8s.io/bundle-version"] = "v1.4.0"
+	crd.SetAnnotations(annotations)
+	return w.ApplyObject(ctx, crd)
 }
 
 // build builds a static program of a module.

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/hack/image/hypergate"
 	"github.com/hypergate/hypergate/test/cluster"
@@ -62,27 +61,6 @@ func (w *World) mgmtFolder() string {
 		return "standalone"
 	}
 	return w.options.Folder
-}
-
-// mountGuestKubeconfig creates the Secret from which hypergate's pod mounts its guest kubeconfig. The content is the
-// kubeconfig for this machine, with the address at which pods reach the guest's API server.
-func (w *World) mountGuestKubeconfig(ctx context.Context) error {
-	config, err := clientcmd.LoadFromFile(filepath.Join(w.Dir, guestKubeconfig))
-	if err != nil {
-		return fmt.Errorf("reading hypergate's guest kubeconfig: %w", err)
-	}
-	for _, c := range config.Clusters {
-		c.Server = cluster.GuestServerInPods
-	}
-	data, err := clientcmd.Write(*config)
-	if err != nil {
-		return fmt.Errorf("writing hypergate's guest kubeconfig: %w", err)
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: mountedKubeconfig}, Data: map[string][]byte{"kubeconfig": data}}
-	if _, err := w.MgmtClient.CoreV1().Secrets(w.MgmtNamespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making the Secret of hypergate's guest kubeconfig: %w", err)
-	}
-	return nil
 }
 
 // deployment returns the Deployment of deploy/ with additional arguments and this world's names. It also returns all

@@ -62,7 +62,8 @@ type Options struct {
 	// is deploy.Guest.
 	MoreGuests []string
 	// GuestNodes is the number of real nodes of the first guest. Its gateways then are real pods with pilot-agent, and
-	// test/envoy in Envoy's place. With 0, nodes and pods of the guest are simulated.
+	// test/envoy in Envoy's place. The guest's API server reaches them through konnectivity. With 0, nodes and pods of
+	// the guest are simulated.
 	GuestNodes int
 	// IstiodImages are additional names for istiod's image on the node.
 	IstiodImages []string
@@ -157,7 +158,8 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 		Progress: options.Progress,
 		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
-		GuestNodes: options.GuestNodes, GuestImages: onGuest, HostNames: []string{routedHost(deploy.Guest)},
+		GuestNodes: options.GuestNodes, Konnectivity: options.GuestNodes > 0, GuestImages: onGuest,
+		HostNames: []string{routedHost(deploy.Guest)},
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net/http"
 	"os/signal"
 	"syscall"
 	"time"
@@ -45,5 +46,9 @@ func run(plain, secure, certificate, key string, drain time.Duration) error {
 	}
 	end, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
-	return errors.Join(first.Shutdown(end), second.Shutdown(end))
+	ended := make(chan error, 2)
+	for _, server := range []*http.Server{first, second} {
+		go func() { ended <- server.Shutdown(end) }()
+	}
+	return errors.Join(<-ended, <-ended)
 }

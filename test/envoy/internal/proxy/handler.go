@@ -162,6 +162,9 @@ func (x *exchange) finish(header http.Header) {
 	if !x.config.PassServerHeader || header.Get("Server") == "" {
 		header.Set("Server", x.config.ServerName)
 	}
+	if x.proxy.Pod != "" {
+		header.Set(PodHeader, x.proxy.Pod)
+	}
 	if x.route != nil && x.config.CORS {
 		if policy, origin := x.cors(), x.r.Header.Get("Origin"); policy != nil && origin != "" {
 			policy.Mark(header, origin)

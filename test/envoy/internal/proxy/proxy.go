@@ -18,14 +18,21 @@ import (
 // maxConnections limits the connections of clients, over all listeners.
 const maxConnections = 16384
 
+// PodHeader is the response header that names the pod of the gateway. Envoy has no such header.
+const PodHeader = "X-Gateway-Pod"
+
 // Options configure a Proxy.
 type Options struct {
 	// DrainTime is how long connections drain. Immediately reports whether each response ends its connection
 	// meanwhile, or with a growing probability.
 	DrainTime   time.Duration
 	Immediately bool
-	Stats       *stats.Set
-	Log         *slog.Logger
+	// NoDrain makes Drain do nothing. It is for tests that must see what a missing drain costs.
+	NoDrain bool
+	// Pod is the value of the response header PodHeader. If it is empty, there is no such header.
+	Pod   string
+	Stats *stats.Set
+	Log   *slog.Logger
 }
 
 // Proxy executes snapshots.
@@ -113,10 +120,10 @@ func (p *Proxy) applyListeners(wanted map[string]*model.Listener) {
 }
 
 // Drain starts the graceful drain of all listeners. After the drain time the sockets are closed, unless keep is
-// set. It does nothing if a drain has begun before.
+// set. It does nothing if a drain has begun before, or with NoDrain.
 func (p *Proxy) Drain(keep bool) {
 	now := time.Now()
-	if !p.drained.CompareAndSwap(nil, &now) {
+	if p.NoDrain || !p.drained.CompareAndSwap(nil, &now) {
 		return
 	}
 	p.Log.Info("draining", "time", p.DrainTime)

@@ -25,6 +25,12 @@ import (
 	"github.com/hypergate/hypergate/test/envoy/internal/xds"
 )
 
+// The environment variables that pilot-agent passes on. Istio's gateways have podEnv. Tests set drainEnv to "off".
+const (
+	podEnv   = "POD_NAME"
+	drainEnv = "STAND_IN_DRAIN"
+)
+
 // Run executes Envoy's command line until ctx ends or /quitquitquit is called. Logs go to w.
 func Run(ctx context.Context, args []string, w io.Writer) error {
 	options, err := bootstrap.Parse(args)
@@ -73,6 +79,7 @@ func (s *server) run(ctx context.Context) (err error) {
 
 	data := proxy.New(proxy.Options{
 		DrainTime: s.options.DrainTime, Immediately: s.options.DrainImmediately, Stats: s.numbers, Log: s.log,
+		NoDrain: os.Getenv(drainEnv) == "off", Pod: os.Getenv(podEnv),
 	})
 	defer data.Close()
 	// Both are for changes that no response causes: a secret has come, or is overdue.

@@ -399,6 +399,40 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestDrainSwitchedOff ends no connection during a drain. Stories use it to show that they see what a missing drain
+// costs.
+func TestDrainSwitchedOff(t *testing.T) {
+	t.Setenv("STAND_IN_DRAIN", "off")
+	w := start(t, "--drain-time-s", "0")
+	address := w.serve([]string{to("/", "a", "")}, map[string]string{"a": backend(t, says("a"))})
+	response, err := send(t, http.DefaultClient, http.MethodPost, "http://"+w.admin+"/drain_listeners?graceful", http.NoBody)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("drain_listeners: %+v, %v", response, err)
+	}
+	_ = response.Body.Close()
+	got, err := send(t, client(t, address, nil, http1), http.MethodGet, "http://a.example/", http.NoBody)
+	if err != nil || got.Close {
+		t.Fatalf("after the drain was asked for: %+v, %v", got, err)
+	}
+	_ = got.Body.Close()
+	if w.get("/listeners") == "" {
+		t.Error("the sockets are closed")
+	}
+}
+
+// TestResponsesNameThePod checks the header by which a load names the gateway of a failure.
+func TestResponsesNameThePod(t *testing.T) {
+	t.Setenv("POD_NAME", "edge-1")
+	w := start(t)
+	address := w.serve([]string{to("/a", "a", "")}, map[string]string{"a": backend(t, says("a"))})
+	c := client(t, address, nil, http1)
+	for path, status := range map[string]int{"/a": http.StatusOK, "/b": http.StatusNotFound} {
+		if got := ask(t, c, "GET", "http://a.example"+path); got.status != status || got.header.Get("X-Gateway-Pod") != "edge-1" {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+}
+
 // TestAnUpdateKeepsConnections changes one of two filter chains. Connections of the other stay open.
 func TestAnUpdateKeepsConnections(t *testing.T) {
 	t.Parallel()
