@@ -26,4 +26,4 @@ fi
 hack/system-packages.sh
 # Run one package at a time: the tests already start two management clusters at once, and a small machine cannot run
 # more.
-exec go test -count=1 -p 1 -timeout 40m "$@"
+exec go test -count=1 -p 1 -timeout 60m "$@"
