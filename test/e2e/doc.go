@@ -9,6 +9,6 @@
 // The last stories read the audit logs of all earlier stories. No request was refused, except those that a story
 // provokes, and istiod used all of its permissions.
 //
-// Two further tests have their own clusters: a control plane that Cluster API describes, and three hosted clusters on
-// one management cluster where a user also runs Istio.
+// Three further tests have their own clusters: a control plane that Cluster API describes, three hosted clusters on one
+// management cluster where a user also runs Istio, and a guest with real nodes, to which requests are sent.
 package e2e
