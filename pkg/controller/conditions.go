@@ -16,9 +16,9 @@ type known struct {
 	// webhook is why the webhook was not verified after some attempts. The zero value: it was, or it is too early to
 	// say.
 	webhook status.Waiting
-	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token that was due could
-	// not be had.
-	webhookProblem, tokenProblem error
+	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token of istiod that was
+	// due could not be had, tunnelProblem the same for the tunnel's sidecar.
+	webhookProblem, tokenProblem, tunnelProblem error
 	// twoClusters reports whether the two sides were found to be different clusters.
 	twoClusters bool
 }
@@ -77,13 +77,14 @@ func (k known) waiting() status.Waiting {
 // result returns what the conditions of GatewayClasses are computed from.
 func (k known) result(blank status.Result) status.Result {
 	o, out := k.observed, blank
+	out.ByTunnel = k.findings.byTunnel
 	out.PlanProblem, out.Plan, out.Waiting = k.problem(), k.plan(), k.waiting()
 	out.Mgmt, out.Guest = k.outcome.mgmt, k.outcome.guest
 	out.Endpoint, out.Since = k.findings.endpoint, k.findings.since
 	if !k.twoClusters {
 		return out // no class may be written to
 	}
-	out.Istiod, out.Rollout = o.mgmt.Istiod, o.mgmt.Rollout
+	out.Istiod, out.Rollout, out.ReadyRelays = o.mgmt.Istiod, o.mgmt.Rollout, o.guest.ReadyRelays
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
 	if k.converged() {
@@ -101,7 +102,7 @@ func (k known) hcpResult(result status.Result) status.Result {
 		result.Rotation = string(k.decision.(converge).ca.rotation.Phase) //nolint:forcetypeassert // see converged
 	}
 	if len(result.Classes) > 0 {
-		result.TokenProblem, result.WebhookProbe = k.tokenProblem, k.webhookProblem
+		result.TokenProblem, result.TunnelProblem, result.WebhookProbe = k.tokenProblem, k.tunnelProblem, k.webhookProblem
 	}
 	if !k.twoClusters {
 		result.ObservationProblem = result.PlanProblem

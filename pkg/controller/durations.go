@@ -70,6 +70,9 @@ const (
 	probePatience = 4
 	// probeTimeout ends a handshake that gets no answer.
 	probeTimeout = 5 * time.Second
+	// relayPatience is how long no relay of the tunnel may be ready before a condition reports it. A relay's node may
+	// have to pull its image first.
+	relayPatience = time.Minute
 )
 
 // What is reported only after it has lasted.

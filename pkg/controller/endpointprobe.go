@@ -16,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
+	"github.com/hypergate/hypergate/pkg/tunnel"
 )
 
 // Probe is how istiod's endpoint is probed. The zero value is a TLS handshake with the published address.
@@ -54,6 +55,8 @@ func (p Probe) at(published model.HostPort) string {
 // handshake runs in its own goroutine, so an address that drops all packets delays no pass.
 type endpointProbe struct {
 	probe Probe
+	// dial connects to istiod in another way than by TCP to its published address. Nil: there is none.
+	dial func(context.Context) (net.Conn, error)
 	// wake requests a pass.
 	wake   func()
 	target probeTarget
@@ -106,8 +109,12 @@ func (r *endpointProbe) observe(
 		return r.known, wait
 	}
 	r.answer = make(chan probeResult, 1)
+	dial := r.dial
+	if dial == nil {
+		dial = byTCP(r.probe.at(about.at))
+	}
 	go func(to chan<- probeResult) {
-		to <- probeResult{about, now, handshake(context.WithoutCancel(ctx), r.probe.at(about.at), about)}
+		to <- probeResult{about, now, handshake(context.WithoutCancel(ctx), dial, about)}
 		r.wake()
 	}(r.answer)
 	return r.known, 0
@@ -143,25 +150,33 @@ func (r *endpointProbe) collect() {
 	}
 }
 
+// byTCP returns how to connect to an address.
+func byTCP(address string) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
+}
+
 // handshake connects to istiod and returns nil if istiod answers.
-func handshake(ctx context.Context, address string, about probeTarget) error {
+func handshake(ctx context.Context, dial func(context.Context) (net.Conn, error), about probeTarget) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bytes.TrimSpace([]byte(about.roots)))
-	dialer := &tls.Dialer{Config: &tls.Config{
-		ServerName: about.at.Host, RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-	}}
-	conn, err := dialer.DialContext(ctx, "tcp", address)
+	conn, err := dial(ctx)
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	defer func() { _ = conn.Close() }()
+	return tls.Client(conn, &tls.Config{
+		ServerName: about.at.Host, RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+	}).HandshakeContext(ctx)
 }
 
 // unreachedReason returns why a handshake failed. The text is for a condition in the guest, and is the same for each
 // attempt.
 func unreachedReason(err error) string {
+	if reason, is := tunnel.DialReason(err); is {
+		return "no relay of the tunnel connects hypergate: " + string(reason)
+	}
 	if _, is := errors.AsType[*net.DNSError](err); is {
 		return "its name is not known"
 	}

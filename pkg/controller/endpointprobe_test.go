@@ -136,13 +136,13 @@ func TestEndpointProbeFailures(t *testing.T) {
 		"no such name":                           {"unknown.invalid:443", "its name is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := handshake(t.Context(), tc.via, probeTarget{at: published, roots: string(right.root) + "\n" + string(other.root)})
+			err := handshake(t.Context(), byTCP(tc.via), probeTarget{at: published, roots: string(right.root) + "\n" + string(other.root)})
 			if err == nil || !strings.HasPrefix(unreachedReason(err), tc.want) {
 				t.Errorf("%v: %s", err, unreachedReason(err))
 			}
 		})
 	}
-	err = handshake(t.Context(), right.address, probeTarget{at: published, roots: string(other.root)})
+	err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.root)})
 	if err == nil || unreachedReason(err) != "another server answers there, or by another name" {
 		t.Errorf("of another CA: %v", err)
 	}

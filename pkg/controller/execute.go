@@ -40,8 +40,9 @@ type outcome struct {
 	problem error
 	// crdsBlocked reports whether most of the plan was not applied, because CRDs could not be.
 	crdsBlocked bool
-	// tokenProblem is why the request for a token that was due failed. Nil: it succeeded, or none was due.
-	tokenProblem error
+	// tokenProblem is why the request for a token of istiod that was due failed. Nil: it succeeded, or none was due.
+	// tunnelProblem is the same for the tunnel's sidecar, and for its certificate.
+	tokenProblem, tunnelProblem error
 	// tokenLifetime is how long istiod's token lives, if that is too short. Zero: it is not.
 	tokenLifetime time.Duration
 	// requeue is when the next pass is due without an event. Zero: never.
@@ -54,13 +55,15 @@ type execution struct {
 	observed observation
 	// guestUntil is the end of the time for requests to the guest.
 	guestUntil time.Time
-	// credential is istiod's Secret as this pass has applied it.
-	credential []model.MgmtObject
-	outcome    outcome
+	// ca is the mesh CA that issues certificates: the observed one, or the one of the plan.
+	ca pki.CA
+	// credentials are the Secrets of istiod's pod as this pass has applied them.
+	credentials []model.MgmtObject
+	outcome     outcome
 }
 
 func newExecution(r *Reconciler, o observation) *execution {
-	return &execution{Reconciler: r, observed: o, guestUntil: o.deadline}
+	return &execution{Reconciler: r, observed: o, guestUntil: o.deadline, ca: o.mgmt.CA}
 }
 
 // execute carries out a decision.
@@ -129,6 +132,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 			m.ca.next = pki.CA{}
 		}
 	}
+	e.ca = d.ca.ca
 	e.requeueAfter(d.ca.requeue)
 	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))
 	e.applyAll(ctx, plan)
@@ -252,31 +256,34 @@ func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGues
 		e.renew(ctx, hasIstiod(e.observed)) // its account may be another by now
 		return
 	}
-	secret := e.currentCredential(ctx)
+	secrets := e.currentCredentials(ctx)
 	switch {
-	case secret == nil:
-	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.Holds(model.NeededInGuest), !e.guest.Reaches(e.memory.secrets.Credential()):
+	case secrets == nil:
+	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.Holds(model.NeededInGuest),
+		!e.guest.Reaches(e.memory.secrets.Credential(model.IstiodBearer)):
 		// If istiod rolled now, for another address of the guest, its pod would use the old address once more.
-		e.applyCredential(ctx, secret)
+		e.applyCredentials(ctx, secrets)
 	case e.observed.mgmt.Istiod == model.Absent:
-		e.applyIstiod(ctx, append(secret, plan.Workload...))
+		e.applyIstiod(ctx, append(secrets, plan.Workload...))
 	default:
-		// The Secret first: a pod that rolls because the guest's API server moved must find the new address.
-		if e.applyCredential(ctx, secret); e.outcome.mgmt.Holds(model.NeededOnMgmt) {
+		// The Secrets first: a pod that rolls because the guest's API server moved must find the new address.
+		if e.applyCredentials(ctx, secrets); e.outcome.mgmt.Holds(model.NeededOnMgmt) {
 			e.applyIstiod(ctx, plan.Workload)
 		}
 	}
 }
 
-// applyCredential applies the Secret with istiod's credential, unless this pass has applied it.
-func (e *execution) applyCredential(ctx context.Context, secret []model.MgmtObject) {
-	same := func(a, b model.MgmtObject) bool { return bytes.Equal(a.JSON(), b.JSON()) }
-	if slices.EqualFunc(e.credential, secret, same) {
+// applyCredentials applies the Secrets with the credentials of istiod's pod, except those that this pass has applied.
+func (e *execution) applyCredentials(ctx context.Context, secrets []model.MgmtObject) {
+	fresh := slices.DeleteFunc(slices.Clone(secrets), func(o model.MgmtObject) bool {
+		return slices.ContainsFunc(e.credentials, func(done model.MgmtObject) bool { return bytes.Equal(done.JSON(), o.JSON()) })
+	})
+	if len(fresh) == 0 {
 		return
 	}
-	report := e.mgmt.Apply(ctx, secret)
+	report := e.mgmt.Apply(ctx, fresh)
 	e.memory.secrets.Applied(report)
-	e.outcome.mgmt, e.credential = e.outcome.mgmt.And(report), secret
+	e.outcome.mgmt, e.credentials = e.outcome.mgmt.And(report), secrets
 }
 
 // applyIstiod applies istiod, with what belongs to it, and notes when it is as planned.
@@ -310,11 +317,11 @@ func (e *execution) prune(ctx context.Context, plan desired.Plan) {
 // pruneGuest deletes from the guest what is not in keep. While istiod is installed, its former service account, with
 // roles and bindings, exists until istiod surely uses its present one: no event shows which token istiod uses.
 func (e *execution) pruneGuest(ctx context.Context, keep []model.GuestObject, installed bool) apply.Report {
-	now, t := e.clock.Now(), &e.memory.tokens
+	now, t := e.clock.Now(), &e.memory.tokens[model.IstiodBearer]
 	if !installed {
 		return e.guest.Prune(ctx, keep)
 	}
-	t.inUse = t.inUse.after(e.memory.secrets.Credential(), now)
+	t.inUse = t.inUse.after(e.memory.secrets.Credential(model.IstiodBearer), now)
 	if !e.guest.HasFormerAccess(keep) {
 		return e.guest.Prune(ctx, keep)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// tokens is the state of istiod's tokens between passes. The token in use is in memory.secrets.
+// tokens is the state of the tokens of one bearer between passes. The token in use is in memory.secrets.
 type tokens struct {
 	// lifetime is how long they are to live.
 	lifetime time.Duration
@@ -25,9 +25,9 @@ type tokens struct {
 	problem error
 	// accepted is a token that the guest accepts: it was issued to this process, or the guest was asked.
 	accepted string
-	// replaced is when istiod last got a token of another account than before.
+	// replaced is when the bearer last got a token of another account than before.
 	replaced time.Time
-	// inUse is the account that istiod's Secret has a token of.
+	// inUse is the account that istiod's Secret has a token of. Only istiod's is observed.
 	inUse accountInUse
 }
 
@@ -84,30 +84,37 @@ func (t tokens) isDue(credential model.Credential, now time.Time) bool {
 	return !now.Before(renewal) || credential.Issued.After(now) || renewal.Sub(now) > t.lifetime
 }
 
-// renew renews istiod's credential if due, where renew is set.
+// renew renews the credentials of istiod's pod that are due, where renew is set. The tunnel's sidecar gets its first
+// credential in applyWorkload, after its service account exists.
 func (e *execution) renew(ctx context.Context, renew bool) {
-	if renew {
-		e.applyCredential(ctx, e.currentCredential(ctx))
+	if !renew {
+		return
 	}
+	if e.memory.secrets.Credential(model.SidecarBearer).Token == "" {
+		e.applyCredentials(ctx, e.currentIstiod(ctx))
+		return
+	}
+	e.applyCredentials(ctx, e.currentCredentials(ctx))
 }
 
-// currentCredential returns the Secret by which istiod reaches the guest, with a new token when that is due. Nil: there
-// never was a token.
-func (e *execution) currentCredential(ctx context.Context) []model.MgmtObject {
-	ctx, over := e.inGuest(ctx)
-	defer over()
-	now, t := e.clock.Now(), &e.memory.tokens
-	defer func() { e.outcome.tokenProblem = t.problem }()
-	if credential := e.memory.secrets.Credential(); e.needsToken(credential, now) || e.isRefused(ctx, credential) {
-		e.requestToken(ctx, now)
-	} else {
-		t.problem = nil
+// currentCredentials returns the Secrets with which istiod's pod reaches the guest, with new tokens where they are due.
+// Nil: istiod never had a token. The tunnel's sidecar can lack its Secret: istiod does not depend on it.
+func (e *execution) currentCredentials(ctx context.Context) []model.MgmtObject {
+	istiod := e.currentIstiod(ctx)
+	if istiod == nil {
+		return nil
 	}
-	credential := e.memory.secrets.Credential()
+	return append(istiod, e.currentSidecar(ctx)...)
+}
+
+// currentIstiod returns the Secret by which istiod reaches the guest. Nil: there never was a token.
+func (e *execution) currentIstiod(ctx context.Context) []model.MgmtObject {
+	t := &e.memory.tokens[model.IstiodBearer]
+	defer func() { e.outcome.tokenProblem = t.problem }()
+	credential := e.currentToken(ctx, model.IstiodBearer)
 	if credential.Token == "" {
 		return nil
 	}
-	e.requeueAfter(max(credential.RenewAt().Sub(now), tokenRetry))
 	if credential.Lifetime() < shortestLifetime {
 		e.outcome.tokenLifetime = credential.Lifetime()
 	}
@@ -119,25 +126,43 @@ func (e *execution) currentCredential(ctx context.Context) []model.MgmtObject {
 	return []model.MgmtObject{secret}
 }
 
-// needsToken reports whether istiod needs another credential than it has.
-func (e *execution) needsToken(credential model.Credential, now time.Time) bool {
-	_, account := e.guest.AccountFor(credential)
+// currentToken returns a bearer's credential, with a new token if that is due. The zero value: there never was a token.
+func (e *execution) currentToken(ctx context.Context, bearer model.Bearer) model.Credential {
+	ctx, over := e.inGuest(ctx)
+	defer over()
+	now := e.clock.Now()
+	credential := e.memory.secrets.Credential(bearer)
+	if e.needsToken(bearer, credential, now) || e.isRefused(ctx, bearer, credential) {
+		e.requestToken(ctx, bearer, now)
+	} else {
+		e.memory.tokens[bearer].problem = nil
+	}
+	credential = e.memory.secrets.Credential(bearer)
+	if credential.Token != "" {
+		e.requeueAfter(max(credential.RenewAt().Sub(now), tokenRetry))
+	}
+	return credential
+}
+
+// needsToken reports whether a bearer needs another credential than it has.
+func (e *execution) needsToken(bearer model.Bearer, credential model.Credential, now time.Time) bool {
+	_, account := e.guest.AccountFor(bearer, credential)
 	replaced := account != "" && account != credential.Account()
-	return credential.Token == "" || replaced || !e.guest.Reaches(credential) || e.memory.tokens.isDue(credential, now)
+	return credential.Token == "" || replaced || !e.guest.Reaches(credential) || e.memory.tokens[bearer].isDue(credential, now)
 }
 
 // isRefused reports whether the guest does not accept a token that a process before this one requested. The Secret, or
 // the guest, may be restored from a backup, and the guest's signing key may be another one since. Without an answer the
 // token is good, and is checked again in the next pass.
-func (e *execution) isRefused(ctx context.Context, credential model.Credential) bool {
-	t := &e.memory.tokens
+func (e *execution) isRefused(ctx context.Context, bearer model.Bearer, credential model.Credential) bool {
+	t := &e.memory.tokens[bearer]
 	if credential.Token == t.accepted {
 		return false
 	}
 	accepted, err := e.guest.Accepts(ctx, credential.Token)
 	switch {
 	case err != nil:
-		logr.FromContextOrDiscard(ctx).V(1).Info("Checking istiod's guest token failed", "err", err.Error())
+		logr.FromContextOrDiscard(ctx).V(1).Info("Checking a guest token failed", "of", bearer.String(), "err", err.Error())
 		return false
 	case accepted:
 		t.accepted = credential.Token
@@ -145,15 +170,15 @@ func (e *execution) isRefused(ctx context.Context, credential model.Credential) 
 	return !accepted
 }
 
-// requestToken requests a token, if it was not requested too often.
-func (e *execution) requestToken(ctx context.Context, now time.Time) {
-	t := &e.memory.tokens
+// requestToken requests a token for a bearer, if it was not requested too often.
+func (e *execution) requestToken(ctx context.Context, bearer model.Bearer, now time.Time) {
+	t := &e.memory.tokens[bearer]
 	if wait := t.requests.Wait(now); wait > 0 {
 		e.requeueAfter(wait)
 		return
 	}
-	before, problem := e.memory.secrets.Credential(), t.problem
-	fresh, err := e.guest.RequestToken(ctx, before, t.lifetime, now)
+	before, problem := e.memory.secrets.Credential(bearer), t.problem
+	fresh, err := e.guest.RequestToken(ctx, bearer, before, t.lifetime, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the pass has ended; the next one sees what is due
 	}
@@ -163,7 +188,7 @@ func (e *execution) requestToken(ctx context.Context, now time.Time) {
 	if err != nil {
 		e.requeueAfter(tokenRetry)
 		if problem == nil || status.WaitingForToken(problem) != status.WaitingForToken(err) {
-			logr.FromContextOrDiscard(ctx).Info("Requesting istiod's guest token failed", "err", err.Error())
+			logr.FromContextOrDiscard(ctx).Info("Requesting a guest token failed", "of", bearer.String(), "err", err.Error())
 		}
 		return
 	}
@@ -172,5 +197,5 @@ func (e *execution) requestToken(ctx context.Context, now time.Time) {
 	}
 	fresh.CABundle = pki.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	t.accepted = fresh.Token
-	e.memory.secrets.SetCredential(fresh)
+	e.memory.secrets.SetCredential(bearer, fresh)
 }

@@ -24,11 +24,12 @@ func TestLimitersOfAReconciler(t *testing.T) {
 		burst   int
 		every   time.Duration
 	}{
-		"token requests":           {&m.tokens.requests, 5, 30 * time.Second},
-		"Leases acquired":          {&m.acquiring, 10, 10 * time.Second},
-		"Leases released":          {&m.releasing, 10, 10 * time.Second},
-		"the status of one class":  {&classes.get("a").writes, 10, 10 * time.Second},
-		"statuses beyond the rest": {&classes.beyond, 64, time.Second},
+		"token requests of istiod":      {&m.tokens[model.IstiodBearer].requests, 5, 30 * time.Second},
+		"token requests of the sidecar": {&m.tokens[model.SidecarBearer].requests, 5, 30 * time.Second},
+		"Leases acquired":               {&m.acquiring, 10, 10 * time.Second},
+		"Leases released":               {&m.releasing, 10, 10 * time.Second},
+		"the status of one class":       {&classes.get("a").writes, 10, 10 * time.Second},
+		"statuses beyond the rest":      {&classes.beyond, 64, time.Second},
 	} {
 		for i := range tc.burst {
 			if wait := tc.limiter.Wait(now); wait != 0 {
@@ -100,14 +101,14 @@ func TestTokensThatWereRequestedTooOftenAreNotRequested(t *testing.T) {
 	})
 	r := newTestReconciler(t, now, config)
 	for range tokenBurst {
-		r.memory.tokens.requests.Take(start)
+		r.memory.tokens[model.IstiodBearer].requests.Take(start)
 	}
 	e := newExecution(r, observation{deadline: time.Now().Add(time.Hour)})
-	e.requestToken(t.Context(), start)
+	e.requestToken(t.Context(), model.IstiodBearer, start)
 	if sent != 0 || e.outcome.requeue != tokenEvery {
 		t.Errorf("%d requests, again in %s", sent, e.outcome.requeue)
 	}
-	e.requestToken(t.Context(), start.Add(tokenEvery))
+	e.requestToken(t.Context(), model.IstiodBearer, start.Add(tokenEvery))
 	if sent != 1 {
 		t.Errorf("%d requests after %s, want 1", sent, tokenEvery)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -17,9 +18,9 @@ type memory struct {
 	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,
 	// and by execute when it has written the webhook or pruned istiod.
 	webhookProbe webhookProbe
-	// secrets is the mesh CA and the token in use, as they were read or made. Written by observe, which reads them when
-	// this process begins to lead and when the CA was unusable, and by execute, before it applies another CA or token,
-	// when a token was refused, and when nothing is installed any more.
+	// secrets is the mesh CA and the tokens in use, as they were read or made. Written by observe, which reads them
+	// when this process begins to lead and when the CA was unusable, and by execute, before it applies another CA or
+	// token, when a token was refused, and when nothing is installed any more.
 	secrets mgmt.Secrets
 	// plans remembers the last plan. Written by decide: what it returns depends on its arguments alone.
 	plans planCache
@@ -29,8 +30,8 @@ type memory struct {
 	ca meshCA
 	// rotation is what was logged of a rotation that waits. Written by execute.
 	rotation rotationDelay
-	// tokens is what is known of istiod's tokens. Written by execute.
-	tokens tokens
+	// tokens is what is known of the tokens of each bearer. Written by execute.
+	tokens [model.Bearers]tokens
 	// acquiring and releasing limit how often ownership Leases are written. Written by execute.
 	acquiring, releasing throttle.Limiter
 	// istiodCurrent reports whether istiod and its RBAC of this version were applied: then there is nothing left that
@@ -38,6 +39,8 @@ type memory struct {
 	istiodCurrent bool
 	// endpointProbe is what is known of the path to istiod's endpoint. Written by pass, after execute.
 	endpointProbe endpointProbe
+	// relayProbe is what is known of it if the endpoint is a Service of the guest. Written by pass, after execute.
+	relayProbe relayProbe
 }
 
 // reports is what was reported, so that nothing is reported twice, too soon or too often. Written by report.
@@ -53,15 +56,20 @@ type reports struct {
 }
 
 func newMemory(o Options) memory {
-	return memory{
+	m := memory{
 		plans:     planCache{planner: desired.NewPlanner(o.Config, o.Source)},
 		ca:        meshCA{overlap: o.CAOverlap},
-		tokens:    tokens{lifetime: o.TokenLifetime, requests: throttle.NewLimiter(throttle.Rate{Burst: tokenBurst, Every: tokenEvery})},
 		acquiring: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
 		releasing: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
 
 		endpointProbe: endpointProbe{probe: o.Probe},
 	}
+	for of := range m.tokens {
+		m.tokens[of] = tokens{
+			lifetime: o.TokenLifetime, requests: throttle.NewLimiter(throttle.Rate{Burst: tokenBurst, Every: tokenEvery}),
+		}
+	}
+	return m
 }
 
 func newReports(o Options) reports {

@@ -11,11 +11,13 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -87,7 +89,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		r.passContext.endWhen(func() error { return r.onHoldNow(before) })
 		r.observeMore(ctx, &o)
 	}
-	o.credential = r.memory.secrets.Credential()
+	o.credential = r.memory.secrets.Credential(model.IstiodBearer)
 	o.reached = r.guest.Reaches(o.credential)
 	return o
 }
@@ -99,7 +101,7 @@ func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
 	case o.mgmtProblem != nil:
 		// The management side does not let us see what there is: an istiod that cannot be seen may need its credential.
 		if o.isManaged(r.config) && len(o.guest.Classes) > 0 {
-			if _, err := r.mgmt.FindCredential(ctx, &r.memory.secrets); err != nil {
+			if _, err := r.mgmt.FindCredentials(ctx, &r.memory.secrets); err != nil {
 				logr.FromContextOrDiscard(ctx).V(1).Info("Reading istiod's guest credential failed", "err", err.Error())
 			}
 		}
@@ -175,6 +177,8 @@ type findings struct {
 	guestWatch, kubeconfig error
 	// endpoint is whether istiod was seen to answer where it is published.
 	endpoint status.EndpointProbe
+	// byTunnel reports whether istiod is published by the tunnel.
+	byTunnel bool
 	// since is since when istiod serves.
 	since time.Time
 	// requeue is when one of these changes without an event. Zero: it does not.
@@ -186,17 +190,33 @@ func (r *Reconciler) find(ctx context.Context, o observation, d decision, out ou
 	f := findings{
 		mgmtWatches: r.mgmt.WatchProblems(), guestWatches: r.guest.WatchProblems(),
 		guestWatch: r.guest.WatchTrouble(), kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem()),
+		byTunnel: publish.UsesTunnel(r.config, o.mgmt.ControlPlane),
 	}
 	now := r.clock.Now()
 	var probeAgain time.Duration
 	if converged, is := d.(converge); is && out.problem == nil {
 		o.mgmt.CA, o.mgmt.Rotation = converged.ca.ca, converged.ca.rotation
-		f.endpoint, probeAgain = r.memory.endpointProbe.observe(ctx, o.mgmt, converged.plan, now)
+		f.endpoint, probeAgain = r.probeEndpoint(ctx, o, converged.plan, now)
 	} else {
 		f.endpoint = r.memory.endpointProbe.last(o.mgmt)
 	}
 	var sinceAgain time.Duration
-	f.since, sinceAgain = r.memory.tokens.since(o.mgmt.IstiodSince, now)
+	f.since, sinceAgain = r.memory.tokens[model.IstiodBearer].since(o.mgmt.IstiodSince, now)
 	f.requeue = soonest(probeAgain, sinceAgain)
 	return f
+}
+
+// probeEndpoint returns whether gateways reach istiod, and when to ask again. Zero: when woken, or not at all.
+func (r *Reconciler) probeEndpoint(
+	ctx context.Context, o observation, plan desired.Plan, now time.Time,
+) (status.EndpointProbe, time.Duration) {
+	probe := &r.memory.endpointProbe
+	if publish.UsesTunnel(r.config, o.mgmt.ControlPlane) {
+		relays, again := r.memory.relayProbe.observe(probe.probe, o.mgmt.Istiod, o.guest.ReadyRelays, now)
+		if relays != status.EndpointReached() {
+			return relays, again
+		}
+		probe.dial = r.throughRelay()
+	}
+	return probe.observe(ctx, o.mgmt, plan, now)
 }

@@ -40,6 +40,7 @@ func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte
 	// Nothing is computed from these.
 	m.IstiodSince, m.Rollout, m.RotationRequest = time.Time{}, model.RolledOut, ""
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
+	g.ReadyRelays = 0
 	g.Leases, g.Foreign = model.ObservedLeases{}, model.ForeignInstallations{}
 	inputs, err := json.Marshal([]any{m, g})
 	if err != nil {

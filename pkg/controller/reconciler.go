@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 func (r *Reconciler) pass(ctx context.Context) time.Duration {
 	o := r.observe(ctx)
 	if o.mgmtSeen {
-		r.reports.lifecycle.log(ctx, o, r.memory.secrets.Credential().Expires)
+		r.reports.lifecycle.log(ctx, o, r.memory.secrets.Credential(model.IstiodBearer).Expires)
 	}
 	r.memory.standby = r.memory.standby.after(r.config, o.ownership, o.now)
 	d := r.decider().decide(o)
@@ -75,7 +75,7 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Computed a plan", "classes", len(o.guest.Classes))
 	}
 	out := r.execute(ctx, o, d)
-	r.reports.summary.note(r.config, o, d, out, r.memory.secrets.Credential())
+	r.reports.summary.note(r.config, o, d, out, r.memory.secrets.Credential(model.IstiodBearer))
 	if hold, held := d.(onHold); held {
 		return r.reportHold(ctx, hold.cause)
 	}
@@ -87,7 +87,8 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 	}
 	k := known{
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(),
-		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens.problem, twoClusters: r.memory.twoClusters,
+		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens[model.IstiodBearer].problem,
+		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, twoClusters: r.memory.twoClusters,
 	}
 	if _, waits := d.(waitForSync); waits {
 		return soonest(out.requeue, r.reportUnsynced(ctx, k))

@@ -71,7 +71,7 @@ func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) time.Dura
 	if paused, is := hold.lifecycle.(model.Paused); is && !paused.Until.IsZero() {
 		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
 	}
-	r.reports.lifecycle.logHold(ctx, hold, r.memory.secrets.Credential().Expires)
+	r.reports.lifecycle.logHold(ctx, hold, r.memory.secrets.Credential(model.IstiodBearer).Expires)
 	return soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))
 }
 

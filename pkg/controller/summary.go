@@ -70,7 +70,7 @@ func (s *summarizer) noteRepairs(o observation, d decision, out outcome) {
 	if is && s.settled && !converged.computed {
 		s.last.Repairs += int64(repairs(out.mgmt) + repairs(out.guest))
 	}
-	s.settled = is && out.problem == nil && out.complete() && out.tokenProblem == nil && !out.crdsBlocked &&
+	s.settled = is && out.problem == nil && out.complete() && out.tokenProblem == nil && out.tunnelProblem == nil && !out.crdsBlocked &&
 		(!converged.plan.Installed || o.mgmt.Istiod == model.Available)
 }
 
@@ -275,7 +275,7 @@ func crdCounts(decisions []crds.CRD) (out summary.CRDs) {
 func repairs(report apply.Report) (n int) {
 	for _, o := range report.Outcomes() {
 		changed := o.Verdict() == apply.VerdictApplied || o.Verdict() == apply.VerdictDeleted
-		if changed && o.ID().Key.Name != model.CredentialSecretName {
+		if _, token := model.BearerOf(o.ID().Key.Name); changed && !token {
 			n++
 		}
 	}

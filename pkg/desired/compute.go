@@ -109,21 +109,17 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 	return fmt.Errorf("the planner does not handle the destination %T", to)
 }
 
-// addOwn adds what no chart renders: the guest's namespace, istiod's RBAC in the guest, the mesh CA, the network
-// policies, the Service of the webhook, and what publishes istiod.
+// addOwn adds what no chart renders: the guest's namespace, istiod's RBAC in the guest, the relays of a tunnel, the
+// mesh CA, the network policies, the Service of the webhook, and what publishes istiod.
 func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
 	if p.guest.Namespace == model.Missing {
 		own = append(own, namespaceObject(p.cfg.GuestNamespace))
 	}
-	for _, u := range own {
-		if err := p.addGuest(&p.plan.Guest, u); err != nil {
-			return err
-		}
-	}
 	name, err := publish.StrategyFor(p.cfg, p.mgmt.ControlPlane)
 	strategy, _ := publish.Find(name) // findEndpoint has already refused the plan if there is no such strategy
-	err = errors.Join(err, p.addNetworkPolicies(strategy), p.addWebhookService(), p.addRoutes(strategy, p.plan.Endpoint))
+	err = errors.Join(err, p.addOwnGuest(own...), p.addTunnel(strategy), p.addNetworkPolicies(strategy), p.addWebhookService(),
+		p.addRoutes(strategy, p.plan.Endpoint))
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@
 //  5. Post-render the routed objects with a list of named transforms (postrender.go, hypershift.go), and replace the
 //     Services of webhooks by URLs (package webhookurl).
 //  6. Add what no chart renders: istiod's RBAC in the guest, the mesh CA, the network policies, the Service of the
-//     webhook, and the Service and route that publish istiod.
+//     webhook, and what publishes istiod: a Service and a route, or the relays of the tunnel (tunnel.go).
 //  7. Convert each object into a model.MgmtObject or a model.GuestObject. The constructors check kind and namespace.
 //  8. Sort the plan. Refuse it if it has duplicates or if it leaks a secret to the guest.
 //
@@ -34,8 +34,8 @@
 //   - Every rendered object is accounted for. A kind or a name that the routing table does not know is an error,
 //     because charts change.
 //   - A MgmtObject is namespaced, and its namespace is the management namespace. It is never RBAC, a webhook or a CRD.
-//     A GuestObject is never a Secret and never a workload. If a constructor refuses an object, Compute returns no
-//     Plan.
+//     A GuestObject is never a Secret, and never a workload other than the relays of the tunnel (model.NewRelays). If a
+//     constructor refuses an object, Compute returns no Plan.
 //   - No GuestObject reveals anything of the management side (package leakcheck): no key of the mesh CA, no address and
 //     no CA of the management API. The name of the management namespace is allowed only in URLs of webhooks. The search
 //     includes encoded and nested text. Compute refuses a plan that leaks.

@@ -41,6 +41,18 @@ func (p *draft) addGuest(list *[]model.GuestObject, u *unstructured.Unstructured
 	return err
 }
 
+// addOwnGuest adds objects of the guest that no chart renders, unchanged, to the stage Guest.
+func (p *draft) addOwnGuest(own ...*unstructured.Unstructured) error {
+	for _, u := range own {
+		o, err := model.NewGuestObject(u, p.cfg)
+		if err != nil {
+			return err
+		}
+		p.plan.Guest = append(p.plan.Guest, o)
+	}
+	return nil
+}
+
 // addAdmission gives the webhooks of an object their URLs and adds it to the stage Admission.
 func (p *draft) addAdmission(u *unstructured.Unstructured) error {
 	u, err := p.withURLs(u)

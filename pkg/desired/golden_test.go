@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -20,6 +21,7 @@ import (
 //	testdata/golden/<chart version>/<topology>/<side>/<kind>_<name>.yaml   the object
 //	testdata/golden/<chart version>/<topology>/plan.yaml                   the names of the objects in each stage
 //	testdata/golden/<chart version>/<topology>/dropped.yaml                the dropped objects, with reasons
+//	testdata/golden/<chart version>/tunnel/...                             the same, hosted, published by the tunnel
 //
 // CRDs have no file of their own. They are only in plan.yaml.
 const howToUpdate = "if that is meant, run UPDATE=1 go test ./pkg/desired -run TestGolden and read the diff"
@@ -36,6 +38,13 @@ func TestGolden(t *testing.T) {
 			})
 		}
 	}
+	tunnel := filepath.Join("testdata", "golden", charts.EmbeddedVersion, "tunnel")
+	folders[tunnel] = true
+	t.Run("tunnel", func(t *testing.T) {
+		mgmt := withControlPlane(t, func(c *model.ControlPlane) { c.Availability = model.HighlyAvailable })
+		plan := compute(t, byTunnel(t), embedded(t), mgmt, withForeignCRDs(withClasses("openshift-default")))
+		checkGoldens(t, tunnel, goldens(t, plan))
+	})
 	found, err := filepath.Glob(filepath.Join("testdata", "golden", "*", "*"))
 	if err != nil {
 		t.Fatal(err)

@@ -211,11 +211,11 @@ func replicate(u *unstructured.Unstructured, _ model.Config, mgmt model.Manageme
 	return nil
 }
 
-// secureFiles sets the modes of mounted files, and mounts a volume at /tmp, which each container of a control plane
-// has. It sets the user of the pod if the management cluster does not assign one. It also sets the group, because a
-// user without a group of its own is in the root group, and the user of an image is not.
+// secureFiles sets the modes of mounted files, and mounts a volume at /tmp in each container, as HyperShift requires.
+// It sets the user of the pod if the management cluster does not assign one. It also sets the group, because a user
+// without a group of its own is in the root group, and the user of an image is not.
 func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
-	pod, container, err := istiodPod(u)
+	pod, err := podSpec(u)
 	if err != nil {
 		return err
 	}
@@ -230,13 +230,26 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.Manage
 		}
 	}
 	pod["volumes"] = append(volumes, map[string]any{"name": tmpVolume, "emptyDir": map[string]any{}})
-	mounts, _ := container["volumeMounts"].([]any)
-	container["volumeMounts"] = append(mounts, map[string]any{"name": tmpVolume, "mountPath": "/tmp"})
+	mountTmp(pod)
 	if uid := mgmt.ControlPlane.RunAsUser; uid != 0 {
 		context, _ := pod["securityContext"].(map[string]any)
 		pod["securityContext"] = merge(map[string]any{"runAsUser": uid, "fsGroup": uid}, context)
 	}
 	return nil
+}
+
+// mountTmp mounts the volume of /tmp in each container: the root of it in istiod's, and a part of it in the others.
+func mountTmp(pod map[string]any) {
+	containers, _ := pod["containers"].([]any)
+	for _, c := range containers {
+		container, _ := c.(map[string]any)
+		mount := map[string]any{"name": tmpVolume, "mountPath": "/tmp"}
+		if name := container["name"]; name != istiodContainer {
+			mount["subPath"] = name
+		}
+		mounts, _ := container["volumeMounts"].([]any)
+		container["volumeMounts"] = append(mounts, mount)
+	}
 }
 
 // overrideRequests replaces resource requests of containers. Resources with a domain in their name cannot be

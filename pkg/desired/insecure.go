@@ -40,7 +40,7 @@ func InsecureSettings(c model.Config) []string {
 	add(!enabled, "--network-policies=false: unless other policies restrict istiod's pod, "+
 		"any pod of the management cluster can try to connect to its ports, "+
 		"and a guest can make istiod connect to any address that is reachable from the management network")
-	for _, list := range peerLists(peers) {
+	for _, list := range peerLists(c, peers) {
 		for _, p := range list.peers {
 			block, isBlock := p.(model.BlockPeer)
 			add(isBlock && block.Prefix.Bits() == 0, "--%s=%s: this allows every address", list.flag, p)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/webhookurl"
 	"github.com/hypergate/hypergate/test/sides"
 )
@@ -28,7 +29,7 @@ func checkPlan(t *testing.T, cfg model.Config, mgmt model.ManagementObservation,
 	checkSide(t, guest, model.GuestKinds(), cfg.GuestNamespace, cfg.OwnerValue(model.SideGuest))
 	checkNothingLeaks(t, cfg, mgmt, guest)
 	checkWebhooks(t, cfg, plan)
-	checkPod(t, cfg, plan)
+	checkPod(t, cfg, mgmt, plan)
 }
 
 func TestCRDsHaveTheOwnerLabelAndNoLeaks(t *testing.T) {
@@ -214,7 +215,7 @@ func TestCheckWebhooksCanFail(t *testing.T) {
 
 // checkPod checks that istiod's pod has no credential of the management side, and that it does not start without its
 // credential of the guest and the CA.
-func checkPod(t *testing.T, cfg model.Config, plan desired.Plan) {
+func checkPod(t *testing.T, cfg model.Config, mgmt model.ManagementObservation, plan desired.Plan) {
 	t.Helper()
 	deployment := as[appsv1.Deployment](t, theOnly(t, mgmtObjects(plan), "Deployment"))
 	pod := deployment.Spec.Template.Spec
@@ -230,18 +231,29 @@ func checkPod(t *testing.T, cfg model.Config, plan desired.Plan) {
 	if pod.ServiceAccountName != theOnly(t, mgmtObjects(plan), "ServiceAccount").GetName() {
 		t.Errorf("istiod's pod has the service account %q, which does not exist", pod.ServiceAccountName)
 	}
-	checkVolumes(t, pod)
-	if len(pod.InitContainers) > 0 || len(pod.Containers) != 1 {
-		t.Fatalf("istiod's pod has %d init containers and %d containers, want only istiod's", len(pod.InitContainers), len(pod.Containers))
+	want := 1
+	if publish.UsesTunnel(cfg, mgmt.ControlPlane) {
+		want = 2 // with the sidecar of the tunnel
+	}
+	checkVolumes(t, pod, want == 2)
+	if len(pod.InitContainers) > 0 || len(pod.Containers) != want {
+		t.Fatalf("istiod's pod has %d init containers and %d containers, want %d", len(pod.InitContainers), len(pod.Containers), want)
 	}
 	checkContainer(t, cfg, pod.Containers[0])
 }
 
-func checkVolumes(t *testing.T, pod corev1.PodSpec) {
+// checkVolumes checks that the volumes exist, and that istiod does not start without its own.
+func checkVolumes(t *testing.T, pod corev1.PodSpec, tunnel bool) {
 	t.Helper()
 	required := map[string]bool{"cacerts": false, "istio-kubeconfig": false, "mesh": false, "inject": false}
 	for _, v := range pod.Volumes {
 		optional := false
+		if v.Secret != nil && v.Secret.SecretName == model.TunnelSecretName {
+			if !tunnel || v.Secret.Optional == nil || !*v.Secret.Optional || len(v.Secret.Items) == 0 {
+				t.Errorf("volume %s: there is no tunnel, or istiod does not start without it, or it has all files", v.Name)
+			}
+			continue
+		}
 		switch {
 		case v.Secret != nil:
 			optional = v.Secret.Optional != nil && *v.Secret.Optional
@@ -261,7 +273,7 @@ func checkVolumes(t *testing.T, pod corev1.PodSpec) {
 			t.Errorf("there is no volume %s", name)
 		}
 	}
-	for _, m := range pod.Containers[0].VolumeMounts {
+	for _, m := range slices.Concat(pod.Containers[0].VolumeMounts, pod.Containers[len(pod.Containers)-1].VolumeMounts) {
 		if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name }) {
 			t.Errorf("%s is mounted at %s, and there is no such volume", m.Name, m.MountPath)
 		}

@@ -31,10 +31,11 @@ type peerList struct {
 	optional bool
 }
 
-func peerLists(p model.Peers) []peerList {
+func peerLists(c model.Config, p model.Peers) []peerList {
+	strategy, _ := publish.Find(c.Publish.Strategy)
 	return []peerList{
 		{"guest-api-peers", p.GuestAPI, false},
-		{"xds-peers", p.XDS, false},
+		{"xds-peers", p.XDS, strategy.IsTunnel()},
 		{"metrics-peers", p.Metrics, true},
 		{"dns-peers", p.DNS, false},
 	}
@@ -50,7 +51,7 @@ func validatePolicies(c model.Config, add func(ok bool, flag, format string, arg
 	if !enabled {
 		return
 	}
-	for _, list := range peerLists(peers) {
+	for _, list := range peerLists(c, peers) {
 		add(list.optional || len(list.peers) > 0, list.flag,
 			"istiod cannot work without these peers: give at least one, or set --network-policies=false")
 	}
@@ -69,10 +70,15 @@ func networkPolicies(
 	if err != nil {
 		return nil, fmt.Errorf("computing istiod's network policy: %w", err)
 	}
+	xds, metrics := peers.XDS, []any{port("TCP", metricsPort)}
+	if strategy.IsTunnel() {
+		// Only the sidecar connects to xDS. A policy does not apply to connections of a pod with itself.
+		xds, metrics = nil, append(metrics, port("TCP", model.TunnelHealthPort))
+	}
 	in := slices.Concat(
 		allow("from", peers.GuestAPI, port("TCP", webhooksPort)),
-		allow("from", peers.XDS, port("TCP", publish.XDSPort)),
-		allow("from", peers.Metrics, port("TCP", metricsPort)),
+		allow("from", xds, port("TCP", publish.XDSPort)),
+		allow("from", peers.Metrics, metrics...),
 	)
 	if strategy.IsDirect() {
 		in = append(in, map[string]any{"from": publish.Clients(plane), "ports": []any{port("TCP", publish.XDSPort)}})

@@ -308,14 +308,16 @@ func TestTheGuestDoesNotAffectTheManagementSide(t *testing.T) {
 // TestTheManagementSideDoesNotAffectGuestObjects checks that the guest's objects do not depend on what differs between
 // the management sides of two hosted clusters, except the root and the two addresses.
 func TestTheManagementSideDoesNotAffectGuestObjects(t *testing.T) {
-	cfg, mgmt := config(model.TopologyHosted), installed(t)
-	guest := withForeignCRDs(withClasses("openshift-default"))
-	want := texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))
-	cfg.MgmtNamespace, cfg.PilotImage = "another-tenant", "registry.internal/secret/pilot:2"
-	mgmt.CA.Key, mgmt.CA.Cert, mgmt.CA.Chain = []byte("k"), []byte("c"), []byte("h")
-	mgmt.IstiodSince = issued
-	if diff := cmp.Diff(want, texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))); diff != "" {
-		t.Errorf("-before +after:\n%s", diff)
+	for _, cfg := range []model.Config{config(model.TopologyHosted), byTunnel(t)} {
+		mgmt, guest := installed(t), withForeignCRDs(withClasses("openshift-default"))
+		want := texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))
+		cfg.MgmtNamespace, cfg.PilotImage = "another-tenant", "registry.internal/secret/pilot:2"
+		cfg.Publish.SidecarImage = "registry.internal/secret/hypergate:2"
+		mgmt.CA.Key, mgmt.CA.Cert, mgmt.CA.Chain = []byte("k"), []byte("c"), []byte("h")
+		mgmt.IstiodSince = issued
+		if diff := cmp.Diff(want, texts(guestObjects(compute(t, cfg, embedded(t), mgmt, guest)))); diff != "" {
+			t.Errorf("--publish=%s, -before +after:\n%s", cfg.Publish.Strategy, diff)
+		}
 	}
 }
 

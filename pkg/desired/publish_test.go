@@ -160,6 +160,55 @@ func TestPublishEndpointOfHyperShift(t *testing.T) {
 	})
 }
 
+// TestPublishEndpointOfTheTunnel checks when PublishAuto selects the tunnel: where it has no other strategy, and there
+// is an image for the relays.
+func TestPublishEndpointOfTheTunnel(t *testing.T) {
+	tunnel := byTunnel(t).Publish
+	auto := tunnel
+	auto.Strategy = model.PublishAuto
+	const relays = "at istiod-relay.openshift-ingress.svc:15012"
+	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
+	byLoadBalancer := published("APIServer LoadBalancer")
+	checkWhereIstiodIsPublished(t, map[string]endpointCase{
+		"by the flag": {publish: tunnel, want: relays},
+		"by the flag, with a plane": {
+			publish: tunnel, plane: func(p *model.ControlPlane) { p.Services = byLoadBalancer }, want: relays,
+		},
+		"auto without a plane": {publish: auto, want: "impossible: --publish=auto follows the HostedControlPlane, and there is none"},
+		"a private link": {
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" }, want: relays,
+		},
+		"a private link beside public access": {
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "PublicAndPrivate" }, want: relays,
+		},
+		"a shared ingress": {
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.SharedIngress = byRoute, true }, want: relays,
+		},
+		"IBM Cloud": {
+			publish: auto, plane: func(p *model.ControlPlane) { p.Platform, p.Services = "IBMCloud", byRoute }, want: relays,
+		},
+		"KubeVirt by a load balancer": {
+			publish: auto, want: relays,
+			plane: func(p *model.ControlPlane) { p.VirtualMachinesInNamespace, p.Services = true, byLoadBalancer },
+		},
+		"KubeVirt by Route": {
+			publish: auto, plane: func(p *model.ControlPlane) {
+				p.VirtualMachinesInNamespace, p.Services, p.InfraID = true, byRoute, "guest1-x7k2p"
+			},
+			want: "at istiod-guest1-x7k2p.guest1.example.com:443",
+		},
+		"a load balancer": {
+			publish: auto, plane: func(p *model.ControlPlane) { p.Services = byLoadBalancer },
+			exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, want: "at 192.0.2.7:15012",
+		},
+		"another strategy by the flag, on a private link": {
+			publish: model.Publish{Strategy: model.PublishRoute, RelayImage: auto.RelayImage},
+			plane:   func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" },
+			want:    "impossible: the guest's nodes reach their control plane over a private link, behind which HyperShift's own router",
+		},
+	})
+}
+
 // TestPublishEndpointUnavailable checks TLSRoutes, and platforms, strategies and hosts that cannot be used.
 func TestPublishEndpointUnavailable(t *testing.T) {
 	auto := model.Publish{Strategy: model.PublishAuto}
@@ -312,6 +361,7 @@ func TestPublishObjectsWithoutARoute(t *testing.T) {
 			publish:  model.Publish{Strategy: model.PublishLoadBalancer, At: byName},
 			exposure: model.ObservedEndpoints{LoadBalancer: "192.0.2.7"}, service: "LoadBalancer x.example.com",
 		},
+		"a tunnel": {publish: byTunnel(t).Publish},
 		"a port of nodes": {
 			publish: model.Publish{Strategy: model.PublishNodePort, At: byName}, exposure: model.ObservedEndpoints{NodePort: 31512},
 			service: "NodePort",

@@ -82,6 +82,14 @@ func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 	if guest.Namespace == model.Missing {
 		own = append(own, "istiod-remote Namespace "+cfg.GuestNamespace)
 	}
+	if cfg.Publish.Strategy == model.PublishTunnel {
+		for _, kind := range []string{"ServiceAccount", "Service", "NetworkPolicy", "PodDisruptionBudget", "StatefulSet"} {
+			own = append(own, "istiod-remote "+kind+" "+model.RelayName)
+		}
+		for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding"} {
+			own = append(own, "istiod-remote "+kind+" "+model.TunnelAccountName)
+		}
+	}
 	return own
 }
 
@@ -142,6 +150,9 @@ func anyInput(tb testing.TB, random *rand.Rand) (model.Config, model.ManagementO
 	cfg.NetworkPolicies = one[model.NetworkPolicies](random, model.NoPolicies{}, model.HyperShiftPeers())
 	cfg.IstioResources = one(random, nil, model.LayeredProductResources(), model.KnownIstioResources(), model.KnownIstioResources()[:1])
 	cfg.XDS = one(random, cfg.XDS, model.HostPort{Host: "192.0.2.1", Port: 15012}, model.HostPort{Host: "2001:db8::1", Port: 443})
+	if cfg.Topology == model.TopologyHosted {
+		cfg.Publish = one(random, model.Publish{}, byTunnel(tb).Publish)
+	}
 	mgmt := model.ManagementObservation{CA: testCA(tb), Istiod: one(random, model.Absent, model.Unavailable, model.Available)}
 	guest := withForeignCRDs(withClasses(anyClasses(random)...))
 	guest.Namespace = one(random, model.Missing, model.Present)

@@ -43,12 +43,15 @@ func podSpec(u *unstructured.Unstructured) (map[string]any, error) {
 	return pod, nil
 }
 
-// istiodPod returns the pod specification and istiod's container in it, which the chart calls discovery.
+// istiodContainer is the name that the chart gives istiod's container.
+const istiodContainer = "discovery"
+
+// istiodPod returns the pod specification and istiod's container in it.
 func istiodPod(u *unstructured.Unstructured) (pod, container map[string]any, err error) {
 	if pod, err = podSpec(u); err != nil {
 		return nil, nil, err
 	}
-	container, err = named(pod, "containers", "discovery")
+	container, err = named(pod, "containers", istiodContainer)
 	return pod, container, err
 }
 

@@ -39,6 +39,10 @@ func Validate(c model.Config) error {
 		"%q is not an image reference with a registry: use a reference such as registry.example.com/pilot@sha256:…", c.PilotImage)
 	add(imagePattern.MatchString(c.ProxyImage), "proxy-image",
 		"%q is not an image reference with a registry: use a reference such as registry.example.com/proxyv2@sha256:…", c.ProxyImage)
+	for flag, image := range map[string]string{"relay-image": c.Publish.RelayImage, "sidecar-image": c.Publish.SidecarImage} {
+		add(image == "" || imagePattern.MatchString(image), flag,
+			"%q is not an image reference with a registry: use a reference such as registry.example.com/hypergate@sha256:…", image)
+	}
 	publish.ValidateFlags(c, add)
 	validateHosted(c, add)
 	for _, r := range c.IstioResources {

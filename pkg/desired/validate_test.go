@@ -78,6 +78,22 @@ func TestValidateNamesTheFlagOfImagesAndHosts(t *testing.T) {
 		"proxy image with a bad digest": {
 			func(c *model.Config) { c.ProxyImage = "example.com/proxyv2@sha256:beef" }, []string{"--proxy-image", "beef"},
 		},
+		"relay image without a registry": {
+			func(c *model.Config) { c.Publish.RelayImage = "hypergate:1" }, []string{"--relay-image", `"hypergate:1"`, "registry"},
+		},
+		"sidecar image with a space": {
+			func(c *model.Config) { c.Publish.SidecarImage = "example.com/a b" }, []string{"--sidecar-image", `"example.com/a b"`},
+		},
+		"a tunnel without an image": {
+			func(c *model.Config) { c.Publish.Strategy = model.PublishTunnel },
+			[]string{"--relay-image", "is required with --publish=tunnel"},
+		},
+		"a tunnel with a host": {
+			func(c *model.Config) {
+				c.Publish = model.Publish{Strategy: model.PublishTunnel, RelayImage: "e.com/a", At: c.XDS}
+			},
+			[]string{"--publish-host", "is not used with --publish=tunnel"},
+		},
 		"image with a space": {
 			func(c *model.Config) { c.ProxyImage = "example.com/proxyv2 --privileged" }, []string{"--proxy-image"},
 		},

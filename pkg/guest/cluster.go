@@ -48,6 +48,7 @@ type Cluster struct {
 	mode      *modeWatch
 	leases    *leaseView
 	foreign   *foreignView
+	relays    *watch.Watch // of the tunnel
 	// observed maps the wanted CRDs to the resourceVersions of the last observation.
 	observed atomic.Pointer[map[apply.ID]string]
 	// arranging is held while watches are started and stopped.
@@ -152,6 +153,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
 	c.namespace = watch.New(namespace)
 	c.foreign = newForeignView(meta, c.cfg, c.budget, notify)
+	c.relays = newRelayWatch(c.dynamic, c.cfg.GuestNamespace, c.budget, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
 	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
 		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)
@@ -237,6 +239,9 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	go c.namespace.Run(ctx)
 	c.leases.run(ctx)
 	go c.foreign.istiod.Run(ctx)
+	if c.cfg.Publish.RelayImage != "" { // otherwise there are no relays
+		go c.relays.Run(ctx)
+	}
 	return nil
 }
 

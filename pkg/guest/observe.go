@@ -52,6 +52,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.InUse, out.InUseTotals = c.objectsInUse()
 	out.SearchingInUse = c.searching()
 	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
+	out.ReadyRelays = c.readyRelays()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
 	}

@@ -24,26 +24,31 @@ import (
 )
 
 // IstiodAccount returns the UID of istiod's service account in the guest, or "" if the account does not exist.
-func (c *Cluster) IstiodAccount() types.UID {
-	return c.uid(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, c.cfg.GuestNamespace, c.cfg.GuestIstiodName())
+func (c *Cluster) IstiodAccount() types.UID { return c.account(c.cfg.GuestIstiodName()) }
+
+// account returns the UID of one of hypergate's service accounts, or "" if it does not exist.
+func (c *Cluster) account(name string) types.UID {
+	return c.uid(schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}, c.cfg.GuestNamespace, name)
 }
 
 func (c *Cluster) uid(gvk schema.GroupVersionKind, namespace, name string) types.UID {
 	return c.objects.UID(apply.ID{GVK: gvk, Key: types.NamespacedName{Namespace: namespace, Name: name}})
 }
 
-// AccountFor returns the service account for istiod's next token: its name, and its UID if the watches show it. current
-// is istiod's credential so far.
+// AccountFor returns the service account for a bearer's next token: its name, and its UID if the watches show it.
+// current is the bearer's credential so far.
 //
-// An installation of an earlier version has an account with another name. A running istiod keeps it until the account
-// with the current name has its roles and bindings. hypergate may not be allowed to create all of them.
-func (c *Cluster) AccountFor(current model.Credential) (string, types.UID) {
-	former := c.cfg.IstiodName()
-	if current.AccountName() == former && !c.hasAccess() {
-		account := schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
-		return former, c.uid(account, c.cfg.GuestNamespace, former)
+// An installation of an earlier version has an account for istiod with another name. A running istiod keeps it until
+// the account with the current name has its roles and bindings. hypergate may not be allowed to create all of them.
+func (c *Cluster) AccountFor(bearer model.Bearer, current model.Credential) (string, types.UID) {
+	name, former := c.cfg.GuestIstiodName(), c.cfg.IstiodName()
+	switch {
+	case bearer == model.SidecarBearer:
+		name = model.TunnelAccountName
+	case current.AccountName() == former && !c.hasAccess():
+		name = former
 	}
-	return c.cfg.GuestIstiodName(), c.IstiodAccount()
+	return name, c.account(name)
 }
 
 // hasAccess reports whether istiod's service account exists, with its roles and bindings.
@@ -60,22 +65,22 @@ func (c *Cluster) hasAccess() bool {
 	return true
 }
 
-// RequestToken requests a token of istiod's service account from the guest. current is istiod's credential so far, and
-// can be empty.
+// RequestToken requests a token of a bearer's service account from the guest. current is the bearer's credential so
+// far, and can be empty.
 func (c *Cluster) RequestToken(
-	ctx context.Context, current model.Credential, lifetime time.Duration, now time.Time,
+	ctx context.Context, bearer model.Bearer, current model.Credential, lifetime time.Duration, now time.Time,
 ) (model.Credential, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	seconds := int64(lifetime / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	account, _ := c.AccountFor(current)
+	account, _ := c.AccountFor(bearer, current)
 	got, err := c.core.ServiceAccounts(c.cfg.GuestNamespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 	if err != nil {
-		return model.Credential{}, fmt.Errorf("asking the guest for a token of istiod's service account: %w", answer.Brief(err))
+		return model.Credential{}, fmt.Errorf("asking the guest for a token of %s's service account: %w", bearer, answer.Brief(err))
 	}
 	if len(got.Status.Token) > tokenLimit {
-		return model.Credential{}, apply.TooLarge("the token of istiod's service account", tokenLimit)
+		return model.Credential{}, apply.TooLarge("the token of "+bearer.String()+"'s service account", tokenLimit)
 	}
 	return model.NewCredential(c.api(), got.Status.Token, got.Status.ExpirationTimestamp.Time, lifetime, now), nil
 }
@@ -98,6 +103,12 @@ func (c *Cluster) Reaches(credential model.Credential) bool {
 func (c *Cluster) api() model.GuestAPI {
 	endpoint := c.conn.Endpoint()
 	return model.GuestAPI{Server: cmp.Or(c.cfg.GuestServer, endpoint.Server), CABundle: endpoint.CABundle}
+}
+
+// OwnAPI returns how hypergate itself reaches the guest's API server, without its credentials.
+func (c *Cluster) OwnAPI() model.GuestAPI {
+	endpoint := c.conn.Endpoint()
+	return model.GuestAPI{Server: endpoint.Server, CABundle: endpoint.CABundle}
 }
 
 // tokenLimit is the maximum length of a token in bytes. Kubernetes' own tokens have about 1 KiB. A mutating webhook

@@ -202,7 +202,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 
 // Observe returns the state of the management side. An error means "unknown", never "absent".
 //
-// secrets is what the caller knows of the two Secrets. Observe reads into it what is missing.
+// secrets is what the caller knows of the Secrets. Observe reads into it what is missing.
 //
 // Even with an error, the HostedControlPlane in the result is valid, because it also determines whether writes are
 // allowed. Ignore the other fields then.
@@ -330,20 +330,28 @@ func (c *Cluster) Publish(ctx context.Context, objects []model.MgmtObject) apply
 }
 
 // Prune deletes the objects that hypergate owns and that are not in keep. If keep has istiod's Deployment, the
-// credential is kept too, even if no plan can include it now: a pod that restarts needs it.
+// credentials of its pod are kept too, although no plan includes them: a pod that restarts needs them.
 func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Report {
 	spared := apply.IDs(keep)
 	if slices.ContainsFunc(keep, func(o model.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
-		spared = append(spared, apply.ID{
-			GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
-			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: model.CredentialSecretName},
-		})
+		spared = append(spared, c.secretID(model.IstiodBearer))
+		if c.exposure.takesTunnel() {
+			spared = append(spared, c.secretID(model.SidecarBearer))
+		}
 	}
 	report := c.exposure.prune(ctx, keep)
 	if !report.Complete() {
 		return report
 	}
 	return report.And(c.objects.Prune(ctx, spared...))
+}
+
+// secretID returns the identity of the Secret with a bearer's credential.
+func (c *Cluster) secretID(of model.Bearer) apply.ID {
+	return apply.ID{
+		GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
+		Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: of.SecretName()},
+	}
 }
 
 // WatchProblems returns the kinds of the management side whose watches fail.

@@ -223,7 +223,7 @@ func TestSecretsAreReadOncePerLead(t *testing.T) {
 		if diff := cmp.Diff(ca(), f.observed().CA); diff != "" {
 			t.Fatalf("CA, -want +got:\n%s", diff)
 		}
-		if diff := cmp.Diff(want, f.secrets.Credential()); diff != "" {
+		if diff := cmp.Diff(want, f.secrets.Credential(model.IstiodBearer)); diff != "" {
 			t.Fatalf("credential, -want +got:\n%s", diff)
 		}
 	}
@@ -237,18 +237,18 @@ func TestSecretsAreReadOncePerLead(t *testing.T) {
 
 	t.Log("new values are kept; after an uninstallation the Secrets are read again")
 	f.secrets.SetCA(pki.CA{Root: []byte("new")}, pki.Rotation{})
-	f.secrets.SetCredential(model.Credential{Token: "new"})
+	f.secrets.SetCredential(model.IstiodBearer, model.Credential{Token: "new"})
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("new"))
-	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("new"))
+	f.Expect(f.secrets.Credential(model.IstiodBearer).Token).To(gomega.Equal("new"))
 	f.secrets.Forget()
 	f.Expect(string(f.observed().CA.Root)).To(gomega.Equal("root"))
-	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("t"))
+	f.Expect(f.secrets.Credential(model.IstiodBearer).Token).To(gomega.Equal("t"))
 }
 
 func TestWithoutSecretsThereIsNoCA(t *testing.T) {
 	f := start(t, func(*fakeapi.Server) {})
 	f.Expect(f.observed().CA.Exists()).To(gomega.BeFalse())
-	f.Expect(f.secrets.Credential()).To(gomega.BeZero())
+	f.Expect(f.secrets.Credential(model.IstiodBearer)).To(gomega.BeZero())
 }
 
 // TestAnUnreadableCredentialIsDiscarded checks that an unreadable credential is discarded. A new one costs nothing.
@@ -257,7 +257,7 @@ func TestAnUnreadableCredentialIsDiscarded(t *testing.T) {
 	delete(data, "ca.crt")
 	f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(data)) })
 	f.observed()
-	f.Expect(f.secrets.Credential()).To(gomega.BeZero())
+	f.Expect(f.secrets.Credential(model.IstiodBearer)).To(gomega.BeZero())
 }
 
 // TestAnUnreadableCAIsNotMissing checks that an unreadable CA does not count as missing. A new CA would break the trust

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/go-logr/logr"
 	"net/http"
 	"slices"
 	"time"
@@ -187,6 +188,9 @@ func (e *exposure) observe(ctx context.Context, into *model.ManagementObservatio
 			return nil //nolint:nilerr // see above
 		}
 		e.taken = &way
+		if why := publish.WhyTunnel(e.cfg, into.ControlPlane); why != "" {
+			logr.FromContextOrDiscard(ctx).Info("Publishing istiod by a tunnel through the guest's API server", "because", why)
+		}
 	}
 	if *e.taken != way {
 		into.Endpoints.Problem = fmt.Sprintf(
@@ -323,6 +327,15 @@ func (e *exposure) problems() []apply.WatchProblem {
 		return nil
 	}
 	return e.objects.WatchProblems()
+}
+
+// takesTunnel reports whether the tunnel was chosen.
+func (e *exposure) takesTunnel() bool {
+	if e == nil || e.taken == nil {
+		return false
+	}
+	strategy, _ := publish.Find(*e.taken)
+	return strategy.IsTunnel()
 }
 
 // others returns the route kinds of all strategies except the chosen one.

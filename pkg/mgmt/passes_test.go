@@ -96,7 +96,7 @@ func TestReadsOfPassesAreRateLimited(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
 		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
 		seconds := f.passes(func() {
-			found, err := f.mgmt.FindCredential(f.Context(), &f.secrets)
+			found, err := f.mgmt.FindCredentials(f.Context(), &f.secrets)
 			f.Expect(err).NotTo(gomega.HaveOccurred())
 			f.Expect(found).To(gomega.BeFalse())
 		})

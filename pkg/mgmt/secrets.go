@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,28 +19,31 @@ import (
 // requestTimeout limits each read. A single worker does everything, and a read without an answer must not block it.
 const requestTimeout = 10 * time.Second
 
-// Secrets is what is known of the content of the two Secrets: the mesh CA, and istiod's credential for the guest. The
-// caller of Observe keeps it between passes. The zero value is for a process that has just begun to lead: nothing was
-// read.
+// Secrets is what is known of the content of the Secrets: the mesh CA, istiod's credential for the guest, and those of
+// the tunnel's sidecar. The caller of Observe keeps it between passes. The zero value is for a process that has just
+// begun to lead: nothing was read.
 type Secrets struct {
-	read       bool
-	ca         pki.CA
-	rotation   pki.Rotation
-	invalidCA  error
-	rereadCA   bool
-	credential model.Credential
+	read      bool
+	ca        pki.CA
+	rotation  pki.Rotation
+	invalidCA error
+	rereadCA  bool
+	// credentials are those of each bearer. serving is the key pair of the tunnel's sidecar.
+	credentials [model.Bearers]heldCredential
+	serving     pki.Serving
 	// shownAs is the resource version of the CA's Secret in the watch at the time of the last read. It is empty if
 	// the watch had no such Secret.
 	shownAs string
 	// forgotten is true if Forget discarded the content. remained is true if the next read found content
 	// nevertheless.
 	forgotten, remained bool
-	// accepted is the last credential that the management side accepted. It replaces a credential that the management
-	// side refuses.
-	accepted model.Credential
 }
 
-// readMissing reads both Secrets when this process starts to lead.
+// heldCredential is a credential, and the last one that the management side accepted. That one replaces a credential
+// that the management side refuses.
+type heldCredential struct{ current, accepted model.Credential }
+
+// readMissing reads the Secrets when this process starts to lead.
 //
 // It reads the CA again if the cached CA is not usable and the watch shows another version of the Secret. An unusable
 // CA that does not change must not be read in each pass.
@@ -79,13 +83,13 @@ func versionOf(shown *corev1.Secret) string {
 	return shown.ResourceVersion
 }
 
-// readSecrets reads both Secrets. After an error, s is as it was.
+// readSecrets reads the Secrets. After an error, s is as it was.
 func (c *Cluster) readSecrets(ctx context.Context, s *Secrets) error {
 	read := Secrets{read: true}
 	if err := c.readCA(ctx, &read); err != nil {
 		return err
 	}
-	if err := c.readCredential(ctx, &read); err != nil {
+	if err := c.readCredentials(ctx, &read); err != nil {
 		return err
 	}
 	read.remained = s.forgotten && read.any()
@@ -93,28 +97,43 @@ func (c *Cluster) readSecrets(ctx context.Context, s *Secrets) error {
 	return nil
 }
 
-func (c *Cluster) readCredential(ctx context.Context, into *Secrets) error {
-	credential, found, err := c.secret(ctx, model.CredentialSecretName)
-	if err != nil || !found {
+// readCredentials reads the credentials of istiod's pod. An unreadable one is discarded, because creating a new one
+// costs nothing. Without an image for relays there is no tunnel, and nothing to read for its sidecar.
+func (c *Cluster) readCredentials(ctx context.Context, into *Secrets) error {
+	found, exists, err := c.secret(ctx, model.CredentialSecretName)
+	if err != nil {
 		return err
 	}
-	// An unreadable credential is discarded. Creating a new one costs nothing.
-	into.credential, _ = model.CredentialFromSecret(credential.Annotations, credential.Data)
-	into.accepted = into.credential
+	var read [model.Bearers]model.Credential
+	if exists {
+		read[model.IstiodBearer], _ = model.CredentialFromSecret(found.Annotations, found.Data)
+	}
+	if c.cfg.Publish.RelayImage != "" {
+		if found, exists, err = c.secret(ctx, model.TunnelSecretName); err != nil {
+			return err
+		}
+		if exists {
+			read[model.SidecarBearer], into.serving, _ = model.TunnelFromSecret(found.Annotations, found.Data)
+		}
+	}
+	for of, credential := range read {
+		into.credentials[of] = heldCredential{current: credential, accepted: credential}
+	}
 	return nil
 }
 
 // errNoCredential means that there is no Secret with istiod's credential for the guest.
 var errNoCredential = errors.New("istiod has no guest credential")
 
-// FindCredential reads istiod's credential into s if Observe could not read it: an istiod that cannot be observed needs
-// its credential too. It reports whether there is a credential.
-func (c *Cluster) FindCredential(ctx context.Context, s *Secrets) (bool, error) {
-	if s.read || s.credential.Token != "" {
-		return s.credential.Token != "", nil
+// FindCredentials reads the credentials of istiod's pod into s if Observe could not read them: an istiod that cannot be
+// observed needs them too. It reports whether istiod has a credential.
+func (c *Cluster) FindCredentials(ctx context.Context, s *Secrets) (bool, error) {
+	has := func() bool { return s.Credential(model.IstiodBearer).Token != "" }
+	if s.read || has() {
+		return has(), nil
 	}
 	err := c.credentialRead.read(func() error {
-		if err := c.readCredential(ctx, s); err != nil || s.credential.Token != "" {
+		if err := c.readCredentials(ctx, s); err != nil || has() {
 			return err
 		}
 		return errNoCredential
@@ -122,7 +141,7 @@ func (c *Cluster) FindCredential(ctx context.Context, s *Secrets) (bool, error) 
 	if errors.Is(err, errNoCredential) {
 		return false, nil
 	}
-	return s.credential.Token != "", err
+	return has(), err
 }
 
 func (c *Cluster) secret(ctx context.Context, name string) (*corev1.Secret, bool, error) {
@@ -146,28 +165,36 @@ func (s *Secrets) SetCA(ca pki.CA, rotation pki.Rotation) {
 	s.ca, s.rotation, s.remained = ca, rotation, false
 }
 
-// Credential returns istiod's credential for the guest, or the zero value.
-func (s *Secrets) Credential() model.Credential { return s.credential }
+// Credential returns a bearer's credential for the guest, or the zero value.
+func (s *Secrets) Credential(of model.Bearer) model.Credential { return s.credentials[of].current }
 
-// SetCredential sets istiod's credential for the guest. The caller applies it.
-func (s *Secrets) SetCredential(credential model.Credential) {
-	s.credential, s.remained = credential, false
+// SetCredential sets a bearer's credential for the guest. The caller applies it.
+func (s *Secrets) SetCredential(of model.Bearer, credential model.Credential) {
+	s.credentials[of].current, s.remained = credential, false
 }
 
-// Applied evaluates the outcome for the credential's Secret. If the management side refuses the content, the credential
-// is discarded, so that the caller requests another one: the guest influences its size.
+// Serving returns the key pair of the tunnel's sidecar, or the zero value.
+func (s *Secrets) Serving() pki.Serving { return s.serving }
+
+// SetServing sets the key pair of the tunnel's sidecar. The caller applies it.
+func (s *Secrets) SetServing(serving pki.Serving) { s.serving = serving }
+
+// Applied evaluates the outcome for the Secrets with credentials. If the management side refuses the content, the
+// credential is discarded, so that the caller requests another one: the guest influences its size.
 //
 // A credential that could not be written for another reason stays.
 func (s *Secrets) Applied(report apply.Report) {
 	for _, o := range report.Outcomes() {
-		if o.ID().GVK.Kind != "Secret" || o.ID().Key.Name != model.CredentialSecretName {
+		of, is := model.BearerOf(o.ID().Key.Name)
+		if o.ID().GVK.Kind != "Secret" || !is {
 			continue
 		}
+		held := &s.credentials[of]
 		switch class := o.Cause().Class(); {
 		case o.Verdict() == apply.VerdictApplied, o.Verdict() == apply.VerdictUnchanged:
-			s.accepted = s.credential
+			held.accepted = held.current
 		case class == apply.Invalid, class == apply.Denied, class == apply.Enlarged:
-			s.credential = s.accepted
+			held.current = held.accepted
 		}
 	}
 }
@@ -182,4 +209,6 @@ func (s *Secrets) Forget() {
 	}
 }
 
-func (s *Secrets) any() bool { return s.ca.Exists() || s.credential.Token != "" }
+func (s *Secrets) any() bool {
+	return s.ca.Exists() || slices.ContainsFunc(s.credentials[:], func(c heldCredential) bool { return c.current.Token != "" })
+}

@@ -2,9 +2,11 @@ package mgmt_test
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/fakeapi"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -27,13 +30,13 @@ func TestACredentialIsFoundWithoutIstiod(t *testing.T) {
 		api.Put(theSecrets)
 	})
 	f.Eventually(f.observeError).Should(gomega.MatchError(gomega.ContainSubstring("is forbidden")))
-	found, err := f.mgmt.FindCredential(t.Context(), &f.secrets)
+	found, err := f.mgmt.FindCredentials(t.Context(), &f.secrets)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(found).To(gomega.BeFalse(), "there is none")
 
 	f.api.Fail(theSecrets, forbidden("secrets"))
 	t.Log("the Secret is read at most once in a second")
-	find := func() (bool, error) { return f.mgmt.FindCredential(t.Context(), &f.secrets) }
+	find := func() (bool, error) { return f.mgmt.FindCredentials(t.Context(), &f.secrets) }
 	f.Eventually(func() error {
 		_, err := find()
 		return err
@@ -42,14 +45,14 @@ func TestACredentialIsFoundWithoutIstiod(t *testing.T) {
 	f.api.Fail(theSecrets, nil)
 	f.api.Put(theSecrets, credentialSecret(credentialData()))
 	f.Eventually(find).Should(gomega.BeTrue())
-	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("t"))
+	f.Expect(f.secrets.Credential(model.IstiodBearer).Token).To(gomega.Equal("t"))
 
 	t.Log("a credential that was renewed since is not replaced by a read")
-	f.secrets.SetCredential(model.Credential{Token: "new"})
-	found, err = f.mgmt.FindCredential(t.Context(), &f.secrets)
+	f.secrets.SetCredential(model.IstiodBearer, model.Credential{Token: "new"})
+	found, err = f.mgmt.FindCredentials(t.Context(), &f.secrets)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(found).To(gomega.BeTrue())
-	f.Expect(f.secrets.Credential().Token).To(gomega.Equal("new"))
+	f.Expect(f.secrets.Credential(model.IstiodBearer).Token).To(gomega.Equal("new"))
 }
 
 // TestEachReadHasADeadline checks that each read has a deadline. A single worker does everything, and a management API
@@ -118,18 +121,53 @@ func TestARefusedCredentialIsNotUsed(t *testing.T) {
 		"many tries": {apierrors.NewTooManyRequests("slowly", 1), "new"},
 	} {
 		f := start(t, func(api *fakeapi.Server) { api.Put(theSecrets, credentialSecret(credentialData())) })
-		found, err := f.mgmt.FindCredential(t.Context(), &f.secrets)
+		found, err := f.mgmt.FindCredentials(t.Context(), &f.secrets)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
 		f.Expect(found).To(gomega.BeTrue())
-		fresh := f.secrets.Credential()
+		fresh := f.secrets.Credential(model.IstiodBearer)
 		fresh.Token = "new"
 		object, err := model.CredentialSecret(config(), model.ControlPlane{}, fresh)
 		f.Expect(err).NotTo(gomega.HaveOccurred())
-		f.secrets.SetCredential(fresh)
+		f.secrets.SetCredential(model.IstiodBearer, fresh)
 		f.api.Fail(theSecrets, tc.err)
 		report := f.mgmt.Apply(t.Context(), []model.MgmtObject{object})
 		f.secrets.Applied(report)
 		f.Expect(report.Failures()).To(gomega.HaveLen(1), name)
-		f.Expect(f.secrets.Credential().Token).To(gomega.Equal(tc.want), "%s: %v", name, report.Err())
+		f.Expect(f.secrets.Credential(model.IstiodBearer).Token).To(gomega.Equal(tc.want), "%s: %v", name, report.Err())
+	}
+}
+
+// TestTheSidecarsSecretIsRead checks that the Secret of the tunnel's sidecar is read with istiod's, if there can be a
+// tunnel. A Secret without a token gives no credential, but its key pair is kept.
+func TestTheSidecarsSecretIsRead(t *testing.T) {
+	files := map[string][]byte{
+		"server": []byte("https://guest:6443"), "ca.crt": []byte("c"), "token": []byte("s"), "tls.crt": []byte("cert"), "tls.key": []byte("key"),
+	}
+	times := map[string]string{
+		model.IssuedAnnotation: issued.Format(time.RFC3339), model.ExpiresAnnotation: issued.Add(time.Hour).Format(time.RFC3339),
+	}
+	incomplete := maps.Clone(files)
+	delete(incomplete, "token")
+	tunnel := config()
+	tunnel.Publish = model.Publish{Strategy: model.PublishTunnel, RelayImage: "registry.example.com/hypergate:1"}
+	for name, tc := range map[string]struct {
+		cfg   model.Config
+		files map[string][]byte
+		token string
+		pair  pki.Serving
+	}{
+		"whole":         {tunnel, files, "s", pki.Serving{Cert: []byte("cert"), Key: []byte("key")}},
+		"without token": {tunnel, incomplete, "", pki.Serving{Cert: []byte("cert"), Key: []byte("key")}},
+		"no tunnel":     {config(), files, "", pki.Serving{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startWith(t, tc.cfg, func(api *fakeapi.Server) {
+				api.Put(theSecrets, credentialSecret(credentialData()), secret(model.TunnelSecretName, times, tc.files))
+			})
+			f.observed()
+			f.Expect(f.secrets.Credential(model.IstiodBearer).Token).To(gomega.Equal("t"))
+			f.Expect(f.secrets.Credential(model.SidecarBearer).Token).To(gomega.Equal(tc.token))
+			f.Expect(f.secrets.Serving()).To(gomega.Equal(tc.pair))
+		})
 	}
 }

@@ -16,4 +16,7 @@ const (
 	CASecretName = "cacerts"
 	// CredentialSecretName is the name of the Secret with istiod's guest kubeconfig.
 	CredentialSecretName = "istio-kubeconfig" //nolint:gosec // the name of a Secret
+	// TunnelSecretName is the name of the Secret with what the tunnel's sidecar needs: its credential for the guest,
+	// and its key pair for the relays.
+	TunnelSecretName = "istiod-tunnel" //nolint:gosec // the name of a Secret
 )

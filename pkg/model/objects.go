@@ -69,6 +69,9 @@ type Kind struct {
 	// RequiredByIstiod is true for kinds that must exist before istiod. Without them, istiod would start but would
 	// not work.
 	RequiredByIstiod bool
+	// Workload is true for kinds that run pods in the guest. NewGuestObject refuses them. The only such object is the
+	// relays of the tunnel: see NewRelays.
+	Workload bool
 }
 
 // MgmtKinds returns all kinds that are allowed on the management side, in the order in which they are applied. They are
@@ -92,7 +95,7 @@ func MgmtKinds() []Kind {
 }
 
 // GuestKinds returns all kinds that are allowed in the guest, in the order in which they are applied. It has no
-// Secret and no workload.
+// Secret. Its only workload is the relays of the tunnel, by name: see NewRelays.
 //
 // CRDs and the namespace are never pruned, because they contain other users' objects. Roles come before bindings: a
 // user without the verb bind can create a binding only to a role that exists.
@@ -126,6 +129,16 @@ func GuestKinds() []Kind {
 		},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps", Namespaced: true},
 		{GVK: schema.GroupVersionKind{Version: "v1", Kind: "Service"}, Resource: "services", Namespaced: true},
+		// The relays of the tunnel. Their network policy comes before their pods.
+		{
+			GVK:      schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+			Resource: "networkpolicies", Namespaced: true, Names: []string{RelayName},
+		},
+		{
+			GVK:      schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+			Resource: "poddisruptionbudgets", Namespaced: true, Names: []string{RelayName},
+		},
+		{GVK: relaysGVK(), Resource: "statefulsets", Namespaced: true, Names: []string{RelayName}, Workload: true},
 		{
 			GVK:      schema.GroupVersionKind{Group: admission, Version: "v1", Kind: "MutatingWebhookConfiguration"},
 			Resource: "mutatingwebhookconfigurations",
@@ -223,7 +236,10 @@ func kindOf(kinds []Kind, gvk schema.GroupVersionKind) (Kind, bool) {
 func (c Config) mgmtNames(kind string) []string {
 	switch kind {
 	case "Secret":
-		return []string{CASecretName, CredentialSecretName}
+		if c.Topology == TopologyStandalone {
+			return []string{CASecretName, CredentialSecretName}
+		}
+		return []string{CASecretName, CredentialSecretName, TunnelSecretName}
 	case "ConfigMap":
 		return []string{"istio-" + c.Revision, "istio-sidecar-injector-" + c.Revision}
 	case "Service":
@@ -253,8 +269,14 @@ func (c Config) namespaceOn(side Side, kind Kind) string {
 	}
 }
 
-// NewGuestObject returns an object of the guest. An error is the reason why the object is not allowed there.
+// NewGuestObject returns an object of the guest. An error is the reason why the object is not allowed there. It refuses
+// every workload: NewRelays creates the only one.
 func NewGuestObject(u *unstructured.Unstructured, cfg Config) (GuestObject, error) {
+	if kind, _ := kindOf(GuestKinds(), u.GroupVersionKind()); kind.Workload {
+		key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
+		return GuestObject{}, fmt.Errorf("%s is not allowed on the %s side: it is a workload, and only the relays of the tunnel can be one",
+			describe(u.GetKind(), key), SideGuest)
+	}
 	o, err := newObject(u, SideGuest, cfg, GuestKinds())
 	return GuestObject{o}, err
 }

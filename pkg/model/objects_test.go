@@ -172,8 +172,11 @@ func TestKindsFitTheirSides(t *testing.T) {
 		}
 	}
 	for _, k := range model.GuestKinds() {
-		if slices.Contains([]string{"Secret", "Pod", "Deployment", "DaemonSet", "StatefulSet", "Job", "CronJob"}, k.GVK.Kind) {
+		if slices.Contains([]string{"Secret", "Pod", "Deployment", "DaemonSet", "Job", "CronJob"}, k.GVK.Kind) {
 			t.Errorf("%s may stand in the guest", k.GVK)
+		}
+		if k.GVK.Kind == "StatefulSet" && (!k.Workload || len(k.Names) != 1) {
+			t.Errorf("any %s may stand in the guest", k.GVK)
 		}
 		if holdsOthers := k.GVK.Kind == "Namespace" || k.GVK.Kind == "CustomResourceDefinition"; k.NeverPrune != holdsOthers {
 			t.Errorf("%s: kept %t; what holds other people's objects is never deleted, all else is", k.GVK, k.NeverPrune)

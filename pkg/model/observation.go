@@ -120,6 +120,8 @@ type GuestObservation struct {
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.
 	WebhookProbe WebhookProbe
+	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel. No plan depends on it.
+	ReadyRelays int
 }
 
 // ModeOr returns whether hypergate manages the guest's CRDs and the installation. The guest's configuration takes

@@ -17,6 +17,9 @@ const (
 	PublishLoadBalancer PublishStrategy = "loadbalancer"
 	// PublishNodePort is a port on the management cluster's nodes.
 	PublishNodePort PublishStrategy = "nodeport"
+	// PublishTunnel is a tunnel through the guest's own API server (docs/tunnel.md). Gateways connect to relays in the
+	// guest.
+	PublishTunnel PublishStrategy = "tunnel"
 )
 
 // Publish is how istiod's xDS is published to the guest's nodes. The zero value means that another party publishes
@@ -29,6 +32,9 @@ type Publish struct {
 	At HostPort
 	// Gateway is the parent of a TLSRoute.
 	Gateway ParentGateway
+	// RelayImage is the image of the tunnel's relays in the guest, and SidecarImage that of its sidecar in istiod's
+	// pod. Without a RelayImage, PublishAuto never selects the tunnel.
+	RelayImage, SidecarImage string
 }
 
 // ParentGateway is a Gateway of the management cluster, and one of its listeners. An empty Listener means any that

@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,8 +72,8 @@ func CASecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstru
 	return secret(cfg.MgmtNamespace, CASecretName, annotations, data)
 }
 
-// Credential is how istiod's pod reaches the guest's API server: with its own service account, which has the least
-// privileges.
+// Credential is how a container of istiod's pod reaches the guest's API server: with a service account of its own,
+// which has the least privileges.
 type Credential struct {
 	GuestAPI
 	// Token is the token of the service account. It is valid from Issued to Expires.
@@ -83,7 +84,7 @@ type Credential struct {
 // complete reports whether the credential has all parts.
 func (c Credential) complete() bool { return c.Server != "" && c.Token != "" && len(c.CABundle) > 0 }
 
-// Annotations on the Secret of the credential. CredentialFromSecret reads the times from them.
+// Annotations on the Secret of a credential, with the times of its token.
 const (
 	IssuedAnnotation  = "gateway.hypergate.dev/token-issued"
 	ExpiresAnnotation = "gateway.hypergate.dev/token-expires"
@@ -108,12 +109,18 @@ func CredentialSecret(cfg Config, owner ControlPlane, c Credential) (MgmtObject,
 	if err != nil {
 		return MgmtObject{}, fmt.Errorf("building istiod's guest kubeconfig: %w", err)
 	}
+	return c.secret(cfg, owner, CredentialSecretName, map[string][]byte{"config": config})
+}
+
+// secret returns a Secret with the token, the CA and more files, and with the times of the token as annotations.
+func (c Credential) secret(cfg Config, owner ControlPlane, name string, more map[string][]byte) (MgmtObject, error) {
 	annotations := map[string]string{
 		IssuedAnnotation:  c.Issued.UTC().Format(time.RFC3339),
 		ExpiresAnnotation: c.Expires.UTC().Format(time.RFC3339),
 	}
-	files := map[string][]byte{"config": config, "token": []byte(c.Token), "ca.crt": c.CABundle}
-	u := secret(cfg.MgmtNamespace, CredentialSecretName, annotations, files)
+	files := map[string][]byte{TokenFile: []byte(c.Token), GuestCAFile: c.CABundle}
+	maps.Copy(files, more)
+	u := secret(cfg.MgmtNamespace, name, annotations, files)
 	owner.SetOwner(u)
 	return NewMgmtObject(u, cfg)
 }
@@ -167,14 +174,6 @@ func caFrom(data map[string][]byte, prefix string) pki.CA {
 // CredentialFromSecret returns the credential from the Secret that CredentialSecret returned. A Secret that lacks a
 // part is an error, so that the caller creates a new credential.
 func CredentialFromSecret(annotations map[string]string, data map[string][]byte) (Credential, error) {
-	issued, err := time.Parse(time.RFC3339, annotations[IssuedAnnotation])
-	if err != nil {
-		return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", CredentialSecretName, IssuedAnnotation, err)
-	}
-	expires, err := time.Parse(time.RFC3339, annotations[ExpiresAnnotation])
-	if err != nil {
-		return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", CredentialSecretName, ExpiresAnnotation, err)
-	}
 	var config struct {
 		Clusters []struct {
 			Cluster struct {
@@ -185,12 +184,24 @@ func CredentialFromSecret(annotations map[string]string, data map[string][]byte)
 	if err := yaml.Unmarshal(data["config"], &config); err != nil || len(config.Clusters) != 1 {
 		return Credential{}, fmt.Errorf("reading Secret %s: its key config is not a kubeconfig of hypergate", CredentialSecretName)
 	}
-	c := Credential{
-		GuestAPI: GuestAPI{Server: config.Clusters[0].Cluster.Server, CABundle: data["ca.crt"]},
-		Token:    string(data["token"]), Issued: issued, Expires: expires,
+	return credentialFrom(CredentialSecretName, config.Clusters[0].Cluster.Server, annotations, data)
+}
+
+// credentialFrom returns the credential for a server from the Secret of a name.
+func credentialFrom(name, server string, annotations map[string]string, data map[string][]byte) (Credential, error) {
+	c := Credential{GuestAPI: GuestAPI{Server: server, CABundle: data[GuestCAFile]}, Token: string(data[TokenFile])}
+	for _, t := range []struct {
+		annotation string
+		into       *time.Time
+	}{{IssuedAnnotation, &c.Issued}, {ExpiresAnnotation, &c.Expires}} {
+		at, err := time.Parse(time.RFC3339, annotations[t.annotation])
+		if err != nil {
+			return Credential{}, fmt.Errorf("reading Secret %s: annotation %s: %w", name, t.annotation, err)
+		}
+		*t.into = at
 	}
 	if !c.complete() {
-		return Credential{}, fmt.Errorf("reading Secret %s: the server, the CA or the token is missing", CredentialSecretName)
+		return Credential{}, fmt.Errorf("reading Secret %s: the server, the CA or the token is missing", name)
 	}
 	return c, nil
 }

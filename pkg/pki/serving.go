@@ -48,3 +48,24 @@ func (c CA) Serving(now time.Time, dnsName string) (Serving, error) {
 		Cert: bytes.Join([][]byte{encode("CERTIFICATE", der), c.Chain}, nil), Key: encode("EC PRIVATE KEY", keyDER),
 	}, nil
 }
+
+// RenewAt returns when the certificate must be replaced: after two thirds of its life. It returns the zero time, which
+// means now, unless it is a certificate of the issuing CA for dnsName that belongs to the key.
+//
+// After a rotation of the CA, the certificate of the CA before is still valid. It is replaced at once, because the root
+// of that CA is not trusted much longer.
+func (s Serving) RenewAt(issuer CA, dnsName string) time.Time {
+	leaf, err := parse(s.Cert)
+	if err != nil {
+		return time.Time{}
+	}
+	from, err := parse(issuer.Cert)
+	if err != nil || leaf.CheckSignatureFrom(from) != nil || !bytes.HasSuffix(s.Cert, issuer.Chain) {
+		return time.Time{}
+	}
+	key, err := parseKey(s.Key)
+	if err != nil || !key.Equal(leaf.PublicKey) || leaf.VerifyHostname(dnsName) != nil {
+		return time.Time{}
+	}
+	return leaf.NotBefore.Add(leaf.NotAfter.Sub(leaf.NotBefore) / 3 * 2)
+}

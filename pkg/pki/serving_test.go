@@ -3,6 +3,7 @@ package pki_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,4 +65,60 @@ func TestServing(t *testing.T) {
 	if _, err := (pki.CA{Cert: ca.Cert, Key: ca.Cert}).Serving(now, "x"); err == nil || !strings.Contains(err.Error(), "key") {
 		t.Errorf("a CA without a key: %v", err)
 	}
+}
+
+// TestServingRenewal checks when a serving certificate is replaced: in time before its end, and at once if it is not of
+// the issuing CA, for another name, or of another key.
+func TestServingRenewal(t *testing.T) {
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	const name = "tunnel.istio-system.svc"
+	ca, other := newCA(t, now), newCA(t, now)
+	serving, err := ca.Serving(now, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ca.Serving(now, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	longer := ca
+	longer.Chain = slices.Concat(ca.Chain, other.Root)
+	for what, tc := range map[string]struct {
+		serving pki.Serving
+		ca      pki.CA
+		name    string
+		keeps   bool
+	}{
+		"as it is":          {serving, ca, name, true},
+		"another CA":        {serving, other, name, false},
+		"another chain":     {serving, longer, name, false},
+		"another name":      {serving, ca, "x", false},
+		"another key":       {pki.Serving{Cert: serving.Cert, Key: again.Key}, ca, name, false},
+		"no key":            {pki.Serving{Cert: serving.Cert}, ca, name, false},
+		"none":              {pki.Serving{}, ca, name, false},
+		"no CA":             {serving, pki.CA{}, name, false},
+		"the CA's own":      {pki.Serving{Cert: ca.Chain, Key: ca.Key}, ca, name, false},
+		"no PEM":            {pki.Serving{Cert: []byte("x"), Key: []byte("x")}, ca, name, false},
+		"the same, renewed": {again, ca, name, true},
+	} {
+		at := tc.serving.RenewAt(tc.ca, tc.name)
+		if !tc.keeps {
+			if !at.IsZero() {
+				t.Errorf("%s: it is kept until %s", what, at)
+			}
+			continue
+		}
+		if days := at.Sub(now).Hours() / 24; days < 19 || days > 21 {
+			t.Errorf("%s: it is replaced after %.1f days, and lives for 30", what, days)
+		}
+	}
+}
+
+func newCA(t *testing.T, now time.Time) pki.CA {
+	t.Helper()
+	ca, err := pki.New(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
 }

@@ -44,7 +44,13 @@ const routerPort = 443
 // If the guest's nodes are virtual machines of the management cluster, they cannot reach a load balancer of that
 // cluster, although the management side can. HyperShift's network policy virt-launcher allows egress from them to some
 // pods of the control plane, but not to istiod's (hostedcluster/network_policies.go).
+//
+// In these cases, and for platforms with their own routing, PublishAuto selects the tunnel if it has an image for the
+// relays.
 func StrategyFor(c model.Config, plane model.ControlPlane) (model.PublishStrategy, error) {
+	if WhyTunnel(c, plane) != "" {
+		return model.PublishTunnel, nil
+	}
 	switch {
 	case c.Topology != model.TopologyHosted:
 		return model.PublishAddress, nil
@@ -52,9 +58,10 @@ func StrategyFor(c model.Config, plane model.ControlPlane) (model.PublishStrateg
 		return c.Publish.Strategy, nil
 	case !plane.Exists():
 		return "", errors.New("--publish=auto follows the HostedControlPlane, and there is none: set --xds-address or another --publish")
-	case slices.Contains([]string{"IBMCloud"}, plane.Platform):
+	case plane.Platform == ibmCloud:
 		return "", fmt.Errorf("--publish=auto has no strategy for platform %s, which has its own routing to control planes: publish "+
-			"port %d of Service %s there, and set --xds-address", plane.Platform, XDSPort, c.IstiodName())
+			"port %d of Service %s there, and set --xds-address; "+
+			"or set --publish=tunnel and --relay-image", plane.Platform, XDSPort, c.IstiodName())
 	}
 	server := serviceOf(plane, "APIServer")
 	if isLinked(plane) || plane.SharedIngress || server.Strategy == "Route" {
@@ -66,7 +73,8 @@ func StrategyFor(c model.Config, plane model.ControlPlane) (model.PublishStrateg
 			return "", errors.New("--publish=auto follows the guest's API server, which a load balancer publishes. The guest's nodes " +
 				"are virtual machines of this cluster, and HyperShift's network policy virt-launcher does not let them reach a load " +
 				"balancer for istiod: set --publish=route with a --publish-host that leads to the management cluster's router; or " +
-				"--publish=loadbalancer, if that policy is not in force; or --xds-address")
+				"--publish=loadbalancer, if that policy is not in force; or --xds-address; " +
+				"or --publish=tunnel and --relay-image")
 		}
 		return model.PublishLoadBalancer, nil
 	case "NodePort":
@@ -75,6 +83,35 @@ func StrategyFor(c model.Config, plane model.ControlPlane) (model.PublishStrateg
 	return "", fmt.Errorf("--publish=auto follows the guest's API server, but hypergate does not support its publishing strategy (%q in "+
 		"spec.services of HostedControlPlane %s): set another --publish, or --xds-address", server.Strategy, plane.Name)
 }
+
+// WhyTunnel returns why PublishAuto selects the tunnel. It is empty if it does not, or if the flags select a strategy.
+func WhyTunnel(c model.Config, plane model.ControlPlane) string {
+	if c.Topology != model.TopologyHosted || c.Publish.Strategy != model.PublishAuto || c.Publish.RelayImage == "" || !plane.Exists() {
+		return ""
+	}
+	byLoadBalancer := serviceOf(plane, "APIServer").Strategy == "LoadBalancer"
+	switch {
+	case plane.Platform == ibmCloud:
+		return "platform " + plane.Platform + " has its own routing to control planes"
+	case isLinked(plane):
+		return "the guest's nodes reach their control plane over a private link"
+	case plane.SharedIngress:
+		return "the guest's nodes reach their control plane through HyperShift's shared ingress"
+	case plane.VirtualMachinesInNamespace && byLoadBalancer:
+		return "the guest's nodes are virtual machines of this cluster, which cannot reach a load balancer for istiod"
+	}
+	return ""
+}
+
+// UsesTunnel reports whether istiod is published by the tunnel.
+func UsesTunnel(c model.Config, plane model.ControlPlane) bool {
+	name, err := StrategyFor(c, plane)
+	strategy, _ := Find(name)
+	return err == nil && strategy.tunnel
+}
+
+// ibmCloud is a platform whose routing to control planes is not HyperShift's.
+const ibmCloud = "IBMCloud"
 
 // serviceOf returns how a part of the control plane is published. It returns the zero value if the HostedControlPlane
 // does not specify it.
@@ -186,7 +223,7 @@ func routeProblem(c model.Config, plane model.ControlPlane) string {
 		model.ControlPlaneRoute + "\" of the control plane operator, and a case for it in "
 	const privateRouter = "the guest's nodes reach their control plane over a private link, behind which HyperShift's own router" +
 		unknown + "control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go (see deploy/cpo); "
-	const yourself = "or publish istiod yourself and set --xds-address"
+	const yourself = "or set --publish=tunnel and --relay-image; or publish istiod yourself and set --xds-address"
 	elsewhere := c.Publish.Strategy != model.PublishAuto && c.Publish.At.Host != ""
 	switch {
 	case isPrivate(plane):
@@ -208,6 +245,11 @@ func routeHost(c model.Config, plane model.ControlPlane) string {
 		return c.Publish.At.Host
 	}
 	return derivedHost(plane)
+}
+
+// tunnelEndpoint returns the Service of the relays. It is known from the start.
+func tunnelEndpoint(cfg model.Config, _ model.ManagementObservation) EndpointState {
+	return EndpointKnown{model.HostPort{Host: cfg.RelayHost(), Port: model.GatewaysPort}}
 }
 
 func tlsRouteEndpoint(cfg model.Config, mgmt model.ManagementObservation) EndpointState {

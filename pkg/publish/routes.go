@@ -99,6 +99,9 @@ func (s Strategy) MakesService(routeExists bool) bool {
 // IsDirect reports whether clients reach istiod's pod without another pod of the cluster in between.
 func (s Strategy) IsDirect() bool { return s.direct }
 
+// IsTunnel reports whether gateways connect to relays in the guest, so that no other pod has to reach istiod's xDS.
+func (s Strategy) IsTunnel() bool { return s.tunnel }
+
 // routeSpec returns the spec of an OpenShift Route.
 func routeSpec(cfg model.Config, host string) map[string]any {
 	return map[string]any{

@@ -32,6 +32,9 @@ type Strategy struct {
 	host hostRule
 	// parent is true if --publish-gateway names the parent of the route.
 	parent bool
+	// tunnel is true if gateways connect to relays in the guest, and istiod's pod connects to the relays. Then no other
+	// pod has to reach istiod's xDS.
+	tunnel bool
 }
 
 // routeKind is a kind of route, with the function that returns the spec of such a route.
@@ -41,8 +44,9 @@ type routeKind struct {
 	spec     func(cfg model.Config, host string) map[string]any
 }
 
-// hostRule is the rule for --publish-host: whether it is required, and whether it can be an IP address.
-type hostRule struct{ required, address bool }
+// hostRule is the rule for --publish-host: whether it is required, whether it can be an IP address, and whether it has
+// no meaning at all.
+type hostRule struct{ required, address, unused bool }
 
 // Evidence is the part of the management cluster that the endpoint of istiod depends on.
 type Evidence int
@@ -81,6 +85,9 @@ func allStrategies() []Strategy {
 		{
 			name: model.PublishNodePort, flag: true, at: nodePortEndpoint, expose: asNodePort, direct: true, evidence: EvidenceService,
 			host: hostRule{address: true},
+		},
+		{
+			name: model.PublishTunnel, flag: true, at: tunnelEndpoint, tunnel: true, host: hostRule{unused: true},
 		},
 	}
 }

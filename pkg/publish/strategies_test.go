@@ -52,11 +52,15 @@ func TestEachStrategyRowIsComplete(t *testing.T) {
 		if (s.route.spec == nil) != (s.route.resource == "") || s.route.spec != nil && s.expose == nil {
 			t.Errorf("--publish=%s has a route without a spec, a resource or a Service", s.name)
 		}
+		if s.tunnel && (s.expose != nil || s.direct || s.parent || !s.host.unused) {
+			t.Errorf("--publish=%s needs nothing of the management cluster, and its row has something", s.name)
+		}
 		if (s.expose == nil) != (s.evidence == EvidenceNone) || s.flag != (s.name != model.PublishAddress) {
 			t.Errorf("--publish=%s publishes by a Service of hypergate's, of which nothing is observed", s.name)
 		}
 		// Without an observation there must be no endpoint.
-		if published, is := s.at(model.Config{}, model.ManagementObservation{}).(EndpointKnown); is && s.name != model.PublishAddress {
+		published, is := s.at(model.Config{}, model.ManagementObservation{}).(EndpointKnown)
+		if is && s.name != model.PublishAddress && !s.tunnel {
 			t.Errorf("--publish=%s is published at %v before anything is known", s.name, published.At)
 		}
 	}

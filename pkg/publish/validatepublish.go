@@ -27,6 +27,9 @@ func ValidateFlags(c model.Config, add func(ok bool, flag, format string, args .
 	add(at.Host == "" || model.IsHost(at.Host), "publish-host", "%q is not a host name or address", at.Host)
 	add(at.Host != "" || !strategy.host.required, "publish-host",
 		"a %s requires a host name that leads to its Gateway", strategy.route.gvk.Kind)
+	add(at.Host == "" || !strategy.host.unused, "publish-host", "is not used with --publish=%s: remove it", name)
+	add(c.Publish.RelayImage != "" || !strategy.tunnel, "relay-image",
+		"is required with --publish=%s: hypergate's image, from a registry that the guest's nodes can pull from", name)
 	add(!leakcheck.NamesNamespace(c, at.Host), "publish-host",
 		"%q contains the name of the management namespace, and every gateway of the guest would show this host: set another host", at.Host)
 	isAddress := len(validation.IsValidIP(nil, at.Host)) == 0

@@ -13,6 +13,7 @@ const (
 	reached endpointState = iota
 	probing
 	unreached
+	withoutRelays
 )
 
 // EndpointReached returns the result of a successful probe. It is also the result if the probe is off.
@@ -23,6 +24,9 @@ func EndpointProbing() EndpointProbe { return EndpointProbe{state: probing} }
 
 // EndpointUnreached returns the result of a probe that failed. why can be shown to every reader, the guest included.
 func EndpointUnreached(why string) EndpointProbe { return EndpointProbe{unreached, why} }
+
+// EndpointWithoutRelays returns the result for the tunnel if none of its relays in the guest is ready.
+func EndpointWithoutRelays() EndpointProbe { return EndpointProbe{state: withoutRelays} }
 
 // IsProbing reports whether the probe is expected to end soon.
 func (r EndpointProbe) IsProbing() bool { return r.state == probing }
@@ -36,6 +40,8 @@ func (r EndpointProbe) missing() string {
 		return text + " yet"
 	case unreached:
 		return text + " (management side: " + plain(r.why) + ")"
+	case withoutRelays:
+		return "has not been reached through the tunnel (guest side: no relay is ready)"
 	case reached:
 	}
 	return ""

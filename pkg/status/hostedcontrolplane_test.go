@@ -350,6 +350,22 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
 			}),
 		},
+		"istiod is published by the tunnel": {
+			with(serving(), func(r *status.Result) { r.ByTunnel, r.ReadyRelays = true, 2 }),
+			but(func(t *reported) { t.available.message += "; published by tunnel: 2 relays" }),
+		},
+		"one of its relays is ready": {
+			with(serving(), func(r *status.Result) { r.ByTunnel, r.ReadyRelays = true, 1 }),
+			but(func(t *reported) { t.available.message += "; published by tunnel: 1 relay" }),
+		},
+		"no relay of the tunnel is ready": {
+			with(serving(), func(r *status.Result) { r.ByTunnel, r.Endpoint = true, status.EndpointWithoutRelays() }),
+			but(func(t *reported) {
+				const text = "has not been reached through the tunnel (guest side: no relay is ready)"
+				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
+				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
+			}),
+		},
 	})
 }
 

@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -66,6 +67,9 @@ func (r Result) problems() []problem {
 	if r.TokenProblem != nil {
 		out = append(out, requestProblem("requesting istiod's token from the guest", tokens(), r.TokenProblem))
 	}
+	if r.TunnelProblem != nil {
+		out = append(out, requestProblem("requesting the token of the tunnel's sidecar from the guest", tokens(), r.TunnelProblem))
+	}
 	if r.WebhookProbe != nil && r.PlanProblem == nil {
 		out = append(out, requestProblem("probing istiod's webhook in the guest", webhookProbes(), r.WebhookProbe))
 	}
@@ -120,7 +124,29 @@ func (r Result) istiodProblems() (out []problem) {
 			waits: ReasonWaiting,
 		})
 	}
+	if r.Istiod == model.Available && r.Endpoint.state == withoutRelays {
+		out = append(out, problem{
+			reason: ReasonEndpointUnreachable,
+			text: "opening the tunnel: istiod " + r.Endpoint.missing() + nextStep(
+				"check that the pods istiod-relay in the guest run, and that their image can be pulled; "+
+					"if they run, the log of the container tunnel in istiod's pod has the cause"),
+			waits: ReasonWaiting,
+		})
+	}
 	return out
+}
+
+// published returns the end of a sentence that says by how many relays istiod is published. It is empty without a
+// tunnel.
+func (r Result) published() string {
+	switch {
+	case !r.ByTunnel:
+		return ""
+	case r.ReadyRelays == 1:
+		return "; published by tunnel: 1 relay"
+	default:
+		return fmt.Sprintf("; published by tunnel: %d relays", r.ReadyRelays)
+	}
 }
 
 // GuestUnseen reports whether the current state could not be observed.

@@ -42,6 +42,9 @@ type Result struct {
 	Waiting Waiting
 	// Endpoint is whether istiod was reached at its published address.
 	Endpoint EndpointProbe
+	// ByTunnel is whether istiod is published by the tunnel. ReadyRelays is how many of its relays are ready.
+	ByTunnel    bool
+	ReadyRelays int
 	// InsecureSettings is the number of insecure settings. Their names are not shown, because the guest would learn
 	// what to try.
 	InsecureSettings int
@@ -62,6 +65,8 @@ type Result struct {
 	KubeconfigProblem error
 	// TokenProblem is why istiod's guest token could not be requested.
 	TokenProblem error
+	// TunnelProblem is why the tunnel's sidecar has no current token or certificate.
+	TunnelProblem error
 	// WebhookProbe is why the webhook probe could not be made: whether the guest's API server calls istiod's webhook.
 	WebhookProbe error
 	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -50,6 +51,12 @@ type dialError struct {
 
 // Unwrap returns the cause.
 func (e dialError) Unwrap() error { return e.error }
+
+// DialReason returns the reason of a failed Caller.Dial, and whether err is one.
+func DialReason(err error) (Reason, bool) {
+	failed, is := errors.AsType[dialError](err)
+	return failed.reason, is
+}
 
 // reasonOf returns the reason of an attempt's failure, or of the end of a tunnel.
 func reasonOf(err error) Reason {
@@ -102,15 +109,32 @@ func (s *Sidecar) dial(ctx context.Context, relay string) (*session, error) {
 	return one, nil
 }
 
-// upgrade opens a tunnel on a TCP connection to the API server. The end of the context interrupts it.
+// upgrade opens a tunnel on a TCP connection to the API server.
 func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api access, identity *tls.Certificate) (*session, error) {
+	inner, err := prove(ctx, raw, proxyPath(api.base, s.Namespace, relay), api, identity, alpn(s.versions))
+	if err != nil {
+		return nil, err
+	}
+	version, err := agreed(s.versions, inner.ConnectionState().NegotiatedProtocol)
+	if err != nil {
+		return nil, dialError{Unproven, err}
+	}
+	pace := rate.NewLimiter(s.limits.inbound, inboundBurst)
+	return newSession(newWire(inner, raw, s.limits, pace), version, s.limits, accepts)
+}
+
+// prove opens a connection with a relay on a TCP connection to the API server, and proves to the relay that this end has
+// the identity. The end of the context interrupts it.
+func prove(
+	ctx context.Context, raw net.Conn, path string, api access, identity *tls.Certificate, protocols []string,
+) (*tls.Conn, error) {
 	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer interrupt()
 	conn := tls.Client(raw, api.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("the TLS handshake with the guest's API server: %w", err)}
 	}
-	if _, err := conn.Write(upgradeRequest(proxyPath(api.base, s.Namespace, relay), api.token)); err != nil {
+	if _, err := conn.Write(upgradeRequest(path, api.token)); err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("sending the upgrade request: %w", err)}
 	}
 	from, err := readAnswer(conn)
@@ -122,18 +146,58 @@ func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api a
 	}
 	inner := tls.Server(behind{conn, from}, &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*identity},
-		NextProtos: alpn(s.versions), SessionTicketsDisabled: true,
+		NextProtos: protocols, SessionTicketsDisabled: true,
 	})
 	if err := inner.HandshakeContext(ctx); err != nil {
 		return nil, dialError{Unproven, fmt.Errorf("the TLS handshake with the relay: %w", err)}
 	}
-	version, err := agreed(s.versions, inner.ConnectionState().NegotiatedProtocol)
-	if err != nil {
-		return nil, dialError{Unproven, err}
-	}
 	if !interrupt() {
 		return nil, dialError{Unproven, context.Cause(ctx)}
 	}
-	pace := rate.NewLimiter(s.limits.inbound, inboundBurst)
-	return newSession(newWire(inner, raw, s.limits, pace), version, s.limits, accepts)
+	return inner, nil
+}
+
+// Caller connects to istiod through a relay, as a gateway does, from outside of the guest. It proves to the relay that
+// it has the sidecar's identity, because the network policy of the relays does not restrict this way.
+type Caller struct {
+	// Server is the URL of the guest's API server, CA verifies it, in PEM, and Token is for it.
+	Server, Token string
+	CA            []byte
+	// Cert and Key are the key pair of the sidecar, in PEM.
+	Cert, Key []byte
+	// Namespace has the relay pods.
+	Namespace string
+}
+
+// Dial returns a connection to istiod through a relay pod. It fails when the context ends, and after dialTime. An error
+// contains neither the token nor the address.
+func (c Caller) Dial(ctx context.Context, relay string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(c.CA) {
+		return nil, dialError{Unconfigured, errors.New("the CA of the guest's API server has no certificate in PEM")}
+	}
+	api, err := newAccess(c.Server, c.Token, roots)
+	if err != nil {
+		return nil, dialError{Unconfigured, err}
+	}
+	identity, err := tls.X509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, dialError{Unconfigured, fmt.Errorf("the key pair for the relays: %w", err)}
+	}
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", api.address)
+	if err != nil {
+		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
+	}
+	inner, err := prove(ctx, raw, proxyPath(api.base, c.Namespace, relay), api, &identity, []string{gatewayProtocol})
+	if err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	if got := inner.ConnectionState().NegotiatedProtocol; got != gatewayProtocol {
+		_ = raw.Close()
+		return nil, dialError{Unproven, errors.New("the relay does not support connections of hypergate: its version is older")}
+	}
+	return inner, nil
 }

@@ -42,11 +42,6 @@ func (c Credential) read() (access, error) {
 	if err != nil {
 		return access{}, err
 	}
-	u, err := url.Parse(server)
-	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return access{}, fmt.Errorf("%s is not an address like https://api.example.com:6443 (the value is not shown): "+
-			"correct it in the Secret", filepath.Join(string(c), ServerFile))
-	}
 	roots, err := rootsIn(filepath.Join(string(c), CAFile))
 	if err != nil {
 		return access{}, err
@@ -55,8 +50,21 @@ func (c Credential) read() (access, error) {
 	if err != nil {
 		return access{}, err
 	}
+	api, err := newAccess(server, token, roots)
+	if err != nil {
+		return access{}, fmt.Errorf("%s: %w: correct it in the Secret", string(c), err)
+	}
+	return api, nil
+}
+
+// newAccess returns what a connection to the guest's API server needs. Errors contain neither the token nor the address.
+func newAccess(server, token string, roots *x509.CertPool) (access, error) {
+	u, err := url.Parse(server)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
+		return access{}, fmt.Errorf("%s is not an address like https://api.example.com:6443 (the value is not shown)", ServerFile)
+	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return access{}, fmt.Errorf("%s is not a bearer token: correct it in the Secret", filepath.Join(string(c), TokenFile))
+		return access{}, fmt.Errorf("%s is not a bearer token", TokenFile)
 	}
 	port := u.Port()
 	if port == "" {

@@ -305,3 +305,17 @@ func (l *logBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.text.String()
 }
+
+// caller returns a caller with what the sidecar has.
+func (b *bench) caller() Caller {
+	b.t.Helper()
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join(b.dir, name))
+		b.must(err)
+		return data
+	}
+	return Caller{
+		Server: string(read("guest/" + ServerFile)), Token: string(read("guest/" + TokenFile)), CA: read("guest/" + CAFile),
+		Cert: read("tls.crt"), Key: read("tls.key"), Namespace: "istio-system",
+	}
+}

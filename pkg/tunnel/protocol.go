@@ -31,6 +31,10 @@ const RelayPort = 15443
 // between them can change the result. A release supports its own version and the one before it.
 type Version int
 
+// gatewayProtocol is the name in ALPN of a connection that is itself one connection of a gateway, without streams: see
+// Caller.
+const gatewayProtocol = "hypergate-gateway/1"
+
 // supportedVersions returns the versions that this release supports, the newest first.
 func supportedVersions() []Version { return []Version{1} }
 

@@ -74,11 +74,18 @@ func (r *Relay) tunnel(ctx context.Context, conn net.Conn) {
 	if evicted {
 		r.counts.evicted.Add(1)
 	}
-	one, err := r.prove(ctx, conn)
+	secure, err := r.prove(ctx, conn)
 	kept := r.slots.release(slot)
 	if err == nil && !kept {
 		err = errors.New("a newer connection took its slot")
-		one.finish(err)
+	}
+	if err == nil && secure.ConnectionState().NegotiatedProtocol == gatewayProtocol {
+		r.gateway(ctx, secure)
+		return
+	}
+	var one *session
+	if err == nil {
+		one, err = r.session(secure, conn)
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -89,8 +96,8 @@ func (r *Relay) tunnel(ctx context.Context, conn net.Conn) {
 	r.hold(ctx, one)
 }
 
-// prove returns a tunnel whose other end has proven that it is istiod's sidecar.
-func (r *Relay) prove(ctx context.Context, conn net.Conn) (*session, error) {
+// prove returns a connection whose other end has proven that it has the identity of istiod's sidecar.
+func (r *Relay) prove(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
 	if err := readUpgrade(conn); err != nil {
 		if no, is := errors.AsType[refusal](err); is {
 			_, _ = conn.Write(no.bytes()) // the reason is logged, whether or not the client gets it
@@ -106,16 +113,21 @@ func (r *Relay) prove(ctx context.Context, conn net.Conn) (*session, error) {
 		return nil, err
 	}
 	secure := tls.Client(conn, &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: r.Name, NextProtos: alpn(r.versions),
+		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: r.Name, NextProtos: append(alpn(r.versions), gatewayProtocol),
 	})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("the other end did not prove that it is istiod's sidecar: %w", err)
 	}
-	version, err := agreed(r.versions, secure.ConnectionState().NegotiatedProtocol)
-	if err != nil {
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	if err := conn.SetDeadline(time.Time{}); err != nil {
+	return secure, nil
+}
+
+// session returns the tunnel on a proven connection.
+func (r *Relay) session(secure *tls.Conn, conn net.Conn) (*session, error) {
+	version, err := agreed(r.versions, secure.ConnectionState().NegotiatedProtocol)
+	if err != nil {
 		return nil, err
 	}
 	return newSession(newWire(secure, conn, r.limits, nil), version, r.limits, opens)

@@ -271,3 +271,50 @@ func TestHandlers(t *testing.T) {
 		}
 	}
 }
+
+// TestCaller: a caller with the sidecar's identity talks to istiod through the relay, beside gateways. A caller with
+// another identity does not, and its error has the reason.
+func TestCaller(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, defaultLimits(), supportedVersions())
+	b.sidecar(defaultLimits(), supportedVersions())
+	b.talks()
+	caller := b.caller()
+	conn, err := caller.Dial(t.Context(), "istiod-relay-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if err := talk(conn, strings.Repeat("x", 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if got := metric(b.relay.Handler(), "hypergate_relay_tunnels"); got != "1" {
+		t.Errorf("the caller counts as a tunnel: there are %s", got)
+	}
+	other, err := b.newCA().Serving(time.Now(), tunnelName)
+	b.must(err)
+	workload, err := b.ca.Serving(time.Now(), "istiod.istio-system.svc")
+	b.must(err)
+	for name, change := range map[string]func(*Caller){
+		"another CA":   func(c *Caller) { c.Cert, c.Key = other.Cert, other.Key },
+		"another name": func(c *Caller) { c.Cert, c.Key = workload.Cert, workload.Key },
+	} {
+		wrong := b.caller()
+		change(&wrong)
+		stranger, err := wrong.Dial(t.Context(), "istiod-relay-0")
+		if err == nil { // in TLS 1.3, the client's verdict on the certificate arrives after the handshake
+			err = talk(stranger, "hello")
+			_ = stranger.Close()
+		} else if reason, is := DialReason(err); !is || reason != Unproven {
+			t.Errorf("%s: the reason is %q: %v", name, reason, err)
+		}
+		if err == nil {
+			t.Errorf("%s: it talks to istiod", name)
+		}
+	}
+	wrong := b.caller()
+	wrong.CA = nil
+	if _, err := wrong.Dial(t.Context(), "istiod-relay-0"); err == nil {
+		t.Error("without a CA, the API server is trusted")
+	}
+}

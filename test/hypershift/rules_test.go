@@ -1,6 +1,7 @@
 package hypershift_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,17 +77,27 @@ func variants() map[string]variant {
 // newPlanner returns a planner for all variants of a test, so that it renders the chart only once.
 func newPlanner(t *testing.T) *desired.Planner {
 	t.Helper()
+	return plannerOf(t, config())
+}
+
+func plannerOf(t *testing.T, cfg model.Config) *desired.Planner {
+	t.Helper()
 	source, err := charts.Embedded()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return desired.NewPlanner(model.Config{
+	return desired.NewPlanner(cfg, source)
+}
+
+// config returns the configuration of an ordinary installation.
+func config() model.Config {
+	return model.Config{
 		Topology: model.TopologyHosted, MgmtNamespace: namespace, GuestNamespace: "openshift-ingress", Revision: "openshift-gateway",
 		ControllerName: "openshift.io/gateway-controller/v1", PilotImage: "registry.example.com/pilot:" +
 			charts.EmbeddedVersion, ProxyImage: "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS: model.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-openshift-gateway",
 		NetworkPolicies: model.HyperShiftPeers(),
-	}, source)
+	}
 }
 
 // istiod returns istiod's Deployment under a HostedControlPlane.
@@ -144,14 +155,24 @@ func hypergate(t *testing.T) *appsv1.Deployment {
 	return nil
 }
 
+// TestIstiodKeepsTheRules checks istiod's pod, also with the sidecar of the tunnel.
 func TestIstiodKeepsTheRules(t *testing.T) {
-	planner := newPlanner(t)
-	for name, v := range variants() {
-		t.Run(name, func(t *testing.T) {
-			for _, broken := range hypershift.Broken(istiod(t, planner, v.plane), v.rules, false) {
-				t.Error(broken)
-			}
-		})
+	byTunnel := config()
+	byTunnel.Publish = model.Publish{
+		Strategy: model.PublishTunnel, RelayImage: "registry.example.com/hypergate:1", SidecarImage: "registry.example.com/hypergate:1",
+	}
+	for containers, planner := range map[int]*desired.Planner{1: newPlanner(t), 2: plannerOf(t, byTunnel)} {
+		for name, v := range variants() {
+			t.Run(fmt.Sprintf("%s, %d containers", name, containers), func(t *testing.T) {
+				deployment := istiod(t, planner, v.plane)
+				if got := len(deployment.Spec.Template.Spec.Containers); got != containers {
+					t.Fatalf("it has %d containers", got)
+				}
+				for _, broken := range hypershift.Broken(deployment, v.rules, false) {
+					t.Error(broken)
+				}
+			})
+		}
 	}
 }
 

@@ -26,6 +26,9 @@ const previousNamesRole = "hypergate-guest-previous-names"
 // publishRole is the name of the role for the publish strategies. hypergate uses one strategy at a time.
 const publishRole = "hypergate-publish"
 
+// tunnelRole is the name of the role for the tunnel's relays, which only one publish strategy has.
+const tunnelRole = "hypergate-tunnel"
+
 // role is a Role, or a ClusterRole if it has no namespace.
 type role = audit.Role
 
@@ -85,7 +88,7 @@ func (d *deployed) checkUse(where string, roles []role, side model.Side) {
 	d.Helper()
 	var always []role
 	for _, r := range roles {
-		if r.Name != grantsRole && r.Name != lookupsRole && r.Name != publishRole && r.Name != previousNamesRole {
+		if !slices.Contains([]string{grantsRole, lookupsRole, publishRole, tunnelRole, previousNamesRole}, r.Name) {
 			always = append(always, r)
 		}
 	}

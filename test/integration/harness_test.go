@@ -80,6 +80,8 @@ type harness struct {
 	caOverlap     time.Duration
 	clock         clock.PassiveClock
 	reporting     controller.Reporting
+	// probe is how istiod's endpoint is probed. Nothing answers there.
+	probe controller.Probe
 	// elects makes the controller hold its Lease while it works.
 	elects bool
 	// health is the address of the health checks.
@@ -105,7 +107,7 @@ func newWorldOn(t *testing.T, pair *planes.Pair) *harness {
 		T: t, Gomega: hang.Gomega(t), pair: pair,
 		mgmt: kubernetes.NewForConfigOrDie(pair.Mgmt.Config), guest: kubernetes.NewForConfigOrDie(pair.Guest.Config),
 		gateway:      gatewayclient.NewForConfigOrDie(pair.Guest.Config),
-		mgmtRequests: &requests{}, guestRequests: &requests{},
+		mgmtRequests: &requests{}, guestRequests: &requests{}, probe: controller.Probe{Off: true},
 		cfg: model.Config{
 			Topology:       model.TopologyHosted,
 			MgmtNamespace:  fmt.Sprintf("clusters-guest%d", n),
@@ -161,7 +163,7 @@ func (w *harness) tryRun() (stop func(), ended chan error) {
 	go func() {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
 			Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, LoadGuest: w.loadGuest,
-			Probe:         controller.Probe{Off: true},
+			Probe:         w.probe,
 			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"),
 			MetricsAddress: "0",
 			Reporting:      w.reporting, LeaderElection: w.elects,

@@ -55,7 +55,14 @@ func (w *harness) mgmtAdmin() *rest.Config {
 // createControlPlane creates a HostedControlPlane. more adds fields to its spec.
 func (w *harness) createControlPlane(name, more string) {
 	w.Helper()
-	_, err := w.controlPlanes().Create(w.Context(), controlPlane(w.T, name, more), metav1.CreateOptions{})
+	w.createPlane(controlPlane(w.T, name, more))
+}
+
+// createPlane creates a HostedControlPlane until the end of the test.
+func (w *harness) createPlane(plane *unstructured.Unstructured) {
+	w.Helper()
+	name := plane.GetName()
+	_, err := w.controlPlanes().Create(w.Context(), plane, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Cleanup(func() {
 		_, _ = w.controlPlanes().

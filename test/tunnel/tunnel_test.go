@@ -2,7 +2,10 @@ package tunnel_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/tunnel"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -48,6 +52,7 @@ func TestTunnel(t *testing.T) {
 
 	t.Run("a thousand gateways", func(t *testing.T) { w.thousandGateways(t, relay, sidecar) })
 	t.Run("only two ports are allowed", w.onlyTheRelays)
+	t.Run("a caller with the sidecar's identity reaches istiod", w.caller)
 	t.Run("the API server is killed", func(t *testing.T) {
 		w.plane.StopAPI()
 		w.becomes(istiodIP, up0, 0)
@@ -77,6 +82,26 @@ func TestTunnel(t *testing.T) {
 	w.grows(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`, 0)
 	t.Logf("round trip of a keepalive: %.2f ms",
 		1000*w.value(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`))
+}
+
+// caller connects to istiod as hypergate does: through the API server and a relay, beside the tunnel.
+func (w *world) caller(t *testing.T) {
+	read := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join(w.dir, name))
+		w.must(err)
+		return data
+	}
+	raw, err := tunnel.Caller{
+		Server: w.plane.Config.Host, CA: w.plane.Config.CAData, Token: w.token, Namespace: namespace,
+		Cert: read("tunnel/tls.crt"), Key: read("tunnel/tls.key"),
+	}.Dial(t.Context(), "istiod-relay-0")
+	w.must(err)
+	defer func() { _ = raw.Close() }()
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(w.ca.Root)
+	conn := tls.Client(raw, &tls.Config{RootCAs: roots, ServerName: istiodName, MinVersion: tls.VersionTLS13})
+	w.must(conn.HandshakeContext(t.Context()))
+	w.must(talk(conn, "hello"))
 }
 
 // thousandGateways fills a relay, and measures both ends.

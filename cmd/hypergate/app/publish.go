@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 // publishOptions holds the flags that define how the guest's nodes reach istiod.
 type publishOptions struct {
 	xdsAddress, way, host, gateway string
+	relayImage, sidecarImage       string
 	nodePort                       uint16
 }
 
@@ -25,14 +27,20 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 		"With --topology=standalone, defaults to istiod's Service.")
 	flags.StringVar(&o.way, "publish", string(model.PublishAuto), "How to publish istiod to the guest's nodes, "+
 		"unless --xds-address is set. "+
-		"One of: (auto, route, loadbalancer, nodeport, tlsroute). "+
+		"One of: (auto, route, loadbalancer, nodeport, tlsroute, tunnel). "+
 		"auto uses the strategy with which the HostedControlPlane publishes the guest's API server. "+
-		"If the guest's nodes use a private link or HyperShift's shared ingress, auto only uses the Route istiod of the "+
+		"If that does not lead the guest's nodes to istiod (a private link, HyperShift's shared ingress, IBM Cloud, or a load "+
+		"balancer for virtual machines of the same cluster), auto uses a tunnel through the guest's API server if --relay-image is "+
+		"set. For a private link or a shared ingress without --relay-image, it only uses the Route istiod of the "+
 		"control-plane-operator.")
 	flags.StringVar(&o.host, "publish-host", "", "Host name of the Route, TLSRoute or load balancer, or address of the nodes. "+
 		"Defaults to a name in the domain of the hosts in the HostedControlPlane, or to the address of the load balancer.")
 	flags.Uint16Var(&o.nodePort, "publish-node-port", 0, "Port on the nodes, for --publish=nodeport. "+
 		"Defaults to a port that the management cluster allocates.")
+	flags.StringVar(&o.relayImage, "relay-image", "", "hypergate's image for the tunnel's relays in the guest, which the guest's nodes "+
+		"must be able to pull. Required for --publish=tunnel.")
+	flags.StringVar(&o.sidecarImage, "sidecar-image", "", "hypergate's image for the tunnel's sidecar in istiod's pod. "+
+		"Defaults to --relay-image.")
 	flags.StringVar(&o.gateway, "publish-gateway", "", "Gateway of the management cluster, as <namespace>/<name>[/<listener>], "+
 		"for --publish=tlsroute.")
 }
@@ -42,8 +50,8 @@ func (o *publishOptions) into(cfg *model.Config) (err error) {
 	way := model.PublishStrategy(o.way)
 	switch {
 	case o.way == "":
-		return errors.New("--publish: unsupported value \"\": supported values are auto, route, loadbalancer, nodeport, tlsroute; " +
-			"or set --xds-address")
+		return errors.New("--publish: unsupported value \"\": supported values are auto, route, loadbalancer, nodeport, tlsroute, " +
+			"tunnel; or set --xds-address")
 	case o.xdsAddress != "" && way != model.PublishAuto:
 		return fmt.Errorf("--xds-address and --publish=%s are mutually exclusive: either another party publishes istiod, "+
 			"or hypergate does", way)
@@ -56,7 +64,10 @@ func (o *publishOptions) into(cfg *model.Config) (err error) {
 	case o.nodePort != 0 && way != model.PublishNodePort:
 		return fmt.Errorf("--publish-node-port is only supported with --publish=%s", model.PublishNodePort)
 	}
-	cfg.Publish = model.Publish{Strategy: way, At: model.HostPort{Host: o.host, Port: o.nodePort}}
+	cfg.Publish = model.Publish{
+		Strategy: way, At: model.HostPort{Host: o.host, Port: o.nodePort},
+		RelayImage: o.relayImage, SidecarImage: cmp.Or(o.sidecarImage, o.relayImage),
+	}
 	if o.gateway != "" {
 		namespace, rest, _ := strings.Cut(o.gateway, "/")
 		name, listener, _ := strings.Cut(rest, "/")

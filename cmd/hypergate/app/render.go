@@ -96,11 +96,11 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	credential, err := credentialOf(cfg, state)
+	credentials, err := credentialsOf(cfg, state)
 	if err != nil {
 		return err
 	}
-	objects, err := o.objects(state, credential)
+	objects, err := o.objects(state, credentials)
 	if err != nil {
 		return err
 	}
@@ -119,6 +119,7 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 		{"xds-address", "istiod.apps.example.com:443", hosted && !cmd.Flags().Changed("publish")},
 		{"pilot-image", "registry.example.com/pilot:" + version, true},
 		{"proxy-image", "registry.example.com/proxyv2:" + version, true},
+		{"relay-image", "registry.example.com/hypergate:dev", o.publish.way == string(model.PublishTunnel)},
 	} {
 		if !example.applies || cmd.Flags().Changed(example.flag) {
 			continue
@@ -132,9 +133,9 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 	}
 }
 
-// credentialOf returns the Secret with istiod's kubeconfig for the guest. It is not part of a plan, because only a
-// guest can issue its token. Without istiod, the result is empty.
-func credentialOf(cfg model.Config, state desired.Plan) ([]model.MgmtObject, error) {
+// credentialsOf returns the Secrets with the credentials of istiod's pod for the guest. They are not part of a plan,
+// because only a guest can issue their tokens. Without istiod, the result is empty.
+func credentialsOf(cfg model.Config, state desired.Plan) ([]model.MgmtObject, error) {
 	if !state.Installed {
 		return nil, nil
 	}
@@ -144,11 +145,15 @@ func credentialOf(cfg model.Config, state desired.Plan) ([]model.MgmtObject, err
 	}
 	credential := model.Credential{GuestAPI: guestAPI(), Token: string(redacted())}
 	secret, err := model.CredentialSecret(cfg, model.ControlPlane{}, credential)
-	return []model.MgmtObject{secret}, err
+	if err != nil || !publish.UsesTunnel(cfg, model.ControlPlane{}) {
+		return []model.MgmtObject{secret}, err
+	}
+	tunnel, err := model.TunnelSecret(cfg, model.ControlPlane{}, credential, pki.Serving{Cert: redacted(), Key: redacted()})
+	return []model.MgmtObject{secret, tunnel}, err
 }
 
 // objects returns the documents to print, in the order in which hypergate applies them.
-func (o *renderOptions) objects(state desired.Plan, credential []model.MgmtObject) ([]any, error) {
+func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObject) ([]any, error) {
 	out := []any{}
 	var errs []error
 	add := func(u *unstructured.Unstructured, err error) {
@@ -167,7 +172,7 @@ func (o *renderOptions) objects(state desired.Plan, credential []model.MgmtObjec
 		}
 	}
 	if o.side == "management" || o.side == "all" {
-		for _, object := range slices.Concat(state.Mgmt, credential, state.Workload) {
+		for _, object := range slices.Concat(state.Mgmt, credentials, state.Workload) {
 			add(object.Unstructured())
 		}
 	}

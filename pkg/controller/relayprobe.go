@@ -1,0 +1,54 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/throttle"
+	"github.com/hypergate/hypergate/pkg/tunnel"
+)
+
+// relayProbe is whether a relay of the tunnel can take gateways: it is ready while it holds a tunnel. Then a handshake
+// with istiod through the relay shows whether gateways reach istiod.
+type relayProbe struct{ unready throttle.Debounce }
+
+// observe returns what the relays show, and when to ask again. Zero: when woken. Without istiod, no relay can be ready.
+func (r *relayProbe) observe(
+	probe Probe, istiod model.Availability, ready int, now time.Time,
+) (status.EndpointProbe, time.Duration) {
+	missing := istiod == model.Available && ready == 0 && !probe.Off
+	wait := r.unready.WaitFor(missing, now, relayPatience)
+	switch {
+	case !missing:
+		return status.EndpointReached(), 0
+	case wait > 0:
+		return status.EndpointProbing(), wait
+	default:
+		return status.EndpointWithoutRelays(), 0
+	}
+}
+
+// throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay, with
+// what istiod's sidecar has. The first relay that answers is used.
+func (r *Reconciler) throughRelay() func(context.Context) (net.Conn, error) {
+	api, token := r.guest.OwnAPI(), r.memory.secrets.Credential(model.SidecarBearer).Token
+	pair := r.memory.secrets.Serving()
+	caller := tunnel.Caller{
+		Server: api.Server, CA: api.CABundle, Token: token, Cert: pair.Cert, Key: pair.Key, Namespace: r.config.GuestNamespace,
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		var errs []error
+		for _, pod := range model.RelayPodNames() {
+			conn, err := caller.Dial(ctx, pod)
+			if err == nil {
+				return conn, nil
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
+	}
+}
