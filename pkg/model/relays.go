@@ -138,7 +138,6 @@ func (c Config) relayPod() map[string]any {
 		"priorityClassName":             "system-node-critical",
 		"terminationGracePeriodSeconds": int64(30),
 		"topologySpreadConstraints":     []any{spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")},
-		"securityContext":               map[string]any{"runAsNonRoot": true, "seccompProfile": map[string]any{"type": "RuntimeDefault"}},
 		"containers":                    []any{c.relayContainer()},
 		"volumes": []any{map[string]any{"name": "mesh-root", "configMap": map[string]any{
 			"name": c.TrustBundleName(), "defaultMode": int64(0o644),
@@ -195,7 +194,7 @@ func tunnelContainer(name, image, memoryLimit string) map[string]any {
 		},
 		"securityContext": map[string]any{
 			"allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "runAsNonRoot": true,
-			"capabilities": map[string]any{"drop": []any{"ALL"}},
+			"capabilities": map[string]any{"drop": []any{"ALL"}}, "seccompProfile": map[string]any{"type": "RuntimeDefault"},
 		},
 	}
 }
