@@ -164,7 +164,9 @@ func kinds() []apply.Kind {
 	all := model.GuestKinds()
 	out := make([]apply.Kind, 0, len(all))
 	for _, k := range all {
-		kind := apply.Kind{GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Prune: !k.NeverPrune, Barrier: k.Barrier}
+		kind := apply.Kind{
+			GVK: k.GVK, Resource: k.Resource, Namespaced: k.Namespaced, Names: k.Names, Prune: !k.NeverPrune, Barrier: k.Barrier,
+		}
 		if k.GVK.Kind == crdKind {
 			kind.Settle = crdSettle
 		}

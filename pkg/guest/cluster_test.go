@@ -10,7 +10,7 @@ import (
 )
 
 // TestNamespacedKindsAreWatchedInOneNamespace checks that hypergate sends no requests for other namespaces of the
-// guest, so that it needs no Role there.
+// guest, so that it needs no Role there. It watches kinds with a list of names by name.
 func TestNamespacedKindsAreWatchedInOneNamespace(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theCRDs)
@@ -29,6 +29,10 @@ func TestNamespacedKindsAreWatchedInOneNamespace(t *testing.T) {
 		for _, r := range ofKind {
 			if strings.Contains(r, "/namespaces/"+config().GuestNamespace+"/") != kind.Namespaced {
 				t.Errorf("request %s, want namespaced = %t", r, kind.Namespaced)
+			}
+			// RBAC allows a list of some names only with a field selector.
+			if len(kind.Names) == 1 && !strings.Contains(r, "fieldSelector=metadata.name%3D"+kind.Names[0]+"&") {
+				t.Errorf("request %s, want only %q", r, kind.Names)
 			}
 		}
 	}
