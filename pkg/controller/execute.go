@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -271,19 +270,6 @@ func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGues
 			e.applyIstiod(ctx, plan.Workload)
 		}
 	}
-}
-
-// applyCredentials applies the Secrets with the credentials of istiod's pod, except those that this pass has applied.
-func (e *execution) applyCredentials(ctx context.Context, secrets []model.MgmtObject) {
-	fresh := slices.DeleteFunc(slices.Clone(secrets), func(o model.MgmtObject) bool {
-		return slices.ContainsFunc(e.credentials, func(done model.MgmtObject) bool { return bytes.Equal(done.JSON(), o.JSON()) })
-	})
-	if len(fresh) == 0 {
-		return
-	}
-	report := e.mgmt.Apply(ctx, fresh)
-	e.memory.secrets.Applied(report)
-	e.outcome.mgmt, e.credentials = e.outcome.mgmt.And(report), secrets
 }
 
 // applyIstiod applies istiod, with what belongs to it, and notes when it is as planned.

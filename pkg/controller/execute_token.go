@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -95,6 +97,19 @@ func (e *execution) renew(ctx context.Context, renew bool) {
 		return
 	}
 	e.applyCredentials(ctx, e.currentCredentials(ctx))
+}
+
+// applyCredentials applies the Secrets with the credentials of istiod's pod, except those that this pass has applied.
+func (e *execution) applyCredentials(ctx context.Context, secrets []model.MgmtObject) {
+	fresh := slices.DeleteFunc(slices.Clone(secrets), func(o model.MgmtObject) bool {
+		return slices.ContainsFunc(e.credentials, func(done model.MgmtObject) bool { return bytes.Equal(done.JSON(), o.JSON()) })
+	})
+	if len(fresh) == 0 {
+		return
+	}
+	report := e.mgmt.Apply(ctx, fresh)
+	e.memory.secrets.Applied(report)
+	e.outcome.mgmt, e.credentials = e.outcome.mgmt.And(report), secrets
 }
 
 // currentCredentials returns the Secrets with which istiod's pod reaches the guest, with new tokens where they are due.

@@ -32,8 +32,8 @@ func (r *relayProbe) observe(
 	}
 }
 
-// throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay, with
-// what istiod's sidecar has. The first relay that answers is used.
+// throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay,
+// with what istiod's sidecar has. The first relay that answers is used.
 func (r *Reconciler) throughRelay() func(context.Context) (net.Conn, error) {
 	api, token := r.guest.OwnAPI(), r.memory.secrets.Credential(model.SidecarBearer).Token
 	pair := r.memory.secrets.Serving()

@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
@@ -344,14 +343,6 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Repo
 		return report
 	}
 	return report.And(c.objects.Prune(ctx, spared...))
-}
-
-// secretID returns the identity of the Secret with a bearer's credential.
-func (c *Cluster) secretID(of model.Bearer) apply.ID {
-	return apply.ID{
-		GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
-		Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: of.SecretName()},
-	}
 }
 
 // WatchProblems returns the kinds of the management side whose watches fail.

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -120,6 +122,14 @@ func (c *Cluster) readCredentials(ctx context.Context, into *Secrets) error {
 		into.credentials[of] = heldCredential{current: credential, accepted: credential}
 	}
 	return nil
+}
+
+// secretID returns the identity of the Secret with a bearer's credential.
+func (c *Cluster) secretID(of model.Bearer) apply.ID {
+	return apply.ID{
+		GVK: schema.GroupVersionKind{Version: "v1", Kind: "Secret"},
+		Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: of.SecretName()},
+	}
 }
 
 // errNoCredential means that there is no Secret with istiod's credential for the guest.

@@ -141,7 +141,8 @@ func TestARefusedCredentialIsNotUsed(t *testing.T) {
 // tunnel. A Secret without a token gives no credential, but its key pair is kept.
 func TestTheSidecarsSecretIsRead(t *testing.T) {
 	files := map[string][]byte{
-		"server": []byte("https://guest:6443"), "ca.crt": []byte("c"), "token": []byte("s"), "tls.crt": []byte("cert"), "tls.key": []byte("key"),
+		"server": []byte("https://guest:6443"), "ca.crt": []byte("c"), "token": []byte("s"),
+		"tls.crt": []byte("cert"), "tls.key": []byte("key"),
 	}
 	times := map[string]string{
 		model.IssuedAnnotation: issued.Format(time.RFC3339), model.ExpiresAnnotation: issued.Add(time.Hour).Format(time.RFC3339),

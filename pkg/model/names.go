@@ -18,5 +18,5 @@ const (
 	CredentialSecretName = "istio-kubeconfig" //nolint:gosec // the name of a Secret
 	// TunnelSecretName is the name of the Secret with what the tunnel's sidecar needs: its credential for the guest,
 	// and its key pair for the relays.
-	TunnelSecretName = "istiod-tunnel" //nolint:gosec // the name of a Secret
+	TunnelSecretName = "istiod-tunnel"
 )

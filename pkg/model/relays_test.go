@@ -3,6 +3,7 @@ package model_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -122,7 +123,7 @@ func TestBothEndsAgree(t *testing.T) {
 	_, set := relays(t)
 	var pods []string
 	for i := range *set.Spec.Replicas {
-		pods = append(pods, tunnel.ProxyResource(model.RelayName+"-"+string('0'+rune(i))))
+		pods = append(pods, tunnel.ProxyResource(fmt.Sprintf("%s-%d", set.Name, i)))
 	}
 	if diff := cmp.Diff(pods, model.RelayProxyResources()); diff != "" {
 		t.Errorf("the permission is not for the relay pods: -pods +permission:\n%s", diff)

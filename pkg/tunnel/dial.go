@@ -123,8 +123,8 @@ func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api a
 	return newSession(newWire(inner, raw, s.limits, pace), version, s.limits, accepts)
 }
 
-// prove opens a connection with a relay on a TCP connection to the API server, and proves to the relay that this end has
-// the identity. The end of the context interrupts it.
+// prove opens a connection with a relay on a TCP connection to the API server, and proves to the relay that this end
+// has the identity. The end of the context interrupts it.
 func prove(
 	ctx context.Context, raw net.Conn, path string, api access, identity *tls.Certificate, protocols []string,
 ) (*tls.Conn, error) {

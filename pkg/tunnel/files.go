@@ -57,7 +57,8 @@ func (c Credential) read() (access, error) {
 	return api, nil
 }
 
-// newAccess returns what a connection to the guest's API server needs. Errors contain neither the token nor the address.
+// newAccess returns what a connection to the guest's API server needs. Errors contain neither the token nor the
+// address.
 func newAccess(server, token string, roots *x509.CertPool) (access, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {

@@ -174,8 +174,8 @@ func (w *harness) sidecarMayReachOnlyRelays() {
 	}
 }
 
-// TestRelaysAreSeen checks that auto takes the tunnel on a platform without another strategy, and that the condition has
-// the number of relays that are ready.
+// TestRelaysAreSeen checks that auto takes the tunnel on a platform without another strategy, and that the condition
+// has the number of relays that are ready.
 func TestRelaysAreSeen(t *testing.T) {
 	w := newHarness(t)
 	w.serveHyperShift()
