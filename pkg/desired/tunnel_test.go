@@ -73,13 +73,14 @@ func TestTheSidecarHasOnePermission(t *testing.T) {
 // admits only gateways and tunnels, and connects to nothing.
 func TestWithTheTunnelNobodyReachesXDS(t *testing.T) {
 	cfg := byTunnel(t)
-	peers := model.HyperShiftPeers()
-	peers.XDS = nil // there is nothing to name
-	cfg.NetworkPolicies = peers
-	plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
-	for _, line := range lines(policyOf(t, plan)) {
-		if strings.HasPrefix(line, "from") && strings.Contains(line, "15012") {
-			t.Errorf("istiod's policy says: %s", line)
+	without := model.HyperShiftPeers()
+	without.XDS = nil // there is nothing to name
+	for _, cfg.NetworkPolicies = range []model.NetworkPolicies{without, model.HyperShiftPeers()} {
+		plan := compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
+		for _, line := range lines(policyOf(t, plan)) {
+			if strings.HasPrefix(line, "from") && strings.Contains(line, "15012") {
+				t.Errorf("istiod's policy says: %s", line)
+			}
 		}
 	}
 	relayed := func(cfg model.Config) []string {

@@ -229,3 +229,41 @@ func publishingWithoutAccess() (rows []publishingCase) {
 	}
 	return rows
 }
+
+// TestTheTunnelIsTheLastResort checks strategy auto on each platform with an image for the relays: it takes the tunnel
+// where it was refused because of the platform, and what it takes elsewhere stays.
+func TestTheTunnelIsTheLastResort(t *testing.T) {
+	const relays = "{istiod-relay.openshift-ingress.svc:15012}"
+	cfg, source, ca, guest := asked(t)
+	tunnels := 0
+	for _, row := range slices.Concat(publishingCases(), publishingByAccess(), publishingWithoutAccess()) {
+		if row.publish.Strategy != "" {
+			continue
+		}
+		plane, err := readControlPlane(hcp(t, "", `{platform: {`+row.platform+`}, `+row.services+`}`, ""), "istiod-openshift-gateway")
+		if err != nil {
+			t.Fatal(err)
+		}
+		published := func(image string) string {
+			cfg := cfg
+			cfg.Publish = model.Publish{Strategy: model.PublishAuto, RelayImage: image, SidecarImage: image}
+			state, err := desired.Compute(cfg, source, model.ManagementObservation{
+				CA: ca, ControlPlane: plane, Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"},
+			}, guest)
+			if err != nil {
+				return err.Error()
+			}
+			return fmt.Sprint(state.Endpoint)
+		}
+		want := published("")
+		if strings.Contains(want, "--publish=tunnel and --relay-image") {
+			want, tunnels = relays, tunnels+1
+		}
+		if got := published("registry.example.com/hypergate:1"); got != want {
+			t.Errorf("%s: published at\n  %s\nwant\n  %s", row.name, got, want)
+		}
+	}
+	if tunnels < 8 {
+		t.Errorf("only %d platforms use the tunnel", tunnels)
+	}
+}

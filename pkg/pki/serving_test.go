@@ -81,6 +81,7 @@ func TestServingRenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	stranger := pki.CA{Cert: other.Cert, Key: other.Key, Chain: ca.Chain, Root: ca.Root}
 	longer := ca
 	longer.Chain = slices.Concat(ca.Chain, other.Root)
 	for what, tc := range map[string]struct {
@@ -91,6 +92,7 @@ func TestServingRenewal(t *testing.T) {
 	}{
 		"as it is":          {serving, ca, name, true},
 		"another CA":        {serving, other, name, false},
+		"another issuer":    {serving, stranger, name, false},
 		"another chain":     {serving, longer, name, false},
 		"another name":      {serving, ca, "x", false},
 		"another key":       {pki.Serving{Cert: serving.Cert, Key: again.Key}, ca, name, false},
