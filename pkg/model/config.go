@@ -79,6 +79,8 @@ type Config struct {
 	// GuestKubeconfigSecret is the Secret in MgmtNamespace with the guest's kubeconfig. It is empty if hypergate gets
 	// the kubeconfig in another way. Hosted only.
 	GuestKubeconfigSecret string
+	// GatewayRollout is how gateways get the proxies of another istiod. Empty means OneByOne.
+	GatewayRollout GatewayRollout
 	// ReleaseVersion is the version of the OpenShift release that contains hypergate and istiod's image. It is empty if
 	// they are not part of a release.
 	ReleaseVersion string

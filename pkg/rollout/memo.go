@@ -1,0 +1,102 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// limitOf returns the limit of the change to the wanted configuration.
+func (m Memo) limitOf(e Evidence) Limit {
+	if m.LimitOf == e.Wanted {
+		return m.Limit
+	}
+	return NoLimit
+}
+
+// isRefused reports whether a patch was forbidden so recently that another one would be, too.
+func (m Memo) isRefused(now time.Time) bool {
+	return !m.RefusedAt.IsZero() && now.Sub(m.RefusedAt) < refusedTime
+}
+
+// settlesFrom returns since when istiod can have deployed the Gateway that was released last. A process that released
+// none uses the time since when it knows the Gateways.
+func (m Memo) settlesFrom() time.Time {
+	if m.Released != "" {
+		return m.ReleasedAt
+	}
+	return m.KnownSince
+}
+
+// waitsFrom returns since when a Gateway is waited for.
+func (m Memo) waitsFrom(gateway types.UID, now time.Time) time.Time {
+	if m.WaitsFor != gateway {
+		return now
+	}
+	return m.WaitsSince
+}
+
+// Before returns the memo for a decision with this evidence.
+func (m Memo) Before(e Evidence) Memo {
+	if e.Gateways.View != model.GatewaysKnown {
+		m.KnownSince = time.Time{}
+		return m
+	}
+	if m.KnownSince.IsZero() {
+		m.KnownSince = e.Now
+	}
+	m.Holds = len(e.held()) > 0
+	return m
+}
+
+// After returns the memo after a step was decided.
+func (m Memo) After(e Evidence, s Step) Memo {
+	if HoldsIstiod(s) {
+		if m.HoldingSince.IsZero() {
+			m.HoldingSince = e.Now
+		}
+	} else {
+		m.HoldingSince = time.Time{}
+	}
+	var waitsFor types.UID
+	switch s := s.(type) {
+	case Done:
+		m.Checked = true
+		m.Released, m.ReleasedAt, m.Generation = "", time.Time{}, 0
+	case Hold:
+		m.Released, m.ReleasedAt, m.Generation = "", time.Time{}, 0
+	case Change:
+		if s.Limit != NoLimit {
+			m.Limit, m.LimitOf = s.Limit, e.Wanted
+		}
+	case Wait:
+		waitsFor = s.Gateway.UID
+	case Stop:
+		waitsFor = s.Gateway.UID
+	}
+	if waitsFor != m.WaitsFor {
+		m.WaitsFor, m.WaitsSince = waitsFor, e.Now
+	}
+	return m
+}
+
+// AfterRelease returns the memo after a Gateway was released.
+func (m Memo) AfterRelease(g model.Gateway, now time.Time) Memo {
+	m.Released, m.ReleasedAt, m.Generation = g.UID, now, g.Deployment.Generation
+	m.RefusedAt = time.Time{}
+	return m
+}
+
+// AfterRefusal returns the memo after the API server forbade a patch. If istiod waits for holds, it waits no longer.
+func (m Memo) AfterRefusal(e Evidence, s Step) Memo {
+	m.RefusedAt = e.Now
+	if _, holding := s.(Hold); holding {
+		m.Limit, m.LimitOf = NotAllowed, e.Wanted
+	}
+	return m
+}
+
+// Report returns what conditions are computed from, after a step.
+func (m Memo) Report(e Evidence, s Step) Report { return Report{Step: s, Limit: m.limitOf(e)} }

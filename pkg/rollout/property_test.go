@@ -1,0 +1,271 @@
+package rollout_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
+)
+
+// world is a guest, an istiod and a hypergate that may end at any time.
+type world struct {
+	random   *rand.Rand
+	now      time.Time
+	mode     model.GatewayRollout
+	gateways []*simulated
+	// has is the configuration of istiod's Deployment, runs that of the pod that deploys gateways.
+	has, runs, wanted string
+	rollsUntil        time.Time
+	watched           bool
+	// failing is the share of patches, in percent, that fail.
+	failing   int
+	forbidden bool
+	memo      rollout.Memo
+	last      rollout.Step
+}
+
+// simulated is a Gateway. of is the configuration that its pods have.
+type simulated struct {
+	model.Gateway
+	of      string
+	pending string // the configuration that istiod will give it, and when
+	at      time.Time
+	readyAt time.Time
+	// broken reports whether new pods never become ready. inert reports whether configurations make no difference for
+	// it.
+	broken, inert bool
+	// released reports whether hypergate released it, and has not held it since.
+	released bool
+}
+
+func newWorld(seed uint64) *world {
+	w := &world{
+		random: rand.New(rand.NewPCG(seed, 1)), now: start, mode: model.OneByOne, has: "1", runs: "1", wanted: "1",
+	}
+	for i := range w.random.IntN(8) {
+		g := &simulated{Gateway: free(fmt.Sprint("g", i)), of: "1", inert: w.random.IntN(6) == 0}
+		g.Deployment.Wanted = w.random.Int32N(3)
+		switch w.random.IntN(8) {
+		case 0:
+			g.Hold = model.HeldByOther
+		case 1:
+			g.Deployment = model.GatewayDeployment{}
+		}
+		w.gateways = append(w.gateways, g)
+	}
+	return w
+}
+
+// evidence returns what hypergate sees.
+func (w *world) evidence() rollout.Evidence {
+	e := rollout.Evidence{
+		Now: w.now, Mode: w.mode, Wanted: w.wanted, Has: w.has, Installed: true, Istiod: model.Available, Rollout: model.RolledOut,
+	}
+	if w.now.Before(w.rollsUntil) {
+		e.Rollout = model.Rolling
+	}
+	if w.watched {
+		e.Gateways.View = model.GatewaysKnown
+		for _, g := range w.gateways {
+			e.Gateways.List = append(e.Gateways.List, g.Gateway)
+		}
+	}
+	return e
+}
+
+// pass is one pass of hypergate.
+func (w *world) pass(t *testing.T) {
+	t.Helper()
+	e := w.evidence()
+	memo := w.memo.Before(e)
+	step := rollout.Decide(e, memo)
+	w.last, w.memo = step, memo.After(e, step)
+	switch rollout.WatchingFor(step) {
+	case rollout.WatchOn:
+		w.watched = true
+	case rollout.WatchOff:
+		w.watched = false
+	}
+	switch s := step.(type) {
+	case rollout.Hold:
+		for _, g := range s.Gateways {
+			w.patch(t, e, step, g, model.Held)
+		}
+	case rollout.Release:
+		w.mayRelease(t, s.Gateway)
+		if w.patch(t, e, step, s.Gateway, model.Free) {
+			w.memo = w.memo.AfterRelease(s.Gateway, w.now)
+		}
+	case rollout.ReleaseAll:
+		t.Errorf("one by one, all are released")
+	}
+	if !rollout.HoldsIstiod(step) && w.has != w.wanted {
+		w.has, w.rollsUntil = w.wanted, w.now.Add(time.Duration(w.random.IntN(30))*time.Second)
+	}
+}
+
+// patch changes the hold of a Gateway, or fails. No patch may reach a Gateway that another client holds.
+func (w *world) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
+	t.Helper()
+	if w.forbidden {
+		w.memo = w.memo.AfterRefusal(e, step)
+		return false
+	}
+	i := slices.IndexFunc(w.gateways, func(g *simulated) bool { return g.UID == of.UID })
+	if i < 0 || w.random.IntN(100) < w.failing {
+		return false
+	}
+	g := w.gateways[i]
+	if g.Hold == model.HeldByOther || g.Hold == to {
+		t.Errorf("%s: a Gateway with the hold %d is patched to %d", g.Key, g.Hold, to)
+	}
+	g.Hold, g.released, g.pending = to, to == model.Free, ""
+	if g.released {
+		w.deploy(g)
+	}
+	return true
+}
+
+// mayRelease checks that no other Gateway rolls. Those that istiod deploys a moment after a release count, too.
+func (w *world) mayRelease(t *testing.T, next model.Gateway) {
+	t.Helper()
+	for _, g := range w.gateways {
+		if g.UID != next.UID && g.released && g.Deployment.Generation > 0 && (g.pending != "" || g.Deployment.State != model.DeploymentComplete) {
+			t.Errorf("%s is released while %s rolls (pending %q, state %d)", next.Key, g.Key, g.pending, g.Deployment.State)
+		}
+	}
+}
+
+// deploy makes istiod deploy a Gateway within a second.
+func (w *world) deploy(g *simulated) {
+	if g.of != w.runs && !g.inert {
+		g.pending, g.at = w.runs, w.now.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
+	}
+}
+
+// advance passes time, and lets istiod and the Deployment controller work.
+func (w *world) advance(by time.Duration) {
+	w.now = w.now.Add(by)
+	if !w.now.Before(w.rollsUntil) && w.runs != w.has {
+		w.runs = w.has
+		for _, g := range w.gateways {
+			if g.Hold == model.Free {
+				w.deploy(g)
+			}
+		}
+	}
+	for _, g := range w.gateways {
+		if g.pending != "" && !w.now.Before(g.at) && g.Hold == model.Free {
+			g.of, g.pending = g.pending, ""
+			g.Deployment.State = model.DeploymentRolling
+			g.Deployment.Generation++
+			g.readyAt = w.now.Add(time.Duration(w.random.IntN(60)) * time.Second)
+			if g.broken {
+				g.readyAt = w.now.Add(1000 * time.Hour)
+			}
+		}
+		switch {
+		case g.Deployment.State != model.DeploymentRolling:
+		case !w.now.Before(g.readyAt):
+			g.Deployment.State = model.DeploymentComplete
+		case g.broken && w.random.IntN(20) == 0:
+			g.Deployment.State = model.DeploymentStuck
+		}
+	}
+}
+
+// disturb does something that can happen at any time.
+func (w *world) disturb() {
+	switch w.random.IntN(12) {
+	case 0:
+		w.memo, w.watched = rollout.Memo{}, false // hypergate restarts
+	case 1:
+		w.wanted = fmt.Sprint(1 + w.random.IntN(3))
+	case 2:
+		w.failing = 30 * w.random.IntN(3)
+	case 3:
+		if len(w.gateways) > 0 {
+			w.gateways[w.random.IntN(len(w.gateways))].broken = w.random.IntN(2) == 0
+		}
+	case 4:
+		if len(w.gateways) > 0 {
+			i := w.random.IntN(len(w.gateways))
+			w.gateways = slices.Delete(w.gateways, i, i+1)
+		}
+	case 5:
+		w.forbidden = w.random.IntN(4) == 0
+	}
+}
+
+// TestARolloutEndsOrStops plays rollouts with crashes, other versions, failing patches, lost permissions and pods that
+// do not become ready. At most one Gateway is released at once, no Gateway of another client is patched, and each
+// rollout ends or stops with a reason.
+func TestARolloutEndsOrStops(t *testing.T) {
+	t.Parallel()
+	ends := map[string]int{}
+	for seed := range uint64(3000) {
+		w := newWorld(seed)
+		w.wanted = "2"
+		for range 60 {
+			w.disturb()
+			w.pass(t)
+			w.advance(time.Duration(w.random.IntN(3000)) * time.Millisecond)
+		}
+		w.failing = 0
+		for range 2000 { // longer than all of the Gateways take, one after another
+			w.pass(t)
+			w.advance(time.Second)
+		}
+		ends[w.end(t, seed)]++
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+	for _, end := range []string{"done", "pods", "forbidden", "limited"} {
+		if ends[end] == 0 {
+			t.Errorf("no rollout ends with %q: %v", end, ends)
+		}
+	}
+}
+
+// end checks how a rollout ended, and returns it.
+func (w *world) end(t *testing.T, seed uint64) string {
+	t.Helper()
+	var held, old int
+	for _, g := range w.gateways {
+		if g.Hold == model.Held {
+			held++
+		}
+		if g.Hold == model.Free && g.Deployment.Generation > 0 && g.of != w.wanted && !g.inert {
+			old++
+		}
+	}
+	switch s := w.last.(type) {
+	case rollout.Done:
+		if held > 0 || old > 0 || w.watched {
+			t.Errorf("seed %d: done, with %d held Gateways and %d old ones; Gateways are watched: %t", seed, held, old, w.watched)
+		}
+		if w.memo.Report(w.evidence(), s).Limit != rollout.NoLimit {
+			return "limited"
+		}
+		return "done"
+	case rollout.Stop:
+		if s.Why == rollout.MayNotRelease {
+			if !w.forbidden {
+				t.Errorf("seed %d: stopped although patches are allowed", seed)
+			}
+			return "forbidden"
+		}
+		if s.Gateway.Deployment.State == model.DeploymentComplete || s.Gateway.Key.Name == "" {
+			t.Errorf("seed %d: stopped for %v", seed, s.Gateway)
+		}
+		return "pods"
+	default:
+		t.Errorf("seed %d: %T %+v after all that", seed, s, s)
+		return "neither"
+	}
+}

@@ -1,0 +1,425 @@
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// Times of a rollout.
+const (
+	// holdTime is how long holding all Gateways may take. After that, istiod changes, and Gateways that are not held
+	// roll at once.
+	holdTime = 2 * time.Minute
+	// readyTime is how long the pods of a released Gateway may take to become ready. After that the rollout stops. It
+	// is longer than the deadline of a Deployment (10 minutes), which usually ends the wait.
+	readyTime = 15 * time.Minute
+	// settleTime is how long a released Gateway whose Deployment does not change is waited for. istiod writes within a
+	// second. It writes nothing if the new configuration makes no difference for the Gateway.
+	settleTime = 5 * time.Second
+	// refusedTime is when a release that was forbidden is tried again.
+	refusedTime = time.Minute
+)
+
+// Evidence is what a decision follows from.
+type Evidence struct {
+	Now  time.Time
+	Mode model.GatewayRollout
+	// Wanted is the hash of the configuration that istiod should have. Empty: istiod is not installed, or waits for its
+	// endpoint. Has is the hash of its Deployment.
+	Wanted, Has string
+	// Installed reports whether istiod is requested.
+	Installed bool
+	// Istiod and Rollout are the state of its Deployment.
+	Istiod   model.Availability
+	Rollout  model.Rollout
+	Gateways model.ObservedGateways
+}
+
+// Limit is why Gateways roll all at once, although they should roll one after another.
+type Limit string
+
+const (
+	// NoLimit means that they do not.
+	NoLimit Limit = ""
+	// NotAllowed: hypergate may not list or patch Gateways, or list Deployments.
+	NotAllowed Limit = "NotAllowed"
+	// TooMany: there are more Gateways than a rollout handles.
+	TooMany Limit = "TooMany"
+	// NotInTime: the Gateways could not be listed, or held, in time.
+	NotInTime Limit = "NotInTime"
+)
+
+// Memo is what is remembered between decisions. The zero value is that of a new process.
+type Memo struct {
+	// Checked reports whether this process has seen all Gateways, or may not see them. Holds reports whether the last
+	// ones that it saw were held.
+	Checked, Holds bool
+	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known.
+	HoldingSince, KnownSince time.Time
+	// Released is the Gateway that was released last, and when. Generation is that of its Deployment at this time.
+	Released   types.UID
+	ReleasedAt time.Time
+	Generation int64
+	// WaitsFor is the Gateway that is waited for, and WaitsSince since when.
+	WaitsFor   types.UID
+	WaitsSince time.Time
+	// Limit is why Gateways rolled all at once when istiod got the configuration LimitOf.
+	Limit   Limit
+	LimitOf string
+	// RefusedAt is when a patch was forbidden. Zero: none was since the last one that succeeded.
+	RefusedAt time.Time
+}
+
+// Report is what conditions are computed from. The zero value: no step was decided.
+type Report struct {
+	Step Step
+	// Limit is why Gateways rolled all at once at the last change of istiod.
+	Limit Limit
+}
+
+// Progress is how many of the Gateways have rolled. A Gateway without pods does not count.
+type Progress struct{ Rolled, Total int }
+
+// Step is what to do next. It is one of Done, Look, Hold, Change, Release, ReleaseAll, Wait and Stop.
+type Step interface{ isStep() }
+
+type (
+	// Done: no Gateway is held. Gateways need not be watched.
+	Done struct{}
+	// Look: the Gateways must be known first. If Before is set, before istiod is changed. Again is when to decide again
+	// without an event.
+	Look struct {
+		Before bool
+		Again  time.Duration
+	}
+	// Hold: these Gateways must be held before istiod is changed.
+	Hold struct {
+		Gateways []model.Gateway
+		Progress Progress
+	}
+	// Change: istiod may be changed, or is rolling. If Limit is set, Gateways roll with it.
+	Change struct{ Limit Limit }
+	// Release: this Gateway is the next one.
+	Release struct {
+		Gateway  model.Gateway
+		Progress Progress
+	}
+	// ReleaseAll: these Gateways are released at once.
+	ReleaseAll struct{ Gateways []model.Gateway }
+	// Wait: the new pods of a Gateway are not ready yet, or may still be made. Again is when to decide again without an
+	// event.
+	Wait struct {
+		Gateway  model.Gateway
+		Progress Progress
+		Again    time.Duration
+	}
+	// Stop: no further Gateway is released. Again is when to decide again without an event; zero is never.
+	Stop struct {
+		Why      StopReason
+		Gateway  model.Gateway
+		Progress Progress
+		Again    time.Duration
+	}
+)
+
+func (Done) isStep()       {}
+func (Look) isStep()       {}
+func (Hold) isStep()       {}
+func (Change) isStep()     {}
+func (Release) isStep()    {}
+func (ReleaseAll) isStep() {}
+func (Wait) isStep()       {}
+func (Stop) isStep()       {}
+
+// StopReason is why a rollout stopped.
+type StopReason string
+
+const (
+	// PodsNotReady: the new pods of the Gateway do not become ready.
+	PodsNotReady StopReason = "PodsNotReady"
+	// MayNotRelease: Gateways are held, and hypergate may not patch or list them.
+	MayNotRelease StopReason = "MayNotRelease"
+)
+
+// HoldsIstiod reports whether istiod must not be changed before the step is done.
+func HoldsIstiod(s Step) bool {
+	switch s := s.(type) {
+	case Look:
+		return s.Before
+	case Hold:
+		return true
+	default:
+		return false
+	}
+}
+
+// Watching is whether Gateways must be watched.
+type Watching int
+
+const (
+	// WatchUnchanged: they are watched or not, as before.
+	WatchUnchanged Watching = iota
+	// WatchOn: the next decision follows from them.
+	WatchOn
+	// WatchOff: no decision follows from them.
+	WatchOff
+)
+
+// WatchingFor returns whether Gateways must be watched after a step.
+func WatchingFor(s Step) Watching {
+	switch s.(type) {
+	case Done:
+		return WatchOff
+	case Change, nil:
+		return WatchUnchanged
+	default:
+		return WatchOn
+	}
+}
+
+// patchTime is when to decide again after patches: one can fail without an event.
+const patchTime = time.Second
+
+// Again returns when to decide again without an event. Zero: not before an event.
+func Again(s Step) time.Duration {
+	switch s := s.(type) {
+	case Look:
+		return s.Again
+	case Wait:
+		return s.Again
+	case Stop:
+		return s.Again
+	case Hold, Release, ReleaseAll:
+		return patchTime
+	default:
+		return 0
+	}
+}
+
+// Decide returns the next step.
+func Decide(e Evidence, m Memo) Step {
+	switch {
+	case !e.Installed:
+		return e.withoutIstiod(m)
+	case e.Wanted == "" || e.Istiod == model.Absent:
+		return Change{} // nothing deploys Gateways, or nothing may change
+	case e.Has != e.Wanted:
+		return e.beforeChange(m)
+	case e.Istiod != model.Available || e.Rollout != model.RolledOut:
+		return Change{Limit: m.limitOf(e)}
+	default:
+		return e.afterChange(m)
+	}
+}
+
+// withoutIstiod releases everything after istiod was removed, as far as this process knows of holds: a Gateway should
+// not stay held for an istiod of another client.
+func (e Evidence) withoutIstiod(m Memo) Step {
+	switch {
+	case !m.Holds:
+		return Done{}
+	case e.Istiod != model.Absent:
+		return Change{}
+	default:
+		return e.releaseAll(m)
+	}
+}
+
+// beforeChange holds all Gateways whose Deployment the new istiod could change.
+func (e Evidence) beforeChange(m Memo) Step {
+	if e.Mode == model.AllAtOnce {
+		return Change{}
+	}
+	if limit := m.limitOf(e); limit != NoLimit {
+		return Change{Limit: limit}
+	}
+	left := holdTime
+	if !m.HoldingSince.IsZero() {
+		left -= e.Now.Sub(m.HoldingSince)
+	}
+	switch e.Gateways.View {
+	case model.GatewaysForbidden:
+		return Change{Limit: NotAllowed}
+	case model.GatewaysTooMany:
+		return Change{Limit: TooMany}
+	case model.GatewaysKnown:
+		free := e.free()
+		switch {
+		case len(free) == 0:
+			return Change{}
+		case left <= 0:
+			return Change{Limit: NotInTime}
+		default:
+			return Hold{Gateways: free, Progress: Progress{Total: len(free) + len(e.held())}}
+		}
+	default:
+		if left <= 0 {
+			return Change{Limit: NotInTime}
+		}
+		return Look{Before: true, Again: left}
+	}
+}
+
+// afterChange releases one Gateway after another.
+func (e Evidence) afterChange(m Memo) Step {
+	if e.Gateways.View != model.GatewaysKnown {
+		return e.unknownGateways(m)
+	}
+	held := e.held()
+	if e.Mode == model.AllAtOnce {
+		return e.releaseAll(m)
+	}
+	if step := e.inProgress(m, len(held) > 0); step != nil {
+		return step
+	}
+	switch {
+	case len(held) == 0:
+		return Done{}
+	case m.isRefused(e.Now):
+		return e.mayNotRelease(m)
+	}
+	slices.SortStableFunc(held, inOrder)
+	return Release{Gateway: held[0], Progress: e.progress(0)}
+}
+
+// progress returns how many Gateways have rolled, if some that are released still roll.
+func (e Evidence) progress(rolling int) Progress {
+	held, free := len(e.held()), len(e.free())
+	return Progress{Rolled: max(0, free-rolling), Total: held + free}
+}
+
+// unknownGateways decides while the Gateways are not known. A process looks at them once, for holds that an earlier one
+// left.
+func (e Evidence) unknownGateways(m Memo) Step {
+	switch e.Gateways.View {
+	case model.GatewaysForbidden, model.GatewaysTooMany:
+		switch held := e.held(); {
+		case len(held) > 0 && !m.isRefused(e.Now):
+			return ReleaseAll{Gateways: held}
+		case len(held) > 0 || m.Holds:
+			return e.mayNotRelease(m)
+		default:
+			return Done{}
+		}
+	default:
+		if m.Checked && !m.Holds && e.Gateways.View == model.GatewaysUnwatched {
+			return Done{}
+		}
+		return Look{}
+	}
+}
+
+// releaseAll releases all held Gateways at once.
+func (e Evidence) releaseAll(m Memo) Step {
+	if e.Gateways.View != model.GatewaysKnown {
+		return e.unknownGateways(m)
+	}
+	held := e.held()
+	switch {
+	case len(held) == 0:
+		return Done{}
+	case m.isRefused(e.Now):
+		return e.mayNotRelease(m)
+	default:
+		return ReleaseAll{Gateways: held}
+	}
+}
+
+// mayNotRelease returns the step while Gateways are held and cannot be released.
+func (e Evidence) mayNotRelease(m Memo) Step {
+	out := Stop{Why: MayNotRelease, Progress: e.progress(0), Again: refusedTime}
+	if held := e.held(); len(held) > 0 {
+		out.Gateway = held[0]
+	}
+	if left := refusedTime - e.Now.Sub(m.RefusedAt); left > 0 {
+		out.Again = min(out.Again, left)
+	}
+	return out
+}
+
+// inProgress returns the step while a released Gateway rolls. Nil: none does. more reports whether other Gateways are
+// held.
+//
+// More than one can roll if clients create or release Gateways themselves. The one that was released last is named, or
+// else the first one that is stuck. Without held Gateways, none waits for a Gateway that this process did not release.
+func (e Evidence) inProgress(m Memo, more bool) Step {
+	settled := e.Now.Sub(m.settlesFrom())
+	last, known := e.released(m)
+	if known && last.Deployment.Generation == m.Generation && settled < settleTime {
+		return Wait{Gateway: last, Progress: e.progress(1), Again: settleTime - settled}
+	}
+	rolling := e.rolling(m, more)
+	if len(rolling) == 0 {
+		if more && m.Released == "" && settled < settleTime {
+			// A process before may have released a Gateway that does not show it yet.
+			return Wait{Progress: e.progress(0), Again: settleTime - settled}
+		}
+		return nil
+	}
+	since := e.Now.Sub(m.waitsFrom(rolling[0].UID, e.Now))
+	if rolling[0].Deployment.State == model.DeploymentStuck || since >= readyTime {
+		return Stop{Why: PodsNotReady, Gateway: rolling[0], Progress: e.progress(len(rolling))}
+	}
+	return Wait{Gateway: rolling[0], Progress: e.progress(len(rolling)), Again: readyTime - since}
+}
+
+// rolling returns the Gateways that istiod deploys and whose pods are not all new and ready. The one that a message
+// should name comes first.
+func (e Evidence) rolling(m Memo, more bool) []model.Gateway {
+	out := slices.DeleteFunc(e.free(), func(g model.Gateway) bool {
+		return g.Deployment.State == model.DeploymentComplete || !more && g.UID != m.Released
+	})
+	slices.SortStableFunc(out, func(a, b model.Gateway) int {
+		return cmp.Or(
+			-cmp.Compare(rank(a.UID == m.Released), rank(b.UID == m.Released)),
+			-cmp.Compare(rank(a.Deployment.State == model.DeploymentStuck), rank(b.Deployment.State == model.DeploymentStuck)),
+		)
+	})
+	return out
+}
+
+// released returns the Gateway that was released last, if it still exists and is not held again.
+func (e Evidence) released(m Memo) (model.Gateway, bool) {
+	at := slices.IndexFunc(e.Gateways.List, func(g model.Gateway) bool { return g.UID == m.Released && g.Hold == model.Free })
+	if m.Released == "" || at < 0 {
+		return model.Gateway{}, false
+	}
+	return e.Gateways.List[at], true
+}
+
+// held returns the Gateways that hypergate holds.
+func (e Evidence) held() []model.Gateway {
+	return e.with(func(g model.Gateway) bool { return g.Hold == model.Held })
+}
+
+// free returns the Gateways that istiod deploys and that have a Deployment.
+func (e Evidence) free() []model.Gateway {
+	return e.with(func(g model.Gateway) bool {
+		return g.Hold == model.Free && g.Deployment.State != model.DeploymentMissing
+	})
+}
+
+func (e Evidence) with(wanted func(model.Gateway) bool) []model.Gateway {
+	return slices.DeleteFunc(slices.Clone(e.Gateways.List), func(g model.Gateway) bool { return !wanted(g) })
+}
+
+// inOrder orders held Gateways: those whose pods are ready come first, so that a Gateway that did not work before does
+// not stop those that do. Of these, the smaller ones come first.
+func inOrder(a, b model.Gateway) int {
+	return cmp.Or(
+		-cmp.Compare(rank(a.Deployment.State == model.DeploymentComplete), rank(b.Deployment.State == model.DeploymentComplete)),
+		cmp.Compare(a.Deployment.Wanted, b.Deployment.Wanted),
+	)
+}
+
+func rank(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

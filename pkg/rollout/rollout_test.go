@@ -1,0 +1,249 @@
+package rollout_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) //nolint:gochecknoglobals // a constant
+
+// gateway returns a Gateway in a hold and a state. Its Deployment has one pod.
+func gateway(name string, hold model.GatewayHold, state model.DeploymentState) model.Gateway {
+	g := model.Gateway{
+		ForeignObject: model.ForeignObject{
+			Key: types.NamespacedName{Namespace: "shop", Name: name}, UID: types.UID("uid-" + name), ResourceVersion: "1",
+		},
+		Hold: hold,
+	}
+	if state != model.DeploymentMissing {
+		g.Deployment = model.GatewayDeployment{State: state, Generation: 1, Wanted: 1}
+	}
+	return g
+}
+
+func free(name string) model.Gateway { return gateway(name, model.Free, model.DeploymentComplete) }
+func held(name string) model.Gateway { return gateway(name, model.Held, model.DeploymentComplete) }
+
+func known(list ...model.Gateway) model.ObservedGateways {
+	return model.ObservedGateways{View: model.GatewaysKnown, List: list}
+}
+
+// with returns g with another number of pods, or another generation.
+func with(g model.Gateway, edit func(*model.GatewayDeployment)) model.Gateway {
+	edit(&g.Deployment)
+	return g
+}
+
+// changing returns the evidence before istiod is changed from one configuration to another.
+func changing(gateways model.ObservedGateways) rollout.Evidence {
+	return rollout.Evidence{
+		Now: start, Mode: model.OneByOne, Wanted: "new", Has: "old", Installed: true,
+		Istiod: model.Available, Rollout: model.RolledOut, Gateways: gateways,
+	}
+}
+
+// changed returns the evidence after istiod was changed.
+func changed(gateways model.ObservedGateways) rollout.Evidence {
+	e := changing(gateways)
+	e.Has = e.Wanted
+	return e
+}
+
+func edited(e rollout.Evidence, edit func(*rollout.Evidence)) rollout.Evidence {
+	edit(&e)
+	return e
+}
+
+// settled is the memo of a process that has known the Gateways for a minute.
+func settled() rollout.Memo { return rollout.Memo{KnownSince: start.Add(-time.Minute)} }
+
+// releasedFor returns the memo of a process that released a Gateway some time ago.
+func releasedFor(name string, ago time.Duration) rollout.Memo {
+	g := free(name)
+	m := settled().AfterRelease(g, start.Add(-ago))
+	m.WaitsFor, m.WaitsSince = g.UID, start.Add(-ago)
+	return m
+}
+
+type row struct {
+	evidence rollout.Evidence
+	memo     rollout.Memo
+	want     rollout.Step
+}
+
+func check(t *testing.T, rows map[string]row) {
+	t.Helper()
+	for name, r := range rows {
+		if diff := cmp.Diff(r.want, rollout.Decide(r.evidence, r.memo.Before(r.evidence))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestBeforeIstiodChanges has a row for each state before istiod is changed.
+func TestBeforeIstiodChanges(t *testing.T) {
+	t.Parallel()
+	view := func(v model.GatewayView) rollout.Evidence { return changing(model.ObservedGateways{View: v}) }
+	late := rollout.Memo{HoldingSince: start.Add(-2 * time.Minute)}
+	began := rollout.Memo{HoldingSince: start.Add(-time.Minute)}
+	foreign := gateway("c", model.HeldByOther, model.DeploymentComplete)
+	missing := gateway("d", model.Free, model.DeploymentMissing)
+	check(t, map[string]row{
+		"Gateways are not watched": {evidence: view(model.GatewaysUnwatched), want: rollout.Look{Before: true, Again: 2 * time.Minute}},
+		"Gateways are being listed": {
+			evidence: view(model.GatewaysListing), memo: began, want: rollout.Look{Before: true, Again: time.Minute},
+		},
+		"the list takes too long": {evidence: view(model.GatewaysListing), memo: late, want: rollout.Change{Limit: rollout.NotInTime}},
+		"the list is forbidden":   {evidence: view(model.GatewaysForbidden), want: rollout.Change{Limit: rollout.NotAllowed}},
+		"there are too many":      {evidence: view(model.GatewaysTooMany), want: rollout.Change{Limit: rollout.TooMany}},
+		"no Gateway":              {evidence: changing(known()), want: rollout.Change{}},
+		"nothing that could roll": {evidence: changing(known(foreign, missing)), want: rollout.Change{}},
+		"some are held": {
+			evidence: changing(known(held("a"), free("b"), foreign, missing)),
+			want:     rollout.Hold{Gateways: []model.Gateway{free("b")}, Progress: rollout.Progress{Total: 2}},
+		},
+		"holding takes too long": {
+			evidence: changing(known(held("a"), free("b"))), memo: late, want: rollout.Change{Limit: rollout.NotInTime},
+		},
+		"all are held": {evidence: changing(known(held("a"), held("b"))), want: rollout.Change{}},
+		"a patch was forbidden": {
+			evidence: changing(known(free("a"))), memo: rollout.Memo{Limit: rollout.NotAllowed, LimitOf: "new"},
+			want: rollout.Change{Limit: rollout.NotAllowed},
+		},
+		"a patch was forbidden at an earlier change": {
+			evidence: changing(known(free("a"))), memo: rollout.Memo{Limit: rollout.NotAllowed, LimitOf: "old"},
+			want: rollout.Hold{Gateways: []model.Gateway{free("a")}, Progress: rollout.Progress{Total: 1}},
+		},
+		"all at once": {
+			evidence: edited(changing(known(free("a"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }), want: rollout.Change{},
+		},
+		"the first installation": {
+			evidence: edited(changing(known(free("a"))), func(e *rollout.Evidence) { e.Istiod, e.Has = model.Absent, "" }),
+			want:     rollout.Change{},
+		},
+		"istiod of an earlier version": {
+			evidence: edited(changing(known(free("a"))), func(e *rollout.Evidence) { e.Has = "" }),
+			want:     rollout.Hold{Gateways: []model.Gateway{free("a")}, Progress: rollout.Progress{Total: 1}},
+		},
+		"istiod waits for its endpoint": {
+			evidence: edited(changing(known(free("a"))), func(e *rollout.Evidence) { e.Wanted = "" }), want: rollout.Change{},
+		},
+	})
+}
+
+// TestAfterIstiodChanged has a row for each state after istiod was changed, except the wait for a Gateway.
+func TestAfterIstiodChanged(t *testing.T) {
+	t.Parallel()
+	view := func(v model.GatewayView) rollout.Evidence { return changed(model.ObservedGateways{View: v}) }
+	large := with(held("a"), func(d *model.GatewayDeployment) { d.Wanted = 3 })
+	broken := gateway("b", model.Held, model.DeploymentStuck)
+	rolling := func(e *rollout.Evidence) { e.Rollout = model.Rolling }
+	unavailable := func(e *rollout.Evidence) { e.Istiod = model.Unavailable }
+	refused := settled()
+	refused.RefusedAt = start.Add(-20 * time.Second)
+	check(t, map[string]row{
+		"istiod rolls":           {evidence: edited(changed(known(held("a"))), rolling), want: rollout.Change{}},
+		"istiod is unavailable":  {evidence: edited(changed(known(held("a"))), unavailable), want: rollout.Change{}},
+		"a process starts":       {evidence: view(model.GatewaysUnwatched), want: rollout.Look{}},
+		"at rest":                {evidence: view(model.GatewaysUnwatched), memo: rollout.Memo{Checked: true}, want: rollout.Done{}},
+		"a process may not list": {evidence: view(model.GatewaysForbidden), want: rollout.Done{}},
+		"it no longer may": {
+			evidence: view(model.GatewaysForbidden), memo: rollout.Memo{Checked: true, Holds: true},
+			want: rollout.Stop{Why: rollout.MayNotRelease, Again: time.Minute},
+		},
+		"too many Gateways since the hold": {
+			evidence: changed(model.ObservedGateways{View: model.GatewaysTooMany, List: []model.Gateway{held("a")}}),
+			want:     rollout.ReleaseAll{Gateways: []model.Gateway{held("a")}},
+		},
+		"no holds": {evidence: changed(known(free("a"))), want: rollout.Done{}},
+		"the smallest that works comes first": {
+			evidence: changed(known(large, broken, held("c"))), memo: settled(),
+			want: rollout.Release{Gateway: held("c"), Progress: rollout.Progress{Total: 3}},
+		},
+		"one that did not work comes last": {
+			evidence: changed(known(free("a"), broken)), memo: settled(),
+			want: rollout.Release{Gateway: broken, Progress: rollout.Progress{Rolled: 1, Total: 2}},
+		},
+		"the release is forbidden": {
+			evidence: changed(known(held("a"))), memo: refused,
+			want: rollout.Stop{Why: rollout.MayNotRelease, Gateway: held("a"), Progress: rollout.Progress{Total: 1}, Again: 40 * time.Second},
+		},
+		"all at once, with holds of an earlier process": {
+			evidence: edited(changed(known(held("a"), held("b"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }),
+			want:     rollout.ReleaseAll{Gateways: []model.Gateway{held("a"), held("b")}},
+		},
+		"uninstalled, istiod still runs": {
+			evidence: edited(changed(known(held("a"))), func(e *rollout.Evidence) { e.Installed = false }), want: rollout.Change{},
+		},
+		"uninstalled": {
+			evidence: edited(changed(known(held("a"))), func(e *rollout.Evidence) { e.Installed, e.Istiod = false, model.Absent }),
+			want:     rollout.ReleaseAll{Gateways: []model.Gateway{held("a")}},
+		},
+		"uninstalled without holds": {
+			evidence: edited(view(model.GatewaysUnwatched), func(e *rollout.Evidence) { e.Installed, e.Istiod = false, model.Absent }),
+			want:     rollout.Done{},
+		},
+	})
+}
+
+// TestWaitForAReleasedGateway has a row for each state of the Gateway that was released last.
+func TestWaitForAReleasedGateway(t *testing.T) {
+	t.Parallel()
+	one, none := rollout.Progress{Total: 2}, rollout.Progress{Rolled: 1, Total: 2}
+	in := func(state model.DeploymentState) model.Gateway {
+		return with(gateway("a", model.Free, state), func(d *model.GatewayDeployment) { d.Generation = 2 })
+	}
+	next := rollout.Release{Gateway: held("b"), Progress: none}
+	check(t, map[string]row{
+		"its Deployment has not changed yet": {
+			evidence: changed(known(free("a"), held("b"))), memo: releasedFor("a", time.Second),
+			want: rollout.Wait{Gateway: free("a"), Progress: one, Again: 4 * time.Second},
+		},
+		"its Deployment does not change": {
+			evidence: changed(known(free("a"), held("b"))), memo: releasedFor("a", 5*time.Second), want: next,
+		},
+		"its pods are new": {
+			evidence: changed(known(in(model.DeploymentComplete), held("b"))), memo: releasedFor("a", time.Second), want: next,
+		},
+		"its pods are not ready": {
+			evidence: changed(known(in(model.DeploymentRolling), held("b"))), memo: releasedFor("a", time.Minute),
+			want: rollout.Wait{Gateway: in(model.DeploymentRolling), Progress: one, Again: 14 * time.Minute},
+		},
+		"its pods are not ready for too long": {
+			evidence: changed(known(in(model.DeploymentRolling), held("b"))), memo: releasedFor("a", 15*time.Minute),
+			want: rollout.Stop{Why: rollout.PodsNotReady, Gateway: in(model.DeploymentRolling), Progress: one},
+		},
+		"its Deployment gave up": {
+			evidence: changed(known(in(model.DeploymentStuck), held("b"))), memo: releasedFor("a", time.Minute),
+			want: rollout.Stop{Why: rollout.PodsNotReady, Gateway: in(model.DeploymentStuck), Progress: one},
+		},
+		"it was stuck before, and has not changed yet": {
+			evidence: changed(known(gateway("a", model.Free, model.DeploymentStuck), held("b"))), memo: releasedFor("a", time.Second),
+			want: rollout.Wait{Gateway: gateway("a", model.Free, model.DeploymentStuck), Progress: one, Again: 4 * time.Second},
+		},
+		"it is the last one": {
+			evidence: changed(known(in(model.DeploymentRolling))), memo: releasedFor("a", time.Minute),
+			want: rollout.Wait{Gateway: in(model.DeploymentRolling), Progress: rollout.Progress{Total: 1}, Again: 14 * time.Minute},
+		},
+		"it is gone": {
+			evidence: changed(known(held("b"))), memo: releasedFor("a", time.Second),
+			want: rollout.Release{Gateway: held("b"), Progress: rollout.Progress{Total: 1}},
+		},
+		"a new process, and it rolls": {
+			evidence: changed(known(in(model.DeploymentRolling), held("b"))), memo: settled(),
+			want: rollout.Wait{Gateway: in(model.DeploymentRolling), Progress: one, Again: 15 * time.Minute},
+		},
+		"a new process, and it does not show yet": {
+			evidence: changed(known(free("a"), held("b"))), want: rollout.Wait{Progress: none, Again: 5 * time.Second},
+		},
+		"a new process without holds, and another Gateway rolls": {
+			evidence: changed(known(in(model.DeploymentRolling))), memo: settled(), want: rollout.Done{},
+		},
+	})
+}
