@@ -79,6 +79,11 @@ func (p *draft) addReleases() error {
 		if err != nil {
 			return err
 		}
+		if release(r.Name) == releaseIstiod {
+			if p.plan.IstiodConfig, err = configOf(p.cfg, p.mgmt.IstiodConfig, rendered); err != nil {
+				return err
+			}
+		}
 		var errs []error
 		for _, o := range rendered {
 			errs = append(errs, p.place(release(r.Name), o.u.DeepCopy(), o.to))

@@ -21,6 +21,9 @@ func (p *draft) addMgmt(list *[]model.MgmtObject, u *unstructured.Unstructured) 
 	if err := transformAll(mgmtTransforms(), u, p.cfg, p.mgmt, p.guest); err != nil {
 		return err
 	}
+	if err := p.useSlot(u); err != nil {
+		return err
+	}
 	p.mgmt.ControlPlane.SetOwner(u)
 	o, err := model.NewMgmtObject(u, p.cfg)
 	if err == nil {

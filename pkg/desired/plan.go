@@ -30,6 +30,8 @@ type Plan struct {
 	Guest []model.GuestObject
 	// Mgmt is what istiod's pod mounts, and the Services through which clients reach it.
 	Mgmt []model.MgmtObject
+	// IstiodConfig is the configuration that Mgmt and Workload have. It is empty unless the plan contains istiod.
+	IstiodConfig model.IstiodConfig
 	// Routes publish istiod's Service beyond the management cluster. hypergate applies a route after its Service
 	// exists, and deletes it before the Service.
 	Routes []model.MgmtObject

@@ -113,7 +113,11 @@ func chartsName(cfg model.Config, kind, name string) string {
 func accounting(cfg model.Config, rendered, own []string, plan desired.Plan) string {
 	planned := []string{}
 	for _, o := range mgmtObjects(plan) {
-		planned = append(planned, "istiod "+o.GVK().Kind+" "+o.Key().Name)
+		name := o.Key().Name
+		if o.GVK().Kind == "ConfigMap" {
+			name = strings.TrimSuffix(name, "-a") // the slot
+		}
+		planned = append(planned, "istiod "+o.GVK().Kind+" "+name)
 	}
 	for _, o := range guestObjects(plan) {
 		planned = append(planned, "istiod-remote "+o.GVK().Kind+" "+chartsName(cfg, o.GVK().Kind, o.Key().Name))

@@ -43,8 +43,8 @@ func mgmtValues(cfg model.Config) map[string]any {
 			plaintextXDS,
 		},
 		"volumes": []any{
-			map[string]any{"name": "mesh", "configMap": map[string]any{"name": "istio-" + cfg.Revision}},
-			map[string]any{"name": "inject", "configMap": map[string]any{"name": "istio-sidecar-injector-" + cfg.Revision}},
+			map[string]any{"name": "mesh", "configMap": map[string]any{"name": cfg.ChartMeshConfigMap()}},
+			map[string]any{"name": "inject", "configMap": map[string]any{"name": cfg.ChartInjectorConfigMap()}},
 		},
 		"volumeMounts": []any{
 			map[string]any{"name": "mesh", "mountPath": meshPath, "readOnly": true},

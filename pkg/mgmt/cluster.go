@@ -164,7 +164,32 @@ func applyKinds(all []model.Kind) []apply.Kind {
 	return out
 }
 
-// statusOnly removes everything from a Deployment except the fields that availability is computed from.
+// configOnly removes everything from a pod template except the fields that say which configuration it has.
+func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	out := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
+	}}}
+	for _, v := range t.Spec.Volumes {
+		if v.ConfigMap != nil {
+			out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: v.VolumeSource})
+		}
+	}
+	return out
+}
+
+// configOf returns the configuration that a pod template has.
+func configOf(t corev1.PodTemplateSpec, cfg model.Config) model.IstiodConfig {
+	var names []string
+	for _, v := range t.Spec.Volumes {
+		if v.ConfigMap != nil {
+			names = append(names, v.ConfigMap.Name)
+		}
+	}
+	return cfg.MountedConfig(names).WithHash(t.Annotations[model.ConfigHashAnnotation])
+}
+
+// statusOnly removes everything from a Deployment except the fields that availability is computed from, and those that
+// say which configuration istiod has.
 func statusOnly(obj any) (any, error) {
 	d, ok := obj.(*appsv1.Deployment)
 	if !ok {
@@ -175,6 +200,7 @@ func statusOnly(obj any) (any, error) {
 			Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion,
 			Generation: d.Generation, DeletionTimestamp: d.DeletionTimestamp,
 		},
+		Spec: appsv1.DeploymentSpec{Template: configOnly(d.Spec.Template)},
 		Status: appsv1.DeploymentStatus{
 			ObservedGeneration: d.Status.ObservedGeneration, Replicas: d.Status.Replicas, UpdatedReplicas: d.Status.UpdatedReplicas,
 			ReadyReplicas: d.Status.ReadyReplicas, Conditions: d.Status.Conditions,
@@ -274,7 +300,9 @@ func (c *Cluster) istiodStatus() model.ManagementObservation {
 	if !ok || d.DeletionTimestamp != nil {
 		return model.ManagementObservation{Istiod: model.Absent}
 	}
-	out := model.ManagementObservation{Istiod: model.Unavailable, Rollout: rollout(d)}
+	out := model.ManagementObservation{
+		Istiod: model.Unavailable, Rollout: rollout(d), IstiodConfig: configOf(d.Spec.Template, c.cfg),
+	}
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {
 		return out
@@ -329,13 +357,20 @@ func (c *Cluster) Publish(ctx context.Context, objects []model.MgmtObject) apply
 }
 
 // Prune deletes the objects that hypergate owns and that are not in keep. If keep has istiod's Deployment, the
-// credentials of its pod are kept too, although no plan includes them: a pod that restarts needs them.
+// credentials of its pod are kept too, although no plan includes them: a pod that restarts needs them. The ConfigMaps
+// of both slots are kept as well: a pod of the version before may mount those that are not planned.
 func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Report {
 	spared := apply.IDs(keep)
 	if slices.ContainsFunc(keep, func(o model.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
 		spared = append(spared, c.secretID(model.IstiodBearer))
 		if c.exposure.takesTunnel() {
 			spared = append(spared, c.secretID(model.SidecarBearer))
+		}
+		for _, name := range c.cfg.SlotConfigMaps() {
+			spared = append(spared, apply.ID{
+				GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+				Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: name},
+			})
 		}
 	}
 	report := c.exposure.prune(ctx, keep)

@@ -241,7 +241,8 @@ func (c Config) mgmtNames(kind string) []string {
 		}
 		return []string{CASecretName, CredentialSecretName, TunnelSecretName}
 	case "ConfigMap":
-		return []string{"istio-" + c.Revision, "istio-sidecar-injector-" + c.Revision}
+		// The names of an earlier version are watched until its objects are pruned.
+		return append(c.SlotConfigMaps(), c.ChartMeshConfigMap(), c.ChartInjectorConfigMap())
 	case "Service":
 		if c.Topology == TopologyStandalone {
 			return []string{c.IstiodName()}

@@ -37,6 +37,8 @@ type ManagementObservation struct {
 	IstiodSince time.Time
 	// Rollout is the state of the rollout of istiod's newest version. No plan depends on it.
 	Rollout Rollout
+	// IstiodConfig is the configuration that istiod's Deployment has.
+	IstiodConfig IstiodConfig
 	// NamespaceUID is the UID of Config.MgmtNamespace. No plan depends on it. It is part of the names under which this
 	// installation holds ownership Leases.
 	NamespaceUID types.UID
@@ -116,6 +118,8 @@ type GuestObservation struct {
 	// depends on them. They determine whether a plan is carried out.
 	Leases  ObservedLeases
 	Foreign ForeignInstallations
+	// Gateways are what a rollout of gateways depends on. No plan does.
+	Gateways ObservedGateways
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.

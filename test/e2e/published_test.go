@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 
 	"github.com/onsi/gomega"
@@ -56,18 +57,31 @@ func published(t *teller) {
 		}
 		return port, err
 	}).ShouldNot(gomega.BeZero())
-	t.Eventually(func() (string, error) {
-		mesh, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, "istio-"+world.Revision, metav1.GetOptions{})
-		return mesh.Data["mesh"], err
-	}).Should(gomega.ContainSubstring(fmt.Sprintf("%s:%d", address, port)))
+	t.Eventually(t.meshConfig).Should(gomega.ContainSubstring(fmt.Sprintf("%s:%d", address, port)))
 	t.Eventually(said, stepTimeout).Should(gomega.ContainSubstring("ControllerInstalled=True"))
 
 	t.Log("published at the router again")
 	h := t.start()
-	t.Eventually(func() (string, error) {
-		mesh, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, "istio-"+world.Revision, metav1.GetOptions{})
-		return mesh.Data["mesh"], err
-	}).Should(gomega.ContainSubstring(t.XDS().String()))
+	t.Eventually(t.meshConfig).Should(gomega.ContainSubstring(t.XDS().String()))
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.Eventually(said, stepTimeout).Should(gomega.ContainSubstring("ControllerInstalled=True"))
+}
+
+// meshConfig returns the mesh configuration that istiod's Deployment mounts.
+func (t *teller) meshConfig() (string, error) {
+	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		if v.Name != "mesh" || v.ConfigMap == nil {
+			continue
+		}
+		mesh, err := t.MgmtClient.CoreV1().ConfigMaps(t.MgmtNamespace).Get(t.ctx, v.ConfigMap.Name, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return mesh.Data["mesh"], nil
+	}
+	return "", errors.New("istiod mounts no mesh configuration")
 }

@@ -91,7 +91,7 @@ func (m move) tell(t *testing.T) {
 	current := d.start(nil)
 	d.Eventually(func() string { return d.istiodsToken().Token }).ShouldNot(gomega.Equal(before.Token))
 	d.Expect(d.istiodsToken().Account()).To(gomega.Equal(before.Account()), "the account that istiod has rights with")
-	d.repairs("istio-sidecar-injector-" + d.cfg.Revision)
+	d.repairsService()
 	guestNow := d.content(model.SideGuest)
 	if m.topology == model.TopologyStandalone { // where this object goes over to the management side
 		const account = "serviceaccounts/istiod-openshift-gateway"
@@ -110,10 +110,10 @@ func (m move) tell(t *testing.T) {
 	guestAfter, mgmtAfter := d.content(model.SideGuest), d.content(model.SideMgmt)
 	d.Expect(diffOf(d.others(guestBefore), d.others(guestAfter))).To(gomega.BeEmpty())
 	d.Expect(mgmtAfter["secrets/cacerts"].data).To(gomega.Equal(mgmtBefore["secrets/cacerts"].data), "the mesh CA")
-	const istiod, version = "deployments/istiod-openshift-gateway", "app.kubernetes.io/version"
+	const istiod = "deployments/istiod-openshift-gateway"
 	d.Expect(mgmtAfter[istiod].uid).To(gomega.Equal(mgmtBefore[istiod].uid))
-	if mgmtAfter[istiod].labels[version] == mgmtBefore[istiod].labels[version] {
-		d.Expect(mgmtAfter[istiod].generation).To(gomega.Equal(mgmtBefore[istiod].generation), "istiod was not replaced")
+	for _, name := range []string{"istio-" + d.cfg.Revision, "istio-sidecar-injector-" + d.cfg.Revision} {
+		d.Expect(mgmtAfter).NotTo(gomega.HaveKey("configmaps/"+name), "the ConfigMaps have slots now")
 	}
 	d.end(current)
 	d.usesPreviousNames()
@@ -145,13 +145,13 @@ func (d *deployed) makeTokenDue() {
 	d.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// repairs deletes a ConfigMap of the management side and waits until it exists again.
-func (d *deployed) repairs(name string) {
+// repairsService deletes istiod's Service on the management side and waits until it exists again.
+func (d *deployed) repairsService() {
 	d.Helper()
-	maps := d.mgmt.CoreV1().ConfigMaps(d.cfg.MgmtNamespace)
-	d.Expect(maps.Delete(d.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	services := d.mgmt.CoreV1().Services(d.cfg.MgmtNamespace)
+	d.Expect(services.Delete(d.Context(), d.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
 	d.Eventually(func() error {
-		_, err := maps.Get(d.Context(), name, metav1.GetOptions{})
+		_, err := services.Get(d.Context(), d.cfg.IstiodName(), metav1.GetOptions{})
 		return err
 	}).Should(gomega.Succeed())
 }

@@ -83,7 +83,7 @@ func TestTheLeaseHasASummary(t *testing.T) {
 	w.Eventually(func() summary.State { _, r := w.status(); return r.State }).Should(gomega.Equal(summary.Unreported))
 	w.install("demo")
 	w.Expect(w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).
-		Delete(t.Context(), "istio-"+w.cfg.Revision, metav1.DeleteOptions{})).To(gomega.Succeed())
+		Delete(t.Context(), "istio-"+w.cfg.Revision+"-a", metav1.DeleteOptions{})).To(gomega.Succeed())
 	w.settle()
 	code, got := w.status("--wait=5m", "--for=upgradeable")
 	w.Expect(code).To(gomega.BeZero(), got.Why)

@@ -66,8 +66,8 @@ func mgmtObjects() []string {
 	return []string{
 		"ServiceAccount clusters-guest1/istiod-openshift-gateway",
 		"Secret clusters-guest1/cacerts",
-		"ConfigMap clusters-guest1/istio-openshift-gateway",
-		"ConfigMap clusters-guest1/istio-sidecar-injector-openshift-gateway",
+		"ConfigMap clusters-guest1/istio-openshift-gateway-a",
+		"ConfigMap clusters-guest1/istio-sidecar-injector-openshift-gateway-a",
 		"Service clusters-guest1/gw-webhook-openshift-gateway",
 		"Service clusters-guest1/istiod-openshift-gateway",
 		"NetworkPolicy clusters-guest1/istiod-openshift-gateway",

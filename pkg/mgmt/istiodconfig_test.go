@@ -1,0 +1,45 @@
+package mgmt_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fakeapi"
+)
+
+// TestIstiodsConfigurationIsObserved checks that the slots and the hashes of istiod's Deployment are read back.
+func TestIstiodsConfigurationIsObserved(t *testing.T) {
+	t.Parallel()
+	cfg := config()
+	deployment := func(hash, mesh, templates string) string {
+		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u}, spec: {template: {metadata: {annotations: {%s: %q}}, "+
+			"spec: {volumes: [{name: mesh, configMap: {name: %s}}, {name: inject, configMap: {name: %s}}, {name: x, emptyDir: {}}]}}}}",
+			istiod, model.ConfigHashAnnotation, hash, mesh, templates)
+	}
+	for name, c := range map[string]struct {
+		deployment string
+		want       model.IstiodConfig
+	}{
+		"of this version": {
+			deployment("aa.bb.cc", cfg.MeshConfigMap(model.SlotA), cfg.InjectorConfigMap(model.SlotB)),
+			model.IstiodConfig{
+				Mesh: model.ConfigContent{Slot: model.SlotA, Hash: "aa"}, Templates: model.ConfigContent{Slot: model.SlotB, Hash: "bb"}, Image: "cc",
+			},
+		},
+		"of an earlier version": {deployment("", cfg.ChartMeshConfigMap(), cfg.ChartInjectorConfigMap()), model.IstiodConfig{}},
+		"another client wrote the hash": {
+			deployment("aa.bb", cfg.MeshConfigMap(model.SlotB), cfg.InjectorConfigMap(model.SlotB)),
+			model.IstiodConfig{Mesh: model.ConfigContent{Slot: model.SlotB}, Templates: model.ConfigContent{Slot: model.SlotB}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, func(api *fakeapi.Server) { api.Put(theDeployments, c.deployment) })
+			if diff := cmp.Diff(c.want, f.observed().IstiodConfig); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
