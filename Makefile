@@ -211,8 +211,9 @@ e2e: servers build ## Run the stories on real clusters: a node, pods, istiod fro
 	@hack/e2e.sh $(NEED_ROOT)
 
 .PHONY: chaos
-chaos: servers ## Cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.
+chaos: servers ## Roll gateways, and cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.
 	go test -tags chaos -count=1 -run '^TestGuestAPIOutageOfTwentyMinutes$$' ./test/integration
+	hack/e2e.sh -v -run '^TestGatewaysRollOneByOne$$' ./test/chaos
 	hack/e2e.sh -v -timeout 2h -run '^TestChaos$$' ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 
 .PHONY: next

@@ -9,6 +9,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -49,6 +50,7 @@ type converge struct {
 	// acquire are the ownership Leases that are still missing. Without them nothing of the plan is applied.
 	acquire []ownership.Lease
 	ca      caStep
+	rollout rolloutStep
 }
 
 func (onHold) isDecision()          {}
@@ -65,6 +67,7 @@ type decider struct {
 	// The memory of earlier passes, see type memory.
 	ca      meshCA
 	standby standby
+	rollout rollout.Memo
 	// acquiring limits how often Leases are acquired.
 	acquiring throttle.Limiter
 	// newCA returns a CA for a first installation: always the same one until it is used.
@@ -148,7 +151,7 @@ func (d decider) plan(o observation) (converge, error) {
 		return converge{}, fmt.Errorf("refusing the plan, nothing was changed: %w", err)
 	}
 	if o.isDisabled() {
-		return converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}}, nil
+		return d.withRollout(o, converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}}), nil
 	}
 	ca, err := d.decideCA(o)
 	if err != nil {
@@ -159,7 +162,7 @@ func (d decider) plan(o observation) (converge, error) {
 	if err != nil {
 		return converge{}, err
 	}
-	return converge{plan: plan, computed: computed, ca: ca}, nil
+	return d.withRollout(o, converge{plan: plan, computed: computed, ca: ca}), nil
 }
 
 // isDisabled reports whether the guest does without ingress. Nothing is installed then.

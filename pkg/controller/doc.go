@@ -7,6 +7,7 @@
 //	execute   carries the decision out: the only part that writes        execute*.go
 //	            guest: CRDs, what istiod needs, then the rest          ┐
 //	            mgmt: what istiod mounts, a token that is due          ┘ at the same time
+//	            guest: hold or release Gateways                         execute_rollout.go
 //	            mgmt: istiod's guest credential, istiod, once it has what it needs
 //	            guest: webhooks, once istiod is available
 //	            prune both sides, if all of that succeeded

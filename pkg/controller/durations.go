@@ -75,6 +75,18 @@ const (
 	relayPatience = time.Minute
 )
 
+// Writes to Gateways, which are not hypergate's own.
+const (
+	// foreignBurst and foreignEvery limit them: the guest may undo each. The burst holds and releases all Gateways of
+	// the largest rollout.
+	foreignBurst = 1000
+	foreignEvery = time.Second
+	// foreignPerPass is how many are made in one pass, and foreignAtOnce at the same time: a webhook of the guest may
+	// delay each for ten seconds.
+	foreignPerPass = 16
+	foreignAtOnce  = 8
+)
+
 // What is reported only after it has lasted.
 const (
 	// transientTime is for states that usually end soon: objects that are deleted and created again, a rollout, a

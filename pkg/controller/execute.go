@@ -17,10 +17,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
-// This file, execute_token.go and execute_status.go are the only ones of the package that write to a cluster
-// (TestOnlyExecuteWrites).
+// This file, execute_token.go, execute_rollout.go and execute_status.go are the only ones of the package that write to
+// a cluster (TestOnlyExecuteWrites).
 
 // guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply),
 // so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left
@@ -44,6 +45,8 @@ type outcome struct {
 	tokenProblem, tunnelProblem error
 	// tokenLifetime is how long istiod's token lives, if that is too short. Zero: it is not.
 	tokenLifetime time.Duration
+	// rollout is the step of a rollout of gateways that this pass carried out.
+	rollout rollout.Report
 	// requeue is when the next pass is due without an event. Zero: never.
 	requeue time.Duration
 }
@@ -134,7 +137,14 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	e.ca = d.ca.ca
 	e.requeueAfter(d.ca.requeue)
 	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))
-	e.applyAll(ctx, plan)
+	e.rollGateways(ctx, d.rollout)
+	holdsIstiod := rollout.HoldsIstiod(d.rollout.step)
+	e.applyAll(ctx, plan, holdsIstiod)
+	if holdsIstiod {
+		// istiod of the version before needs what the plan does not have.
+		m.ca.trusted = false
+		return
+	}
 	e.prune(ctx, plan)
 	e.release(ctx, plan)
 	out := e.outcome
@@ -144,11 +154,14 @@ func (e *execution) converge(ctx context.Context, d converge) {
 // applyAll applies the stages of the plan in their order. The management side does not wait for the guest: what its own
 // objects, and a token that is due, need of the guest is known, or requested at the same time. Only istiod itself waits
 // for what it needs in the guest.
-func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
+//
+// While Gateways are not held yet, neither istiod is changed, nor what istiod reads in the guest: both would make it
+// deploy all gateways.
+func (e *execution) applyAll(ctx context.Context, plan desired.Plan, holdsIstiod bool) {
 	out := &e.outcome
 	inGuest, over := e.inGuest(ctx)
 	defer over()
-	work := beginInGuest(inGuest, e.guest, plan, e.memory.istiodCurrent)
+	work := beginInGuest(inGuest, e.guest, plan, guestStart{istiodCurrent: e.memory.istiodCurrent, holdsIstiod: holdsIstiod})
 	out.mgmt = e.mgmt.Apply(ctx, plan.Mgmt)
 	if plan.Installed {
 		e.publish(ctx, plan)
@@ -156,7 +169,7 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan) {
 	}
 	<-work.ready
 	// Objects that do not depend on the versions of the CRDs were applied: the NetworkPolicy, the CA, the Service.
-	if out.crdsBlocked = work.crdsBlocked; !out.crdsBlocked && plan.Installed {
+	if out.crdsBlocked = work.crdsBlocked; !out.crdsBlocked && plan.Installed && !holdsIstiod {
 		e.applyWorkload(ctx, plan, work.needed)
 	}
 	<-work.done
@@ -182,22 +195,28 @@ type guestWork struct {
 	ready, done chan struct{}
 }
 
+// guestStart is what the work in the guest depends on, besides the plan.
+type guestStart struct {
+	// istiodCurrent: see memory. holdsIstiod reports whether nothing may change that makes istiod deploy gateways.
+	istiodCurrent, holdsIstiod bool
+}
+
 // beginInGuest begins to write to the guest.
-func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, istiodCurrent bool) *guestWork {
+func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) *guestWork {
 	w := &guestWork{ready: make(chan struct{}), done: make(chan struct{})}
-	go w.run(ctx, g, plan, istiodCurrent)
+	go w.run(ctx, g, plan, start)
 	return w
 }
 
 // run writes. The API server takes longest over CRDs, so what istiod's token needs goes first: the token, its Secret
 // and the Deployment then follow while the CRDs are written. istiod itself waits for each CRD. But istiod and RBAC of
 // this version must not run with CRDs of another version, unless they already do.
-func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, istiodCurrent bool) {
+func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) {
 	defer close(w.done)
 	crdsFirst := plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet()
 	if crdsFirst {
 		w.crds = applyCRDs(ctx, g, plan)
-		if w.crdsBlocked = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !istiodCurrent; w.crdsBlocked {
+		if w.crdsBlocked = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !start.istiodCurrent; w.crdsBlocked {
 			close(w.ready)
 			return
 		}
@@ -217,7 +236,9 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan
 	if !crdsFirst {
 		crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
 	}
-	w.rest = g.Apply(ctx, rest)
+	if !start.holdsIstiod {
+		w.rest = g.Apply(ctx, rest)
+	}
 }
 
 // publish makes the routes to istiod's Service, once that is there.

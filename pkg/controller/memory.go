@@ -6,6 +6,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -37,6 +38,11 @@ type memory struct {
 	// istiodCurrent reports whether istiod and its RBAC of this version were applied: then there is nothing left that
 	// CRDs of the version before could meet. Written by execute.
 	istiodCurrent bool
+	// rollout is what is remembered of a rollout of gateways, foreignPatches limits the writes to Gateways, and
+	// rolloutLogged is what was logged of it. Written by execute.
+	rollout        rollout.Memo
+	foreignPatches throttle.Limiter
+	rolloutLogged  lastLogged
 	// endpointProbe is what is known of the path to istiod's endpoint. Written by pass, after execute.
 	endpointProbe endpointProbe
 	// relayProbe is what is known of it if the endpoint is a Service of the guest. Written by pass, after execute.
@@ -61,6 +67,8 @@ func newMemory(o Options) memory {
 		ca:        meshCA{overlap: o.CAOverlap},
 		acquiring: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
 		releasing: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
+
+		foreignPatches: throttle.NewLimiter(throttle.Rate{Burst: foreignBurst, Every: foreignEvery}),
 
 		endpointProbe: endpointProbe{probe: o.Probe},
 	}

@@ -13,7 +13,7 @@ import (
 // writers returns the methods of mgmt.Cluster and guest.Cluster that write to a cluster.
 func writers() []string {
 	return []string{
-		"Apply", "ApplyConditions", "Acquire", "Prune", "PruneExceptAccess", "PruneWebhooks", "Publish",
+		"Apply", "ApplyConditions", "Acquire", "PatchForeign", "Prune", "PruneExceptAccess", "PruneWebhooks", "Publish",
 		"Release", "ReportConditions", "RequestToken", "WriteCRDs",
 	}
 }

@@ -41,7 +41,7 @@ func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte
 	m.IstiodSince, m.Rollout, m.RotationRequest = time.Time{}, model.RolledOut, ""
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
 	g.ReadyRelays = 0
-	g.Leases, g.Foreign = model.ObservedLeases{}, model.ForeignInstallations{}
+	g.Leases, g.Foreign, g.Gateways = model.ObservedLeases{}, model.ForeignInstallations{}, model.ObservedGateways{}
 	inputs, err := json.Marshal([]any{m, g})
 	if err != nil {
 		return nil, fmt.Errorf("comparing observations: %w", err)

@@ -139,5 +139,6 @@ const usualClass = "openshift-default"
 func (r *Reconciler) decider() decider {
 	return decider{
 		config: r.config, plans: &r.memory.plans, ca: r.memory.ca, standby: r.memory.standby, acquiring: r.memory.acquiring, newCA: r.newCA,
+		rollout: r.memory.rollout,
 	}
 }

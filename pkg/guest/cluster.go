@@ -49,6 +49,7 @@ type Cluster struct {
 	leases    *leaseView
 	foreign   *foreignView
 	relays    *watch.Watch // of the tunnel
+	rolled    *gatewayView
 	// observed maps the wanted CRDs to the resourceVersions of the last observation.
 	observed atomic.Pointer[map[apply.ID]string]
 	// arranging is held while watches are started and stopped.
@@ -154,6 +155,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	c.namespace = watch.New(namespace)
 	c.foreign = newForeignView(meta, c.cfg, c.budget, notify)
 	c.relays = newRelayWatch(c.dynamic, c.cfg.GuestNamespace, c.budget, notify)
+	c.rolled = newGatewayView(c.dynamic, c.cfg.Revision, c.budget, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
 	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
 		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)

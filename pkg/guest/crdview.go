@@ -206,6 +206,7 @@ func (c *Cluster) arrange(ctx context.Context) {
 	// first: until the owners of the routes are known, all routes count
 	c.inUse.arrangeParents(ctx, searches, key, version)
 	c.inUse.arrange(ctx, searches)
+	c.rolled.arrange(ctx, key, version)
 }
 
 // searches returns the searches for objects that use fields or kinds that istiod ignores.

@@ -12,6 +12,7 @@
 //
 //   - GatewayClasses, and the management mode of OpenShift's ingress operator, while their CRDs exist.
 //   - OLM objects, while a CRD carries the label of an OLM package (olmView).
+//   - Gateways and their Deployments, while a rollout of gateways needs them (gatewayView).
 //   - The objects of a kind that has fields that istiod ignores, or that istiod does not know at all (useView).
 //
 // # Invariants
@@ -23,5 +24,7 @@
 //     list is empty.
 //   - A kind that the guest does not serve is not an error. It has no objects. Its watch starts with an empty copy
 //     when the CRD appears, and stops when the CRD disappears.
+//   - PatchForeign is the only method that changes an object of another owner, except status conditions of
+//     hypergate's own types.
 //   - The package never imports package mgmt or any HyperShift package.
 package guest

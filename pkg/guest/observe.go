@@ -53,6 +53,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.SearchingInUse = c.searching()
 	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
 	out.ReadyRelays = c.readyRelays()
+	out.Gateways = c.observedGateways()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
 	}

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -74,7 +73,7 @@ func (i *gatewayItem) KeptBytes() int { return stringSize + len(i.class) }
 // newGatewayWatch returns a watch for the class of each Gateway. It is on only while routes are searched for fields
 // that istiod ignores.
 func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func()) *watch.Switch {
-	resource := client.Resource(schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gateways"})
+	resource := client.Resource(gatewayResource())
 	return watch.NewSwitch(watch.Options{
 		Name: "gateways",
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },

@@ -368,7 +368,7 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Repo
 		}
 		for _, name := range c.cfg.SlotConfigMaps() {
 			spared = append(spared, apply.ID{
-				GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+				GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 				Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: name},
 			})
 		}

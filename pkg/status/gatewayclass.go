@@ -125,6 +125,8 @@ func (r Result) installed() metav1.Condition {
 		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
 	case r.Waiting != Waiting{}:
 		return isTrue(ReasonInstalled, r.serves()+", but it waits for "+plain(r.Waiting.text))
+	case r.gatewayRolloutPublic() != "":
+		return isTrue(ReasonInstalled, r.serves()+"; "+r.gatewayRolloutPublic())
 	default:
 		return isTrue(ReasonInstalled, r.serves())
 	}

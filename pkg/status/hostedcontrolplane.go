@@ -149,6 +149,8 @@ func (r Result) installing() (reason, message string) {
 		return ReasonWaiting, "waiting for " + r.waitsFor()
 	case r.Endpoint != EndpointReached():
 		return ReasonWaiting, "istiod " + r.Endpoint.missing()
+	case r.gatewayRollout() != "":
+		return ReasonGatewayRollout, r.gatewayRollout()
 	default:
 		return "", ""
 	}

@@ -77,7 +77,7 @@ func (r Result) problems() []problem {
 	if r.PlanProblem != nil {
 		return out // without a plan there are no decisions about CRDs
 	}
-	return append(out, r.crdProblems()...)
+	return slices.Concat(out, r.gatewayProblems(), r.crdProblems())
 }
 
 // kubeconfig returns the problem that the guest kubeconfig is not in use. It needs an action at once if the

@@ -9,6 +9,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
 // Result is the result of one pass: what it observed and planned, the outcome of applying the plan, and whether
@@ -45,6 +46,8 @@ type Result struct {
 	// ByTunnel is whether istiod is published by the tunnel. ReadyRelays is how many of its relays are ready.
 	ByTunnel    bool
 	ReadyRelays int
+	// GatewayRollout is the last step of a rollout of gateways.
+	GatewayRollout rollout.Report
 	// InsecureSettings is the number of insecure settings. Their names are not shown, because the guest would learn
 	// what to try.
 	InsecureSettings int

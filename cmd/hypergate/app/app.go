@@ -71,7 +71,7 @@ A standalone cluster is both the management cluster and the guest.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newCRDs(), newRotateCA(), newVersion())
+	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newCRDs(), newRotateCA(), newRelease(), newVersion())
 	return root
 }
 

@@ -306,6 +306,7 @@ func TestBadFlagsOfRun(t *testing.T) {
 			flags("--topology=standalone"),
 			[]string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"},
 		},
+		"another rollout":    {flags("--gateway-rollout=Slowly"), []string{"--gateway-rollout", `"Slowly"`, "OneByOne", "AllAtOnce"}},
 		"a token too short":  {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
 		"a token of no time": {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},
 		"an invalid server URL": {
@@ -343,6 +344,10 @@ func TestHelp(t *testing.T) {
 		"crds": {
 			[]string{"crds", "--help"},
 			[]string{"Examples:", "hypergate crds --guest-kubeconfig", "--dry-run adopt", "Exit codes:", "2  An action is required"},
+		},
+		"release": {
+			[]string{"release", "--help"},
+			[]string{"Examples:", "hypergate release --guest-kubeconfig", "--dry-run", "Exit codes:", "2  With --dry-run"},
 		},
 		"version": {[]string{"version"}, []string{"hypergate ", "(Istio " + charts.EmbeddedVersion + ")"}},
 	} {

@@ -32,7 +32,7 @@ type runOptions struct {
 	leaderElect, reportToHCP                                        bool
 	healthAddress, metricsAddress                                   string
 	verbosity                                                       int
-	publishProbe                                                    string
+	publishProbe, gatewayRollout                                    string
 }
 
 // exampleImages is the part of the examples that sets the images.
@@ -71,6 +71,9 @@ webhooks and CRDs in the guest, while a GatewayClass of the guest names its cont
 		"at the published name. Set it to "+probeOff+" to disable the probe, "+
 		"for example if the management cluster cannot reach the address that the guest's nodes use. "+
 		"Defaults to the published address, or to HyperShift's router for a name of its private link.")
+	flags.StringVar(&o.gatewayRollout, "gateway-rollout", string(model.OneByOne), "How gateways get the proxies of another istiod. "+
+		"With OneByOne, hypergate holds all Gateways while istiod changes, and then releases one after another. "+
+		"A Gateway whose new pods do not become ready stops the rest. With AllAtOnce, the new istiod rolls all gateways when it starts.")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
 	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "If true, report the state in conditions of the HostedControlPlane in "+
 		"--namespace, if there is one.")
@@ -112,6 +115,11 @@ func (o *runOptions) run(ctx context.Context) error {
 		return fmt.Errorf("--istiod-guest-server: %w", err)
 	}
 	cfg.GuestServer, cfg.GuestKubeconfigSecret = o.istiodGuestServer, o.guestSecret
+	switch cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout); cfg.GatewayRollout {
+	case model.OneByOne, model.AllAtOnce:
+	default:
+		return fmt.Errorf("--gateway-rollout: %q is not valid: use %s or %s", o.gatewayRollout, model.OneByOne, model.AllAtOnce)
+	}
 	if err := desired.Validate(cfg); err != nil {
 		return err
 	}

@@ -1,0 +1,75 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// foreignPatchTimeout limits a patch of an object that is not hypergate's. It is shorter than the longest timeout of a
+// webhook (30 s): a Gateway that cannot be patched in this time is tried again, and delays nothing else.
+const foreignPatchTimeout = 10 * time.Second
+
+// PatchForeign sends a patch of an object in the guest that does not belong to hypergate. It is the only method that
+// changes such an object. The API server returns a conflict if the object has changed since it was observed.
+func (c *Cluster) PatchForeign(ctx context.Context, p model.ForeignPatch) error {
+	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
+	defer cancel()
+	write := p.Write()
+	_, err := c.dynamic.Resource(write.GVR()).Namespace(p.Key().Namespace).
+		Patch(ctx, p.Key().Name, types.MergePatchType, p.JSON(), metav1.PatchOptions{FieldManager: model.FieldManager})
+	if err != nil {
+		return fmt.Errorf("%s: %w", p, answer.Brief(err))
+	}
+	return nil
+}
+
+// HeldGateways lists the Gateways that the hypergate of this revision holds, of any class. It is for commands. The
+// controller watches Gateways instead.
+func (c *Cluster) HeldGateways(ctx context.Context) ([]model.ForeignObject, error) {
+	own := model.HoldValue(c.cfg.Revision)
+	options := metav1.ListOptions{Limit: gatewayPage}
+	var out []model.ForeignObject
+	for range gatewayPages {
+		page, err := c.listGateways(ctx, options)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil // there are none without their CRD
+		case err != nil:
+			return nil, fmt.Errorf("listing Gateways: %w", answer.Brief(err))
+		}
+		for i := range page.Items {
+			u := &page.Items[i]
+			if value := u.GetAnnotations()[model.HoldAnnotation]; value != own {
+				continue
+			}
+			out = append(out, model.ForeignObject{
+				Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+			})
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("listing Gateways: the guest has more than %d pages of %d", gatewayPages, gatewayPage)
+}
+
+// gatewayPage is the page size for listing Gateways, and gatewayPages the number of requests.
+const (
+	gatewayPage  = 100
+	gatewayPages = 500
+)
+
+func (c *Cluster) listGateways(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
+	defer cancel()
+	return c.dynamic.Resource(gatewayResource()).List(ctx, options)
+}

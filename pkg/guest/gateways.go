@@ -1,0 +1,275 @@
+package guest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// gatewayView watches Gateways and their Deployments. It is on only while a rollout of gateways needs it, so that at
+// rest it costs nothing: each change of a Gateway's status is an event of this watch.
+type gatewayView struct {
+	// gateways and deployments are on at the same time.
+	gateways, deployments *watch.Switch
+	// wanted reports whether both should be on.
+	wanted atomic.Bool
+}
+
+// rolledGateway is the part of a Gateway that is kept.
+type rolledGateway struct {
+	metav1.ObjectMeta
+	class string
+	hold  model.GatewayHold
+}
+
+// KeptBytes returns the number of bytes that are kept besides the metadata.
+func (g *rolledGateway) KeptBytes() int { return 2*stringSize + len(g.class) }
+
+// rolledDeployment is the part of a gateway's Deployment that is kept. gateway is the UID of the Gateway that owns it.
+type rolledDeployment struct {
+	metav1.ObjectMeta
+	gateway types.UID
+	model.GatewayDeployment
+}
+
+// KeptBytes returns the number of bytes that are kept besides the metadata.
+func (d *rolledDeployment) KeptBytes() int { return 4*stringSize + len(d.gateway) }
+
+// gatewayNameLabel is on each Deployment that istiod makes for a Gateway. Its value is the Gateway's name.
+const gatewayNameLabel = "gateway.networking.k8s.io/gateway-name"
+
+func gatewayResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gateways"}
+}
+
+func newGatewayView(client dynamic.Interface, revision string, budget *watch.Budget, notify func()) *gatewayView {
+	own := model.HoldValue(revision)
+	options := func(gvr schema.GroupVersionResource, selector string, transform func(*unstructured.Unstructured) any) watch.Options {
+		resource := client.Resource(gvr)
+		return watch.Options{
+			Name: gvr.Resource,
+			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				o.LabelSelector = selector
+				return resource.List(ctx, o)
+			},
+			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+				o.LabelSelector = selector
+				return resource.Watch(ctx, o)
+			},
+			Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile, Budget: budget,
+			Transform: func(obj any) (any, error) {
+				u, ok := obj.(*unstructured.Unstructured)
+				if !ok {
+					return obj, nil
+				}
+				return transform(u), nil
+			},
+			OnEvent: func(e watch.Event) {
+				if e.Gone || !sameForRollout(e.Before, e.Object) {
+					notify()
+				}
+			},
+			OnSynced: notify, OnTrouble: notify,
+		}
+	}
+	return &gatewayView{
+		gateways:    watch.NewSwitch(options(gatewayResource(), "", func(u *unstructured.Unstructured) any { return rolledGatewayOf(u, own) })),
+		deployments: watch.NewSwitch(options(deploymentResource(), gatewayNameLabel, rolledDeploymentOf)),
+	}
+}
+
+// sameForRollout reports whether two states of an object are the same for a rollout. The status of a Gateway changes
+// with each route.
+func sameForRollout(before, now any) bool {
+	switch now := now.(type) {
+	case *rolledGateway:
+		old, is := before.(*rolledGateway)
+		return is && old.UID == now.UID && old.class == now.class && old.hold == now.hold
+	case *rolledDeployment:
+		old, is := before.(*rolledDeployment)
+		return is && old.gateway == now.gateway && old.GatewayDeployment == now.GatewayDeployment
+	default:
+		return false
+	}
+}
+
+// rolledGatewayOf returns the part of a Gateway that is kept. own is the value of model.HoldAnnotation that means that
+// this hypergate holds it.
+func rolledGatewayOf(u *unstructured.Unstructured, own string) any {
+	class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
+	value, annotated := u.GetAnnotations()[model.HoldAnnotation]
+	return &rolledGateway{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+		},
+		class: bounded(class, maxName), hold: holdOf(value, own, annotated),
+	}
+}
+
+// managedVersion is the highest value of model.HoldAnnotation with which istiod manages a Gateway's Deployment.
+const managedVersion = 5
+
+// holdOf returns the hold that the value of model.HoldAnnotation means for istiod (ManagedGatewayControllerVersion).
+func holdOf(value, own string, annotated bool) model.GatewayHold {
+	if !annotated {
+		return model.Free
+	}
+	if value == own {
+		return model.Held
+	}
+	if version, err := strconv.Atoi(value); err != nil || version > managedVersion {
+		return model.HeldByOther
+	}
+	return model.Free
+}
+
+func rolledDeploymentOf(u *unstructured.Unstructured) any {
+	out := &rolledDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion(),
+	}}
+	for _, owner := range u.GetOwnerReferences() {
+		if owner.Kind == "Gateway" {
+			out.gateway = types.UID(bounded(string(owner.UID), maxUID))
+		}
+	}
+	var d struct {
+		Spec struct {
+			Replicas *int32 `json:"replicas"`
+		}
+		Status appsv1.DeploymentStatus
+	}
+	for key, into := range map[string]any{"spec": &d.Spec, "status": &d.Status} {
+		part, _, _ := unstructured.NestedMap(u.Object, key)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(part, into); err != nil {
+			out.GatewayDeployment = model.GatewayDeployment{State: model.DeploymentRolling, Generation: u.GetGeneration()}
+			return out // its status cannot be read: it does not count as complete
+		}
+	}
+	out.GatewayDeployment = deploymentOf(u.GetGeneration(), d.Spec.Replicas, d.Status)
+	return out
+}
+
+// maxUID is how many bytes of an object's UID are kept. An API server's own have 36.
+const maxUID = 64
+
+// deploymentOf returns the state of the rollout of a Deployment. Its number of replicas is 1 by default.
+func deploymentOf(generation int64, replicas *int32, s appsv1.DeploymentStatus) model.GatewayDeployment {
+	out := model.GatewayDeployment{
+		State: model.DeploymentRolling, Generation: generation, Wanted: 1, Ready: min(s.UpdatedReplicas, s.AvailableReplicas),
+	}
+	if replicas != nil {
+		out.Wanted = *replicas
+	}
+	for _, condition := range s.Conditions {
+		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse ||
+			condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
+			out.State = model.DeploymentStuck
+		}
+	}
+	if s.ObservedGeneration < generation {
+		out.State, out.Ready = model.DeploymentRolling, 0 // the status is that of the generation before
+		return out
+	}
+	if s.UpdatedReplicas >= out.Wanted && s.AvailableReplicas >= out.Wanted && s.Replicas <= s.UpdatedReplicas {
+		out.State = model.DeploymentComplete
+	}
+	return out
+}
+
+// arrange switches the watches on or off. key and version are those of the Gateways' CRD.
+func (v *gatewayView) arrange(ctx context.Context, key, version string) {
+	if !v.wanted.Load() {
+		key = ""
+	}
+	v.gateways.Set(ctx, key, version)
+	v.deployments.Set(ctx, key, version)
+}
+
+// WatchGateways starts or stops the watches of Gateways and of their Deployments. It sends no requests itself.
+func (c *Cluster) WatchGateways(on bool) {
+	if c.rolled.wanted.Swap(on) != on {
+		c.arranged()
+	}
+}
+
+// observedGateways returns the Gateways of hypergate's classes, and all others that this hypergate holds.
+func (c *Cluster) observedGateways() model.ObservedGateways {
+	gateways, deployments := c.rolled.gateways.On(), c.rolled.deployments.On()
+	if gateways == nil || deployments == nil {
+		if _, exists := c.crds.Get(gatewayCRD); !exists && c.rolled.wanted.Load() {
+			return model.ObservedGateways{View: model.GatewaysKnown} // there are none without their CRD
+		}
+		return model.ObservedGateways{View: model.GatewaysUnwatched}
+	}
+	if view := viewOf(gateways, deployments); view != model.GatewaysKnown {
+		return model.ObservedGateways{View: view}
+	}
+	classes := map[string]bool{}
+	for _, class := range c.classes.own() {
+		classes[class.Name] = true
+	}
+	return rolledGateways(gateways.List(), deployments.List(), classes)
+}
+
+// viewOf returns what two watches know.
+func viewOf(watches ...*watch.Watch) model.GatewayView {
+	for _, w := range watches {
+		switch err := w.Err(); {
+		case apierrors.IsForbidden(err):
+			return model.GatewaysForbidden
+		case isOversized(err):
+			return model.GatewaysTooMany
+		}
+	}
+	if slices.ContainsFunc(watches, func(w *watch.Watch) bool { return !w.Synced() }) {
+		return model.GatewaysListing
+	}
+	return model.GatewaysKnown
+}
+
+// rolledGateways joins Gateways with their Deployments, by the owner reference.
+func rolledGateways(gateways, deployments []any, classes map[string]bool) model.ObservedGateways {
+	of := map[types.UID]model.GatewayDeployment{}
+	for _, obj := range deployments {
+		if d, is := obj.(*rolledDeployment); is && d.gateway != "" {
+			of[d.gateway] = d.GatewayDeployment
+		}
+	}
+	out := model.ObservedGateways{View: model.GatewaysKnown}
+	for _, obj := range gateways {
+		g, is := obj.(*rolledGateway)
+		if !is || !classes[g.class] && g.hold != model.Held {
+			continue
+		}
+		key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
+		out.List = append(out.List, model.Gateway{
+			ForeignObject: model.ForeignObject{Key: key, UID: g.UID, ResourceVersion: g.ResourceVersion},
+			Hold:          g.hold, Deployment: of[g.UID],
+		})
+	}
+	slices.SortFunc(out.List, func(a, b model.Gateway) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	if len(out.List) > model.MaxGateways {
+		out.View = model.GatewaysTooMany
+		out.List = slices.DeleteFunc(out.List, func(g model.Gateway) bool { return g.Hold != model.Held })
+		out.List = out.List[:min(len(out.List), model.MaxGateways)]
+	}
+	return out
+}

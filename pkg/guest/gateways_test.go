@@ -1,0 +1,159 @@
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+func fromJSON(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := json.Unmarshal([]byte(text), u); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// TestHoldOf checks that a value means for hypergate what it means for istiod.
+func TestHoldOf(t *testing.T) {
+	t.Parallel()
+	own := model.HoldValue("r")
+	for value, want := range map[string]model.GatewayHold{
+		"": model.HeldByOther, "0": model.Free, "1": model.Free, "5": model.Free, "-7": model.Free, "6": model.HeldByOther,
+		"1000": model.HeldByOther, own: model.Held, model.HoldValue("another"): model.HeldByOther, "v2": model.HeldByOther,
+		"99999999999999999999": model.HeldByOther,
+	} {
+		if got := holdOf(value, own, true); got != want {
+			t.Errorf("%q: %d, want %d", value, got, want)
+		}
+	}
+	if got := holdOf("", own, false); got != model.Free {
+		t.Errorf("without the annotation: %d", got)
+	}
+}
+
+// TestGatewayDeployment has a row for each state of a Deployment.
+func TestGatewayDeployment(t *testing.T) {
+	t.Parallel()
+	const gaveUp = `,"conditions":[{"type":"Progressing","status":"False","reason":"ProgressDeadlineExceeded"}]`
+	for name, c := range map[string]struct {
+		spec, status string
+		want         model.GatewayDeployment
+	}{
+		"no status": {`{}`, `{}`, model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 1}},
+		"complete": {
+			`{"replicas":2}`, `{"observedGeneration":3,"replicas":2,"updatedReplicas":2,"availableReplicas":2}`,
+			model.GatewayDeployment{State: model.DeploymentComplete, Generation: 3, Wanted: 2, Ready: 2},
+		},
+		"no pods": {
+			`{"replicas":0}`, `{"observedGeneration":3}`, model.GatewayDeployment{State: model.DeploymentComplete, Generation: 3},
+		},
+		"the status of the generation before": {
+			`{"replicas":2}`, `{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":2` + gaveUp + `}`,
+			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2},
+		},
+		"a new pod is not available": {
+			`{"replicas":2}`, `{"observedGeneration":3,"replicas":3,"updatedReplicas":1,"availableReplicas":2}`,
+			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Ready: 1},
+		},
+		"an old pod is left": {
+			`{"replicas":2}`, `{"observedGeneration":3,"replicas":3,"updatedReplicas":2,"availableReplicas":3}`,
+			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Ready: 2},
+		},
+		"it gave up": {
+			`{"replicas":2}`, `{"observedGeneration":3,"replicas":3,"updatedReplicas":1,"availableReplicas":2` + gaveUp + `}`,
+			model.GatewayDeployment{State: model.DeploymentStuck, Generation: 3, Wanted: 2, Ready: 1},
+		},
+		"it gave up, and the pods are there now": {
+			`{"replicas":1}`, `{"observedGeneration":3,"replicas":1,"updatedReplicas":1,"availableReplicas":1` + gaveUp + `}`,
+			model.GatewayDeployment{State: model.DeploymentComplete, Generation: 3, Wanted: 1, Ready: 1},
+		},
+		"a status that is none": {
+			`{"replicas":1}`, `{"replicas":"many"}`, model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3},
+		},
+	} {
+		u := fromJSON(t, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","generation":3,
+			"ownerReferences":[{"kind":"Gateway","uid":"u"}]},"spec":%s,"status":%s}`, c.spec, c.status))
+		got, is := rolledDeploymentOf(u).(*rolledDeployment)
+		if !is || got.gateway != "u" {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		if diff := cmp.Diff(c.want, got.GatewayDeployment); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func rolledOf(t *testing.T, name, class, hold string) *rolledGateway {
+	t.Helper()
+	annotations := ""
+	if hold != "" {
+		annotations = fmt.Sprintf(`,"annotations":{%q:%q}`, model.HoldAnnotation, hold)
+	}
+	u := fromJSON(t, fmt.Sprintf(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"Gateway","metadata":{"name":%q,"namespace":"n",
+		"uid":"uid-%s","resourceVersion":"7"%s},"spec":{"gatewayClassName":%q}}`, name, name, annotations, class))
+	out, is := rolledGatewayOf(u, model.HoldValue("r")).(*rolledGateway)
+	if !is {
+		t.Fatal("not kept")
+	}
+	return out
+}
+
+// TestObservedGateways checks which Gateways a rollout sees: those of hypergate's classes, and those that it holds.
+func TestObservedGateways(t *testing.T) {
+	t.Parallel()
+	gateways := []any{
+		rolledOf(t, "b", "ours", ""), rolledOf(t, "a", "ours", model.HoldValue("r")), rolledOf(t, "c", "theirs", ""),
+		rolledOf(t, "d", "gone", model.HoldValue("r")), rolledOf(t, "e", "theirs", model.HoldValue("another")),
+	}
+	ready := model.GatewayDeployment{State: model.DeploymentComplete, Generation: 2, Wanted: 1, Ready: 1}
+	deployments := []any{&rolledDeployment{gateway: "uid-a", GatewayDeployment: ready}, &rolledDeployment{GatewayDeployment: ready}}
+	want := func(name string, hold model.GatewayHold, d model.GatewayDeployment) model.Gateway {
+		key := types.NamespacedName{Namespace: "n", Name: name}
+		return model.Gateway{
+			ForeignObject: model.ForeignObject{Key: key, UID: types.UID("uid-" + name), ResourceVersion: "7"}, Hold: hold, Deployment: d,
+		}
+	}
+	got := rolledGateways(gateways, deployments, map[string]bool{"ours": true})
+	if diff := cmp.Diff(model.ObservedGateways{View: model.GatewaysKnown, List: []model.Gateway{
+		want("a", model.Held, ready), want("b", model.Free, model.GatewayDeployment{}), want("d", model.Held, model.GatewayDeployment{}),
+	}}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for i := range model.MaxGateways {
+		gateways = append(gateways, rolledOf(t, fmt.Sprint("many-", i), "ours", ""))
+	}
+	got = rolledGateways(gateways, deployments, map[string]bool{"ours": true})
+	if got.View != model.GatewaysTooMany || len(got.List) != 2 {
+		t.Errorf("too many: view %d with %d Gateways, want %d with the 2 that are held", got.View, len(got.List), model.GatewaysTooMany)
+	}
+}
+
+// TestOnlyRelevantChangesCount checks that the status of a Gateway, which changes with each route, causes no pass.
+func TestOnlyRelevantChangesCount(t *testing.T) {
+	t.Parallel()
+	before := rolledOf(t, "a", "ours", "")
+	later := rolledOf(t, "a", "ours", "")
+	later.ResourceVersion = "8"
+	if !sameForRollout(before, later) {
+		t.Error("another resourceVersion alone counts as a change")
+	}
+	for name, changed := range map[string]*rolledGateway{
+		"the class": rolledOf(t, "a", "theirs", ""), "the hold": rolledOf(t, "a", "ours", model.HoldValue("r")),
+		"the object": rolledOf(t, "b", "ours", ""),
+	} {
+		if sameForRollout(before, changed) {
+			t.Errorf("%s: a change does not count", name)
+		}
+	}
+	if sameForRollout(nil, before) {
+		t.Error("a new Gateway does not count")
+	}
+}

@@ -1,0 +1,121 @@
+package status
+
+import (
+	"fmt"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
+)
+
+// Reasons about a rollout of gateways: their pods get the proxies of another istiod.
+const (
+	// ReasonGatewayRollout: gateways roll one after another.
+	ReasonGatewayRollout = "GatewayRollout"
+	// ReasonGatewayRolloutStuck: the new pods of a Gateway do not become ready. The remaining Gateways wait.
+	ReasonGatewayRolloutStuck = "GatewayRolloutStuck"
+	// ReasonGatewayRolloutForbidden: hypergate may not hold or release Gateways.
+	ReasonGatewayRolloutForbidden = "GatewayRolloutForbidden"
+)
+
+// rollsAllAtOnce is the next step that gives up on a rollout of one Gateway after another.
+const rollsAllAtOnce = "hypergate release lets all remaining Gateways roll at once"
+
+// gatewayRollout returns what a rollout of gateways does or waits for. It returns an empty string if there is no
+// rollout, or if it stopped.
+func (r Result) gatewayRollout() string {
+	switch s := r.GatewayRollout.Step.(type) {
+	case rollout.Look:
+		if s.Before {
+			return "istiod is changed after all Gateways are held, so that they roll one by one"
+		}
+	case rollout.Hold:
+		return fmt.Sprintf("istiod is changed after all Gateways are held, so that they roll one by one: %d of %d are not held yet",
+			len(s.Gateways), s.Progress.Total)
+	case rollout.Change:
+		if s.Limit != rollout.NoLimit {
+			return "istiod is being replaced, and " + allAtOnce(s.Limit)
+		}
+	case rollout.Release:
+		return rolled(s.Progress) + "; the next one is " + gatewayName(s.Gateway)
+	case rollout.ReleaseAll:
+		return fmt.Sprintf("%d Gateways are being released, and roll at once", len(s.Gateways))
+	case rollout.Wait:
+		if s.Gateway.Key.Name == "" {
+			return rolled(s.Progress)
+		}
+		return rolled(s.Progress) + "; waiting for the new pods of " + gatewayName(s.Gateway)
+	}
+	return ""
+}
+
+// rolled returns the progress of a rollout.
+func rolled(p rollout.Progress) string {
+	return fmt.Sprintf("gateways roll one by one: %d of %d Gateways have rolled", p.Rolled, p.Total)
+}
+
+func gatewayName(g model.Gateway) string { return plain(g.Key.String()) }
+
+// allAtOnce returns why Gateways roll all at once.
+func allAtOnce(limit rollout.Limit) string {
+	text := "all Gateways roll at once: "
+	switch limit {
+	case rollout.NotAllowed:
+		return text + "hypergate is not allowed to hold them"
+	case rollout.TooMany:
+		return text + fmt.Sprintf("there are more than %d, or they are larger than hypergate reads", model.MaxGateways)
+	case rollout.NotInTime:
+		return text + "not all of them could be held in time"
+	default:
+		return text + plain(string(limit))
+	}
+}
+
+// gatewayProblems returns the problems of a rollout of gateways.
+func (r Result) gatewayProblems() []problem {
+	var out []problem
+	if s, stopped := r.GatewayRollout.Step.(rollout.Stop); stopped {
+		out = append(out, stoppedRollout(s))
+	}
+	if r.GatewayRollout.Limit == rollout.NotAllowed {
+		out = append(out, problem{
+			reason: ReasonGatewayRolloutForbidden,
+			text: "rolling gateways: " + allAtOnce(rollout.NotAllowed) + " (guest side)" +
+				nextStep("apply deploy/rbac/gateway-rollout in the guest, or set --gateway-rollout=AllAtOnce"),
+		})
+	}
+	return out
+}
+
+// gatewayRolloutPublic returns what a GatewayClass says about a rollout of gateways. It returns an empty string if
+// there is nothing to say. Each change of a GatewayClass's status makes istiod look at all of its Gateways again, so
+// the progress is only on the HostedControlPlane.
+func (r Result) gatewayRolloutPublic() string {
+	problems := r.gatewayProblems()
+	switch {
+	case len(problems) > 0:
+		return joinTexts(problems)
+	case r.gatewayRollout() != "":
+		return "gateways are being rolled to this version"
+	default:
+		return ""
+	}
+}
+
+func stoppedRollout(s rollout.Stop) problem {
+	if s.Why == rollout.MayNotRelease {
+		return problem{
+			reason: ReasonGatewayRolloutForbidden,
+			text: "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side)" +
+				nextStep("apply deploy/rbac/gateway-rollout in the guest; hypergate release, with a kubeconfig of the guest's admin, releases them"),
+		}
+	}
+	key, d := s.Gateway.Key, s.Gateway.Deployment
+	return problem{
+		reason: ReasonGatewayRolloutStuck,
+		text: fmt.Sprintf("rolling gateways: the new pods of Gateway %s are not becoming ready (%d of %d); %d of %d Gateways have rolled, "+
+			"and the others keep their pods", gatewayName(s.Gateway), d.Ready, d.Wanted, s.Progress.Rolled, s.Progress.Total) +
+			nextStep("in the guest, find the cause with kubectl -n "+plain(key.Namespace)+
+				" describe deployments,pods -l gateway.networking.k8s.io/gateway-name="+plain(key.Name)+
+				", and repair or delete this Gateway; "+rollsAllAtOnce),
+	}
+}

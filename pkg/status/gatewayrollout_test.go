@@ -1,0 +1,107 @@
+package status_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// rolling returns the result of an installation with a step of a rollout of gateways.
+func rolling(step rollout.Step, limit rollout.Limit) status.Result {
+	return with(serving(), func(r *status.Result) { r.GatewayRollout = rollout.Report{Step: step, Limit: limit} })
+}
+
+// rolloutCase is a result, the conditions Progressing and Degraded, and a text in the message of the class. Without a
+// text, the class says nothing of it.
+type rolloutCase struct {
+	result                status.Result
+	progressing, degraded want
+	class                 string
+}
+
+func checkRollouts(t *testing.T, cases map[string]rolloutCase) {
+	t.Helper()
+	for name, c := range cases {
+		got := conditionsOf(status.ControlPlane(c.result, status.DegradedSince{}, nil, now))
+		if diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded}, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		installed := status.Conditions(model.GatewayClass{Name: "demo"}, c.result, nil, now)[0]
+		_, more, says := strings.Cut(installed.Message, "; ")
+		if installed.Status != metav1.ConditionTrue || says != (c.class != "") || !strings.Contains(more, c.class) {
+			t.Errorf("%s: the class says %s: %s", name, installed.Status, installed.Message)
+		}
+	}
+}
+
+// aGateway is the Gateway of the steps.
+func aGateway() model.Gateway {
+	return model.Gateway{
+		ForeignObject: model.ForeignObject{Key: types.NamespacedName{Namespace: "shop", Name: "web"}},
+		Deployment:    model.GatewayDeployment{Wanted: 2, Ready: 1},
+	}
+}
+
+// TestGatewayRollout has a row for each step of a rollout of gateways that needs no action.
+func TestGatewayRollout(t *testing.T) {
+	t.Parallel()
+	gateway, some := aGateway(), rollout.Progress{Rolled: 3, Total: 14}
+	const (
+		progress = "gateways roll one by one: 3 of 14 Gateways have rolled"
+		toHold   = "istiod is changed after all Gateways are held, so that they roll one by one"
+		atOnce   = "istiod is being replaced, and all Gateways roll at once: "
+		class    = "gateways are being rolled"
+	)
+	moving := func(step rollout.Step, limit rollout.Limit, text string) rolloutCase {
+		return rolloutCase{rolling(step, limit), want{metav1.ConditionTrue, "GatewayRollout", text}, good().degraded, class}
+	}
+	atRest := func(step rollout.Step) rolloutCase {
+		return rolloutCase{rolling(step, rollout.NoLimit), good().progressing, good().degraded, ""}
+	}
+	checkRollouts(t, map[string]rolloutCase{
+		"done":          atRest(rollout.Done{}),
+		"look at first": atRest(rollout.Look{}),
+		"change":        atRest(rollout.Change{}),
+		"look":          moving(rollout.Look{Before: true}, "", toHold),
+		"hold":          moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
+		"change, too many": moving(rollout.Change{Limit: rollout.TooMany}, rollout.TooMany,
+			atOnce+"there are more than 500, or they are larger than hypergate reads"),
+		"change, not in time": moving(rollout.Change{Limit: rollout.NotInTime}, rollout.NotInTime, atOnce+"not all of them could be held in time"),
+		"release":             moving(rollout.Release{Gateway: gateway, Progress: some}, "", progress+"; the next one is shop/web"),
+		"release all":         moving(rollout.ReleaseAll{Gateways: []model.Gateway{gateway, gateway}}, "", "2 Gateways are being released, and roll at once"),
+		"wait":                moving(rollout.Wait{Gateway: gateway, Progress: some}, "", progress+"; waiting for the new pods of shop/web"),
+		"wait for none":       moving(rollout.Wait{Progress: some}, "", progress),
+	})
+}
+
+// TestGatewayRolloutNeedsAnAction has a row for each step, and each limit, that needs an action.
+func TestGatewayRolloutNeedsAnAction(t *testing.T) {
+	t.Parallel()
+	stopped := rollout.Stop{Why: rollout.PodsNotReady, Gateway: aGateway(), Progress: rollout.Progress{Rolled: 3, Total: 14}}
+	const (
+		stuckPod = "rolling gateways: the new pods of Gateway shop/web are not becoming ready (1 of 2); 3 of 14 Gateways have rolled, " +
+			"and the others keep their pods [in the guest, find the cause with kubectl -n shop describe deployments,pods " +
+			"-l gateway.networking.k8s.io/gateway-name=web, and repair or delete this Gateway; " +
+			"hypergate release lets all remaining Gateways roll at once]"
+		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [apply " +
+			"deploy/rbac/gateway-rollout in the guest; hypergate release, with a kubeconfig of the guest's admin, releases them]"
+		mayNotHold = "rolling gateways: all Gateways roll at once: hypergate is not allowed to hold them (guest side) [apply " +
+			"deploy/rbac/gateway-rollout in the guest, or set --gateway-rollout=AllAtOnce]"
+	)
+	problem := func(r status.Result, reason, text string) rolloutCase {
+		return rolloutCase{r, blocked(text), want{metav1.ConditionTrue, reason, text}, text}
+	}
+	checkRollouts(t, map[string]rolloutCase{
+		"not allowed to hold": problem(rolling(rollout.Done{}, rollout.NotAllowed), "GatewayRolloutForbidden", mayNotHold),
+		"pods not ready":      problem(rolling(stopped, ""), "GatewayRolloutStuck", stuckPod),
+		"not allowed to release": problem(
+			rolling(rollout.Stop{Why: rollout.MayNotRelease, Gateway: aGateway()}, ""), "GatewayRolloutForbidden", stayHeld),
+	})
+}
