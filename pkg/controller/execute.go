@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
-	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -184,89 +182,11 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan, holdsIstiod
 	}
 }
 
-// guestWork is the work in the guest that runs in parallel with the management side.
-type guestWork struct {
-	// crds are the CRDs and what protects them, needed is what istiod needs when it starts. rest is what istiod reads
-	// as it comes: the defaults of the classes, of which there may be many.
-	crds, needed, rest apply.Report
-	// crdsBlocked reports whether nothing but the CRDs was tried, because they could not be written.
-	crdsBlocked bool
-	// ready is closed once needed and crdsBlocked are known, done once everything is.
-	ready, done chan struct{}
-}
-
-// guestStart is what the work in the guest depends on, besides the plan.
-type guestStart struct {
-	// istiodCurrent: see memory. holdsIstiod reports whether nothing may change that makes istiod deploy gateways.
-	istiodCurrent, holdsIstiod bool
-}
-
-// beginInGuest begins to write to the guest.
-func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) *guestWork {
-	w := &guestWork{ready: make(chan struct{}), done: make(chan struct{})}
-	go w.run(ctx, g, plan, start)
-	return w
-}
-
-// run writes. The API server takes longest over CRDs, so what istiod's token needs goes first: the token, its Secret
-// and the Deployment then follow while the CRDs are written. istiod itself waits for each CRD. But istiod and RBAC of
-// this version must not run with CRDs of another version, unless they already do.
-func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) {
-	defer close(w.done)
-	crdsFirst := plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet()
-	if crdsFirst {
-		w.crds = applyCRDs(ctx, g, plan)
-		if w.crdsBlocked = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !start.istiodCurrent; w.crdsBlocked {
-			close(w.ready)
-			return
-		}
-	}
-	var needed, rest []model.GuestObject
-	for _, o := range plan.Guest {
-		if model.NeededInGuest(o.GVK()) {
-			needed = append(needed, o)
-		} else {
-			rest = append(rest, o)
-		}
-	}
-	w.needed = g.Apply(ctx, needed)
-	close(w.ready)
-	var crds sync.WaitGroup
-	defer crds.Wait()
-	if !crdsFirst {
-		crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
-	}
-	if !start.holdsIstiod {
-		w.rest = g.Apply(ctx, rest)
-	}
-}
-
 // publish makes the routes to istiod's Service, once that is there.
 func (e *execution) publish(ctx context.Context, plan desired.Plan) {
 	if e.outcome.mgmt.Holds(func(gvk schema.GroupVersionKind) bool { return gvk.Kind == "Service" }) {
 		e.outcome.mgmt = e.outcome.mgmt.And(e.mgmt.Publish(ctx, plan.Routes))
 	}
-}
-
-// unfinished reports whether something was not written that soon may be. What needs an action first is reported, and
-// blocks nothing: a guest that refuses one CRD would otherwise stop the whole installation.
-func unfinished(report apply.Report) bool {
-	return slices.ContainsFunc(report.Outcomes(), func(o apply.Outcome) bool {
-		switch o.Verdict() {
-		case apply.VerdictFailed:
-			return o.Cause().Class().IsTransient()
-		case apply.VerdictWaiting, apply.VerdictRateLimited, apply.VerdictSkipped:
-			return true
-		default:
-			return false
-		}
-	})
-}
-
-// applyCRDs writes the CRDs, and then what protects them: nothing of ours protects CRDs before they are adopted.
-func applyCRDs(ctx context.Context, g *guest.Cluster, plan desired.Plan) apply.Report {
-	report := g.WriteCRDs(ctx, slices.Concat(plan.CRDs, plan.Adopted))
-	return report.And(g.Apply(ctx, plan.Protection))
 }
 
 // applyWorkload applies istiod with its credential. Without a credential its pod could not start. Without what it needs

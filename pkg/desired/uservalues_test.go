@@ -42,7 +42,8 @@ gatewayClasses:
 		}
 		namespace := cfg.MgmtNamespace
 		want := []string{
-			"ConfigMap " + namespace + "/istio-openshift-gateway-a", "ConfigMap " + namespace + "/istio-sidecar-injector-openshift-gateway-a",
+			"ConfigMap " + namespace + "/istio-openshift-gateway-a",
+			"ConfigMap " + namespace + "/istio-sidecar-injector-openshift-gateway-a",
 			"Deployment " + namespace + "/istiod-openshift-gateway",
 			"ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
 			"ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.other",

@@ -51,9 +51,8 @@ func (c *Cluster) HeldGateways(ctx context.Context) ([]model.ForeignObject, erro
 			if value := u.GetAnnotations()[model.HoldAnnotation]; value != own {
 				continue
 			}
-			out = append(out, model.ForeignObject{
-				Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}, UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
-			})
+			key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
+			out = append(out, model.ForeignObject{Key: key, UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()})
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return out, nil

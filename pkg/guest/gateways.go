@@ -60,6 +60,7 @@ func gatewayResource() schema.GroupVersionResource {
 
 func newGatewayView(client dynamic.Interface, revision string, budget *watch.Budget, notify func()) *gatewayView {
 	own := model.HoldValue(revision)
+	gateway := func(u *unstructured.Unstructured) any { return rolledGatewayOf(u, own) }
 	options := func(gvr schema.GroupVersionResource, selector string, transform func(*unstructured.Unstructured) any) watch.Options {
 		resource := client.Resource(gvr)
 		return watch.Options{
@@ -89,7 +90,7 @@ func newGatewayView(client dynamic.Interface, revision string, budget *watch.Bud
 		}
 	}
 	return &gatewayView{
-		gateways:    watch.NewSwitch(options(gatewayResource(), "", func(u *unstructured.Unstructured) any { return rolledGatewayOf(u, own) })),
+		gateways:    watch.NewSwitch(options(gatewayResource(), "", gateway)),
 		deployments: watch.NewSwitch(options(deploymentResource(), gatewayNameLabel, rolledDeploymentOf)),
 	}
 }

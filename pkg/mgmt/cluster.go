@@ -164,30 +164,6 @@ func applyKinds(all []model.Kind) []apply.Kind {
 	return out
 }
 
-// configOnly removes everything from a pod template except the fields that say which configuration it has.
-func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	out := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
-	}}}
-	for _, v := range t.Spec.Volumes {
-		if v.ConfigMap != nil {
-			out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: v.VolumeSource})
-		}
-	}
-	return out
-}
-
-// configOf returns the configuration that a pod template has.
-func configOf(t corev1.PodTemplateSpec, cfg model.Config) model.IstiodConfig {
-	var names []string
-	for _, v := range t.Spec.Volumes {
-		if v.ConfigMap != nil {
-			names = append(names, v.ConfigMap.Name)
-		}
-	}
-	return cfg.MountedConfig(names).WithHash(t.Annotations[model.ConfigHashAnnotation])
-}
-
 // statusOnly removes everything from a Deployment except the fields that availability is computed from, and those that
 // say which configuration istiod has.
 func statusOnly(obj any) (any, error) {
@@ -300,9 +276,7 @@ func (c *Cluster) istiodStatus() model.ManagementObservation {
 	if !ok || d.DeletionTimestamp != nil {
 		return model.ManagementObservation{Istiod: model.Absent}
 	}
-	out := model.ManagementObservation{
-		Istiod: model.Unavailable, Rollout: rollout(d), IstiodConfig: configOf(d.Spec.Template, c.cfg),
-	}
+	out := model.ManagementObservation{Istiod: model.Unavailable, Rollout: rollout(d), IstiodConfig: configOf(d.Spec.Template, c.cfg)}
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {
 		return out
@@ -366,12 +340,7 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Repo
 		if c.exposure.takesTunnel() {
 			spared = append(spared, c.secretID(model.SidecarBearer))
 		}
-		for _, name := range c.cfg.SlotConfigMaps() {
-			spared = append(spared, apply.ID{
-				GVK: corev1.SchemeGroupVersion.WithKind("ConfigMap"),
-				Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: name},
-			})
-		}
+		spared = append(spared, c.slotConfigMaps()...)
 	}
 	report := c.exposure.prune(ctx, keep)
 	if !report.Complete() {

@@ -15,8 +15,8 @@ func TestIstiodsConfigurationIsObserved(t *testing.T) {
 	t.Parallel()
 	cfg := config()
 	deployment := func(hash, mesh, templates string) string {
-		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u}, spec: {template: {metadata: {annotations: {%s: %q}}, "+
-			"spec: {volumes: [{name: mesh, configMap: {name: %s}}, {name: inject, configMap: {name: %s}}, {name: x, emptyDir: {}}]}}}}",
+		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u}, "+
+			"spec: {template: {metadata: {annotations: {%s: %q}}, spec: {volumes: [{name: mesh, configMap: {name: %s}}, {name: inject, configMap: {name: %s}}, {name: x, emptyDir: {}}]}}}}",
 			istiod, model.ConfigHashAnnotation, hash, mesh, templates)
 	}
 	for name, c := range map[string]struct {
@@ -26,7 +26,8 @@ func TestIstiodsConfigurationIsObserved(t *testing.T) {
 		"of this version": {
 			deployment("aa.bb.cc", cfg.MeshConfigMap(model.SlotA), cfg.InjectorConfigMap(model.SlotB)),
 			model.IstiodConfig{
-				Mesh: model.ConfigContent{Slot: model.SlotA, Hash: "aa"}, Templates: model.ConfigContent{Slot: model.SlotB, Hash: "bb"}, Image: "cc",
+				Mesh:      model.ConfigContent{Slot: model.SlotA, Hash: "aa"},
+				Templates: model.ConfigContent{Slot: model.SlotB, Hash: "bb"}, Image: "cc",
 			},
 		},
 		"of an earlier version": {deployment("", cfg.ChartMeshConfigMap(), cfg.ChartInjectorConfigMap()), model.IstiodConfig{}},

@@ -156,9 +156,12 @@ func (c Config) InjectorConfigMap(slot ConfigSlot) string {
 	return c.ChartInjectorConfigMap() + "-" + string(slot)
 }
 
-// ChartMeshConfigMap and ChartInjectorConfigMap return the names that the chart gives these ConfigMaps. An earlier
-// version of hypergate used them.
-func (c Config) ChartMeshConfigMap() string     { return "istio-" + c.Revision }
+// ChartMeshConfigMap returns the name that the chart gives the ConfigMap with the mesh configuration. An earlier version
+// of hypergate used it.
+func (c Config) ChartMeshConfigMap() string { return "istio-" + c.Revision }
+
+// ChartInjectorConfigMap returns the name that the chart gives the ConfigMap with the templates of gateways. An earlier
+// version of hypergate used it.
 func (c Config) ChartInjectorConfigMap() string { return "istio-sidecar-injector-" + c.Revision }
 
 // SlotConfigMaps returns the names of the ConfigMaps of both slots.

@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
-var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) //nolint:gochecknoglobals // a constant
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // gateway returns a Gateway in a hold and a state. Its Deployment has one pod.
 func gateway(name string, hold model.GatewayHold, state model.DeploymentState) model.Gateway {
@@ -172,7 +172,9 @@ func TestAfterIstiodChanged(t *testing.T) {
 		},
 		"the release is forbidden": {
 			evidence: changed(known(held("a"))), memo: refused,
-			want: rollout.Stop{Why: rollout.MayNotRelease, Gateway: held("a"), Progress: rollout.Progress{Total: 1}, Again: 40 * time.Second},
+			want: rollout.Stop{
+				Why: rollout.MayNotRelease, Gateway: held("a"), Progress: rollout.Progress{Total: 1}, Again: 40 * time.Second,
+			},
 		},
 		"all at once, with holds of an earlier process": {
 			evidence: edited(changed(known(held("a"), held("b"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }),

@@ -106,7 +106,8 @@ func stoppedRollout(s rollout.Stop) problem {
 		return problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side)" +
-				nextStep("apply deploy/rbac/gateway-rollout in the guest; hypergate release, with a kubeconfig of the guest's admin, releases them"),
+				nextStep("apply deploy/rbac/gateway-rollout in the guest; "+
+					"hypergate release, with a kubeconfig of the guest's admin, releases them"),
 		}
 	}
 	key, d := s.Gateway.Key, s.Gateway.Deployment

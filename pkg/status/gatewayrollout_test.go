@@ -30,7 +30,8 @@ func checkRollouts(t *testing.T, cases map[string]rolloutCase) {
 	t.Helper()
 	for name, c := range cases {
 		got := conditionsOf(status.ControlPlane(c.result, status.DegradedSince{}, nil, now))
-		if diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded}, cmp.AllowUnexported(want{})); diff != "" {
+		diff := cmp.Diff([]want{c.progressing, c.degraded}, []want{got.progressing, got.degraded}, cmp.AllowUnexported(want{}))
+		if diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		installed := status.Conditions(model.GatewayClass{Name: "demo"}, c.result, nil, now)[0]
@@ -73,11 +74,14 @@ func TestGatewayRollout(t *testing.T) {
 		"hold":          moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
 		"change, too many": moving(rollout.Change{Limit: rollout.TooMany}, rollout.TooMany,
 			atOnce+"there are more than 500, or they are larger than hypergate reads"),
-		"change, not in time": moving(rollout.Change{Limit: rollout.NotInTime}, rollout.NotInTime, atOnce+"not all of them could be held in time"),
-		"release":             moving(rollout.Release{Gateway: gateway, Progress: some}, "", progress+"; the next one is shop/web"),
-		"release all":         moving(rollout.ReleaseAll{Gateways: []model.Gateway{gateway, gateway}}, "", "2 Gateways are being released, and roll at once"),
-		"wait":                moving(rollout.Wait{Gateway: gateway, Progress: some}, "", progress+"; waiting for the new pods of shop/web"),
-		"wait for none":       moving(rollout.Wait{Progress: some}, "", progress),
+		"change, not in time": moving(rollout.Change{Limit: rollout.NotInTime}, rollout.NotInTime,
+			atOnce+"not all of them could be held in time"),
+		"release": moving(rollout.Release{Gateway: gateway, Progress: some}, "", progress+"; the next one is shop/web"),
+		"release all": moving(rollout.ReleaseAll{Gateways: []model.Gateway{gateway, gateway}}, "",
+			"2 Gateways are being released, and roll at once"),
+		"wait": moving(rollout.Wait{Gateway: gateway, Progress: some}, "",
+			progress+"; waiting for the new pods of shop/web"),
+		"wait for none": moving(rollout.Wait{Progress: some}, "", progress),
 	})
 }
 

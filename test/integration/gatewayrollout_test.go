@@ -56,7 +56,9 @@ func (w *gatewayWorld) createGateway(name string) {
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "istio-proxy", Image: "registry.example.com/proxyv2:old"}}},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "istio-proxy", Image: "registry.example.com/proxyv2:old",
+				}}},
 			},
 		},
 	}, metav1.CreateOptions{})
@@ -124,7 +126,8 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 	w, stop := newGatewayWorld(t, "a", "b", "c")
 	w.Expect(w.held()).To(gomega.BeEmpty(), "nothing is held before a change")
 	w.Expect(w.templates()).To(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotA)))
-	before, err := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotA), metav1.GetOptions{})
+	maps := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace)
+	before, err := maps.Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotA), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	stop()
 
@@ -135,10 +138,10 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b", "c"}))
 	w.settle()
 	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b", "c"}), "the new istiod is not available yet")
-	after, err := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotA), metav1.GetOptions{})
+	after, err := maps.Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotA), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(after.ResourceVersion).To(gomega.Equal(before.ResourceVersion), "what the istiod before reads")
-	_, err = w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).Get(t.Context(), w.cfg.MeshConfigMap(model.SlotB), metav1.GetOptions{})
+	_, err = maps.Get(t.Context(), w.cfg.MeshConfigMap(model.SlotB), metav1.GetOptions{})
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "the mesh configuration did not change, and costs no write")
 
 	t.Log("one Gateway is released, and the next one after its pods are ready")

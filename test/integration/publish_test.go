@@ -92,12 +92,13 @@ func (w *harness) publishedAt(host string, port int32) func() bool {
 		if d == nil {
 			return false
 		}
-		mounted := slices.IndexFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "mesh" && v.ConfigMap != nil })
+		volumes := d.Spec.Template.Spec.Volumes
+		mounted := slices.IndexFunc(volumes, func(v corev1.Volume) bool { return v.Name == "mesh" && v.ConfigMap != nil })
 		if mounted < 0 {
 			return false
 		}
 		mesh, err := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace).
-			Get(w.Context(), d.Spec.Template.Spec.Volumes[mounted].ConfigMap.Name, metav1.GetOptions{})
+			Get(w.Context(), volumes[mounted].ConfigMap.Name, metav1.GetOptions{})
 		at := fmt.Sprintf("%s:%d", host, port)
 		return err == nil && strings.Contains(mesh.Data["mesh"], at) &&
 			slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool {

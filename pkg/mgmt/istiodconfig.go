@@ -1,0 +1,47 @@
+package mgmt
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// configOnly removes everything from a pod template except the fields that say which configuration it has.
+func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
+	out := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
+	}}}
+	for _, v := range t.Spec.Volumes {
+		if v.ConfigMap != nil {
+			out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: v.VolumeSource})
+		}
+	}
+	return out
+}
+
+// configOf returns the configuration that a pod template has.
+func configOf(t corev1.PodTemplateSpec, cfg model.Config) model.IstiodConfig {
+	var names []string
+	for _, v := range t.Spec.Volumes {
+		if v.ConfigMap != nil {
+			names = append(names, v.ConfigMap.Name)
+		}
+	}
+	return cfg.MountedConfig(names).WithHash(t.Annotations[model.ConfigHashAnnotation])
+}
+
+// slotConfigMaps returns the ConfigMaps of both slots.
+func (c *Cluster) slotConfigMaps() []apply.ID {
+	var out []apply.ID
+	for _, name := range c.cfg.SlotConfigMaps() {
+		out = append(out, apply.ID{
+			GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: name},
+		})
+	}
+	return out
+}
