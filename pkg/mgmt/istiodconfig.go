@@ -36,8 +36,9 @@ func configOf(t corev1.PodTemplateSpec, cfg model.Config) model.IstiodConfig {
 
 // slotConfigMaps returns the ConfigMaps of both slots.
 func (c *Cluster) slotConfigMaps() []apply.ID {
-	var out []apply.ID
-	for _, name := range c.cfg.SlotConfigMaps() {
+	names := c.cfg.SlotConfigMaps()
+	out := make([]apply.ID, 0, len(names))
+	for _, name := range names {
 		out = append(out, apply.ID{
 			GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
 			Key: types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: name},

@@ -16,7 +16,8 @@ func TestIstiodsConfigurationIsObserved(t *testing.T) {
 	cfg := config()
 	deployment := func(hash, mesh, templates string) string {
 		return fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u}, "+
-			"spec: {template: {metadata: {annotations: {%s: %q}}, spec: {volumes: [{name: mesh, configMap: {name: %s}}, {name: inject, configMap: {name: %s}}, {name: x, emptyDir: {}}]}}}}",
+			"spec: {template: {metadata: {annotations: {%s: %q}}, spec: {volumes: [{name: mesh, configMap: {name: %s}}, "+
+			"{name: inject, configMap: {name: %s}}, {name: x, emptyDir: {}}]}}}}",
 			istiod, model.ConfigHashAnnotation, hash, mesh, templates)
 	}
 	for name, c := range map[string]struct {
