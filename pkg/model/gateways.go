@@ -156,8 +156,8 @@ func (c Config) InjectorConfigMap(slot ConfigSlot) string {
 	return c.ChartInjectorConfigMap() + "-" + string(slot)
 }
 
-// ChartMeshConfigMap returns the name that the chart gives the ConfigMap with the mesh configuration. An earlier version
-// of hypergate used it.
+// ChartMeshConfigMap returns the name that the chart gives the ConfigMap with the mesh configuration. An earlier
+// version of hypergate used it.
 func (c Config) ChartMeshConfigMap() string { return "istio-" + c.Revision }
 
 // ChartInjectorConfigMap returns the name that the chart gives the ConfigMap with the templates of gateways. An earlier

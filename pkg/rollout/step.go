@@ -12,8 +12,8 @@ type Step interface{ isStep() }
 type (
 	// Done means that no Gateway is held. Gateways need not be watched.
 	Done struct{}
-	// Look means that the Gateways must be known first. If Before is set, before istiod is changed. Again is when to decide again
-	// without an event.
+	// Look means that the Gateways must be known first. If Before is set, before istiod is changed. Again is when to
+	// decide again without an event.
 	Look struct {
 		Before bool
 		Again  time.Duration
@@ -32,8 +32,8 @@ type (
 	}
 	// ReleaseAll means that these Gateways are released at once.
 	ReleaseAll struct{ Gateways []model.Gateway }
-	// Wait means that the new pods of a Gateway are not ready yet, or may still be made. Again is when to decide again without an
-	// event.
+	// Wait means that the new pods of a Gateway are not ready yet, or may still be made. Again is when to decide again
+	// without an event.
 	Wait struct {
 		Gateway  model.Gateway
 		Progress Progress
