@@ -294,7 +294,7 @@ func (c *Conn) keep(ctx context.Context) {
 // next returns a verified session of the latest kubeconfig, and the identity of its guest. It returns nil if the
 // latest kubeconfig is already in use.
 func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err error) {
-	unread, unused := "the guest kubeconfig cannot be read any more, and goes on to be used as it was", unusedText
+	unread, unused := "the guest kubeconfig cannot be read; hypergate continues with the previous content", unusedText
 	if c.waits() {
 		unread, unused = "waiting for the guest kubeconfig", "waiting for a guest kubeconfig that can be used"
 	}
@@ -328,15 +328,15 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 	defer c.mu.Unlock()
 	if c.problem == nil || c.problem.Error() != err.Error() {
 		if c.waits() {
-			log.Info("The guest is waited for", "err", err.Error())
+			log.Info("Waiting for the guest kubeconfig", "err", err.Error())
 		} else {
-			log.Error(err, "Keeping the guest kubeconfig that was in use")
+			log.Error(err, "The new guest kubeconfig is not used; the previous one stays in use")
 		}
 	}
 	c.problem = err
 }
 
-const unusedText = "the guest kubeconfig was replaced by one that is not used, the one before stays in use"
+const unusedText = "the new guest kubeconfig is not used; the previous one stays in use"
 
 // AwaitedError reports that the first kubeconfig could not be loaded yet.
 type AwaitedError struct{ Err error }
@@ -348,8 +348,8 @@ func (e AwaitedError) Error() string { return e.Err.Error() }
 func (e AwaitedError) Unwrap() error { return e.Err }
 
 // ErrRefused means that the guest rejects the credentials, because they expired or were revoked.
-var ErrRefused = errors.New("the guest refuses the credentials of its kubeconfig (401): " +
-	"the certificate or the token in it may have expired, and another kubeconfig in its place is used at once")
+var ErrRefused = errors.New("the guest does not accept the credentials in its kubeconfig (401): " +
+	"the certificate or the token may have expired; store a new kubeconfig, which hypergate uses at once")
 
 // errNone is the error of requests while there is no kubeconfig.
 var errNone = errors.New("there is no guest kubeconfig yet")

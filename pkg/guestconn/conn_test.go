@@ -95,11 +95,11 @@ func TestAnInvalidKubeconfigIsIgnored(t *testing.T) {
 	}{
 		"unreadable": {
 			nil, errors.New("there is no file kubeconfig"), nil,
-			"cannot be read any more, and goes on to be used as it was: there is no file kubeconfig",
+			"cannot be read; hypergate continues with the previous content: there is no file kubeconfig",
 		},
 		"without a CA": {
 			noCA, nil, nil,
-			"one that is not used, the one before stays in use: its kubeconfig has no certificate-authority",
+			"the new guest kubeconfig is not used; the previous one stays in use: its kubeconfig has no certificate-authority",
 		},
 		"a key of another":       {mixed, nil, nil, "private key does not match"},
 		"unknown certificate":    {server.config(), nil, nil, "401"},

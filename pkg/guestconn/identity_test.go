@@ -49,7 +49,7 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 				return
 			}
 			f.expectWho("Bearer a")
-			if err := f.Problem(); !errors.Is(err, ErrOtherGuest) || !strings.Contains(err.Error(), "the one before stays in use") {
+			if err := f.Problem(); !errors.Is(err, ErrOtherGuest) || !strings.Contains(err.Error(), "the previous one stays in use") {
 				t.Errorf("Problem() = %v", err)
 			}
 			if f.Session() != before || f.logged.count() != 1 {

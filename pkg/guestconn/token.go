@@ -24,7 +24,7 @@ func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	config.WrapTransport = clienttransport.Wrappers(limitTransport, config.WrapTransport)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return false, fmt.Errorf("asking the guest whether it takes a token: %w", err)
+		return false, fmt.Errorf("checking whether the guest accepts the token: %w", err)
 	}
 	defer utilnet.CloseIdleConnectionsFor(client.Transport)
 	// Send the token only to the guest's API server, and not to the target of a redirect.
@@ -35,15 +35,15 @@ func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base.JoinPath("version").String(), nil)
 	if err != nil {
-		return false, fmt.Errorf("asking the guest whether it takes a token: %w", err)
+		return false, fmt.Errorf("checking whether the guest accepts the token: %w", err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return false, fmt.Errorf("asking the guest whether it takes a token: %w", err)
+		return false, fmt.Errorf("checking whether the guest accepts the token: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if code := response.StatusCode; code >= http.StatusMultipleChoices && code < http.StatusBadRequest {
-		return false, fmt.Errorf("asking the guest whether it takes a token: its API server redirects (%d)", code)
+		return false, fmt.Errorf("checking whether the guest accepts the token: its API server redirects (%d)", code)
 	}
 	return response.StatusCode != http.StatusUnauthorized, nil
 }

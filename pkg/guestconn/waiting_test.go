@@ -64,7 +64,7 @@ func TestTheFirstKubeconfigIsAwaited(t *testing.T) {
 		t.Errorf("Problem() = %v, Endpoint().Server = %s", err, f.Endpoint().Server)
 	}
 	f.replace(nil, errors.New("there is no such Secret"))
-	if f.look(f.ctx); !strings.Contains(f.Problem().Error(), "goes on to be used as it was: there is no such Secret") {
+	if f.look(f.ctx); !strings.Contains(f.Problem().Error(), "hypergate continues with the previous content: there is no such Secret") {
 		t.Errorf("%v", f.Problem())
 	}
 	f.expectWho("Bearer a")

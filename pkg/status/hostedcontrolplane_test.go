@@ -65,7 +65,7 @@ const (
 	isDown     = "watching the guest: the API server cannot be reached: no connection [check that the guest's kube-apiserver is " +
 		"running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
 	notAllowed = "applying Deployment secret-namespace/secret-object on the management side: not allowed to patch " +
-		"deployments.apps (RBAC) [grant this permission to hypergate's service account (deploy/hosted/management)]"
+		"deployments.apps (RBAC) [grant this permission to hypergate's service account (roles in deploy/rbac)]"
 )
 
 // reported are the four conditions of a table's row.
@@ -254,7 +254,7 @@ func TestControlPlaneReportsTheGuest(t *testing.T) {
 			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's " +
-					"user in the guest (deploy/hosted/guest)]"
+					"user in the guest (roles in deploy/rbac/guest)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text},
 					want{metav1.ConditionUnknown, "Forbidden", text}
 				t.progressing = stopped(text)
@@ -288,10 +288,24 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 				ObservationSide:    model.SideGuest,
 			},
 			but(func(t *reported) {
-				const text = "observing the guest: the guest is not known yet (waiting for namespaces)"
+				const text = "observing the guest: the guest is not known yet (waiting for namespaces) [see /readyz/guest and " +
+					"hypergate's log]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text},
 					want{metav1.ConditionUnknown, "WaitingForGuest", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
+			}),
+		},
+		"the management side has not shown everything yet": {
+			status.Result{
+				ObservationProblem: errors.New("the management side is not known yet (waiting for secrets)"),
+				ObservationSide:    model.SideMgmt,
+			},
+			but(func(t *reported) {
+				const text = "observing the management side: the management side is not known yet (waiting for secrets) " +
+					"[see /readyz/management and hypergate's log]"
+				t.available, t.upgradeable = want{metav1.ConditionUnknown, "ManagementSideUnknown", text},
+					want{metav1.ConditionUnknown, "ManagementSideUnknown", text}
+				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting: " + text}
 			}),
 		},
 		"the guest is the management cluster": {
@@ -307,9 +321,20 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 		"a new kubeconfig whose server is unreachable": {
 			with(serving(), func(r *status.Result) { r.KubeconfigProblem = unreachable() }),
 			but(func(t *reported) {
-				const text = "connecting to the guest: the guest kubeconfig is not in use: the API server cannot be reached: no " +
-					"connection [store a working kubeconfig for this guest in its Secret]"
+				const text = "connecting to the guest: the guest kubeconfig cannot be read or verified: the API server cannot " +
+					"be reached: no connection [store a working kubeconfig for this guest in its Secret]"
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
+			}),
+		},
+		"a new kubeconfig with content that cannot be used": {
+			with(serving(), func(r *status.Result) {
+				r.KubeconfigProblem = errors.New("the new guest kubeconfig is not used; the previous one stays in use: it has no server")
+			}),
+			but(func(t *reported) {
+				const text = "connecting to the guest: the new guest kubeconfig is not used; the previous one stays in use: it has no " +
+					"server [store a working kubeconfig for this guest in its Secret]"
+				t.progressing = unfinished(text)
+				t.degraded = want{metav1.ConditionTrue, "GuestKubeconfig", text}
 			}),
 		},
 	})
@@ -325,7 +350,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			}),
 			but(func(t *reported) {
 				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (deploy/hosted/guest)]"
+					"permission to hypergate's user in the guest (roles in deploy/rbac/guest)]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -334,7 +359,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *reported) {
 				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (deploy/hosted/guest)]"
+					"permission to hypergate's user in the guest (roles in deploy/rbac/guest)]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),

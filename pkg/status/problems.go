@@ -83,13 +83,17 @@ func (r Result) problems() []problem {
 // kubeconfig returns the problem that the guest kubeconfig is not in use. It needs an action at once if the
 // kubeconfig cannot be used at all.
 func (r Result) kubeconfig() problem {
+	why := stableText(r.KubeconfigProblem)
+	class := apply.Classify(r.KubeconfigProblem, "get", schema.GroupResource{}).Class()
+	if class != apply.Other { // why is only the cause of a failed request: reading the Secret, or verifying its content
+		why = "the guest kubeconfig cannot be read or verified: " + why
+	}
 	p := problem{
 		reason: ReasonGuestKubeconfig,
-		text: "connecting to the guest: the guest kubeconfig is not in use: " + stableText(r.KubeconfigProblem) +
-			nextStep("store a working kubeconfig for this guest in its Secret"),
+		text:   "connecting to the guest: " + why + nextStep("store a working kubeconfig for this guest in its Secret"),
 	}
 	_, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem)
-	if awaited || apply.Classify(r.KubeconfigProblem, "get", schema.GroupResource{}).Class().IsTransient() {
+	if awaited || class.IsTransient() {
 		p.waits = ReasonWaitingForGuest
 	}
 	return p
@@ -173,14 +177,16 @@ func (r Result) observationProblem() (problem, bool) {
 	cause := apply.Classify(err, "list", schema.GroupResource{})
 	switch class := cause.Class(); {
 	case r.ObservationProblem != nil && r.ObservationSide == model.SideMgmt:
-		return problem{reason: ReasonManagementSideUnknown, text: phase + ": " + stableText(err), waits: ReasonWaiting}, true
+		text := phase + ": " + stableText(err) + nextStep("see /readyz/management and hypergate's log")
+		return problem{reason: ReasonManagementSideUnknown, text: text, waits: ReasonWaiting}, true
 	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized,
 		class == apply.Oversized:
 		return ofCause(phase, model.SideGuest, cause), true
 	case r.ObservationProblem == nil:
 		return problem{}, false // a kind does not exist: the planning decides what that means
 	case r.ObservationSide == model.SideGuest:
-		return problem{reason: ReasonWaitingForGuest, text: phase + ": " + stableText(err), waits: ReasonWaitingForGuest}, true
+		text := phase + ": " + stableText(err) + nextStep("see /readyz/guest and hypergate's log")
+		return problem{reason: ReasonWaitingForGuest, text: text, waits: ReasonWaitingForGuest}, true
 	default:
 		return problem{reason: ReasonPlanRejected, text: phase + ": " + plain(err.Error())}, true
 	}
@@ -261,8 +267,8 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 			"store a kubeconfig that the guest accepts in its Secret",
 		},
 		apply.Forbidden: {
-			"grant this permission to hypergate's service account (deploy/hosted/management)",
-			"grant this permission to hypergate's user in the guest (deploy/hosted/guest)",
+			"grant this permission to hypergate's service account (roles in deploy/rbac)",
+			"grant this permission to hypergate's user in the guest (roles in deploy/rbac/guest)",
 		},
 		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
 		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},

@@ -126,8 +126,9 @@ func (r Result) fieldsInUse() metav1.Condition {
 		total += n
 	}
 	if more := total - maxObjects; more > 0 {
-		c.Message += fmt.Sprintf("; and %d more objects (hypergate crds lists them)", more)
+		c.Message += fmt.Sprintf("; and %d more objects", more)
 	}
+	c.Message += nextStep("remove these fields from the objects; hypergate crds lists all of them")
 	return c
 }
 

@@ -46,8 +46,8 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 	expired := kubeconfig.replace(w.guestCertificate("expired", -time.Minute))
 	w.Eventually(func() string {
 		return w.healthOf("readyz/guest")
-	}).Should(gomega.ContainSubstring("one that is not used, the one before stays in use"))
-	w.Expect(w.log.String()).To(gomega.ContainSubstring("Keeping the guest kubeconfig that was in use"))
+	}).Should(gomega.ContainSubstring("the new guest kubeconfig is not used; the previous one stays in use"))
+	w.Expect(w.log.String()).To(gomega.ContainSubstring("The new guest kubeconfig is not used; the previous one stays in use"))
 	w.Expect(expired.unauthorized()).To(gomega.BeNumerically(">", 0))
 	before = second.count()
 	w.repairsDrift()
@@ -82,7 +82,7 @@ func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w.Eventually(used.unauthorized).Should(gomega.BeNumerically(">", 1), "it is tried again")
 	w.Eventually(func() string {
 		return w.healthOf("readyz/guest")
-	}).Should(gomega.ContainSubstring("the guest refuses the credentials of its kubeconfig (401)"))
+	}).Should(gomega.ContainSubstring("the guest does not accept the credentials in its kubeconfig (401)"))
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Unauthorized"))
 
 	good := kubeconfig.replace(w.guestCertificate("good", time.Hour))

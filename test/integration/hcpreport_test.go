@@ -331,7 +331,7 @@ func TestAForbiddenWriteIsReportedToTheHostedControlPlane(t *testing.T) {
 	w.createClass("demo")
 	w.hasReport("guest1", status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "Forbidden",
 		"and 1 more on the management side: not allowed to patch services (RBAC) "+
-			"[grant this permission to hypergate's service account (deploy/hosted/management)]"))
+			"[grant this permission to hypergate's service account (roles in deploy/rbac)]"))
 
 	t.Log("the permission to report is gone and the missing one is granted: hypergate uses it")
 	all := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"*"}}
