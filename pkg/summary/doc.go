@@ -10,7 +10,7 @@
 //
 //   - A summary has at most MaxSize bytes. Messages are cut first; all other texts have a limit of their own.
 //   - It contains no secret: times, counts, states, names of the management side, and the messages of the conditions.
-//   - All text is one printable line, both when it is written and when it is read: anybody who can write the Lease can
+//   - All text is one printable line, when it is written and when it is read: any client that can write the Lease can
 //     forge a summary.
 //   - Parse ignores unknown fields. A summary of a later schema is an error that names both versions.
 package summary

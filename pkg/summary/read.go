@@ -107,6 +107,15 @@ const (
 	expiringCA     = "the mesh CA"
 )
 
+// step returns what to do about an overdue renewal.
+func (e Expiry) step() string {
+	return map[string]string{
+		expiringToken:  "; see hypergate's log for why it is not renewed",
+		expiringAccess: "; store a new kubeconfig in its Secret",
+		expiringCA:     "; see hypergate's log, or replace your own CA",
+	}[e.What]
+}
+
 const (
 	// renewedWithin is how long a pod that runs may not renew its Lease: the duration of hypergate's Leases
 	// (pkg/controller/lease.go). A longer duration in the Lease counts, up to longestDuration.
@@ -140,7 +149,7 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
 			"if hypergate was uninstalled, delete the Lease")
 	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
-		return r.is(Unreported, time.Time{}, "no summary yet")
+		return r.is(Unreported, time.Time{}, "the pod has not written a summary yet; if this lasts longer than a minute, see its log")
 	case err != nil:
 		return r.is(Unreadable, time.Time{}, err.Error())
 	case r.Holder == "":
@@ -166,7 +175,7 @@ func (r Reading) judge() Reading {
 	case s.Lifecycle != Paused && failed != "":
 		return r.of(failed, failure)
 	case len(r.Expiring) > 0:
-		return r.is(Expiring, time.Time{}, "the renewal of "+r.Expiring[0].What+" is overdue")
+		return r.is(Expiring, time.Time{}, "the renewal of "+r.Expiring[0].What+" is overdue"+r.Expiring[0].step())
 	case s.Lifecycle == Paused:
 		return r.of(OnHold, s.Condition(Progressing))
 	case s.Lifecycle == Starting:

@@ -93,6 +93,24 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestOverdueRenewals checks that the reason says which renewal is overdue, and what to do.
+func TestOverdueRenewals(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]summary.Summary{
+		"the renewal of istiod's token is overdue; see hypergate's log for why it is not renewed": edited(func(s *summary.Summary) {
+			s.Token = left(time.Hour, time.Minute)
+		}),
+		"the renewal of hypergate's guest credential is overdue; store a new kubeconfig in its Secret": credential(time.Hour, time.Minute),
+		"the renewal of the mesh CA is overdue; see hypergate's log, or replace your own CA": edited(func(s *summary.Summary) {
+			s.CA.Expires = noon()
+		}),
+	} {
+		if got := summary.Read(leaseOf(encode(t, s), s.Holder, 20*time.Second), noon()).Why; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestLeases checks the state of installations whose Lease is not renewed, or has no current summary.
 func TestLeases(t *testing.T) {
 	t.Parallel()
@@ -114,7 +132,7 @@ func TestLeases(t *testing.T) {
 		"just released":     {leaseOf(current, "", 10*time.Second), summary.Unreported, "the summary is from " + holder},
 		"released":          {leaseOf(current, "", time.Hour), summary.Silent, "no pod renews"},
 		"another pod":       {leaseOf(current, "next", 10*time.Second), summary.Unreported, "the summary is from " + holder},
-		"the first summary": {leaseOf("", holder, 10*time.Second), summary.Unreported, "no summary yet"},
+		"the first summary": {leaseOf("", holder, 10*time.Second), summary.Unreported, "has not written a summary yet; if this lasts"},
 		"forged":            {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
 		"later":             {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use the command of a later hypergate"},
 	} {

@@ -45,11 +45,15 @@ func summaryOf(guest string) summary.Summary {
 
 // degradedSummary returns the summary of an installation that needs an action, and whose credential expires.
 func degradedSummary(guest string) summary.Summary {
-	s := summaryOf(guest)
+	s, at := summaryOf(guest), noon().Add(-14*time.Minute)
+	problem := "applying Service clusters-" + guest + "/istiod-openshift-gateway on the management side: not allowed to patch " +
+		"services (RBAC) [grant this permission to hypergate's service account (roles in deploy/rbac)]"
+	s.Conditions[1] = summary.Condition{
+		Type: summary.Progressing, Status: summary.False, Reason: "Blocked", Since: at,
+		Message: "Blocked: " + problem + " (everything else is up to date)",
+	}
 	s.Conditions[2] = summary.Condition{
-		Type: summary.Degraded, Status: summary.True, Reason: "Forbidden", Since: noon().Add(-14 * time.Minute),
-		Message: "applying Service clusters-guest1/istiod-openshift-gateway on the management side: hypergate may not patch services " +
-			"[grant this permission to hypergate's service account (deploy/hosted/management)]",
+		Type: summary.Degraded, Status: summary.True, Reason: "Forbidden", Since: at, Message: problem,
 	}
 	s.GuestCredential = summary.Validity{From: noon().Add(-19 * time.Hour), Until: noon().Add(5 * time.Hour)}
 	s.CRDs = summary.CRDs{Ours: 7, Others: 2, Blocked: 1, Undetermined: 1}
@@ -137,7 +141,10 @@ func TestFleetOutput(t *testing.T) {
 	old := summaryOf("guest2")
 	old.Hypergate = "v0.2.9"
 	paused := summaryOf("guest3")
-	paused.Lifecycle = summary.Paused
+	paused.Lifecycle, paused.PausedUntil = summary.Paused, noon().AddDate(0, 0, 1)
+	paused.Conditions[1].Reason, paused.Conditions[1].Message = "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil "+
+		"until 2026-11-24T12:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps "+
+		"serving with its current token"
 	found := fleet.Fleet{Now: noon(), Installations: []summary.Reading{
 		renewed(t, summaryOf("guest1")), renewed(t, old), renewed(t, paused), renewed(t, degradedSummary("guest4")),
 		readingOf("clusters-guest5", "", "", 3*time.Hour), readingOf("clusters-guest6", "\x1b[2Jok", "x", 0),
