@@ -212,7 +212,7 @@ func TestDecideWhenReadsFail(t *testing.T) {
 func TestDecideOwnership(t *testing.T) {
 	base := newTestDecider(t)
 	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
-		Claim: ownership.Leases(base.config)[0], HeldLease: model.HeldLease{Holder: "x"},
+		Lease: ownership.Leases(base.config)[0], HeldLease: model.HeldLease{Holder: "x"},
 	}}}
 	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
 	failed := errors.New("no")
@@ -307,7 +307,7 @@ func checkDecisions(t *testing.T, cases []decisionCase) {
 // TestStandbyEnds once the guest is ours: a Lease that is deleted later is acquired at once.
 func TestStandbyEnds(t *testing.T) {
 	d := newTestDecider(t)
-	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: ownership.Leases(d.config)[0]}}}
+	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Lease: ownership.Leases(d.config)[0]}}}
 	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(d.config)}
 	for name, tc := range map[string]struct {
 		seen []ownership.State

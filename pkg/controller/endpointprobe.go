@@ -178,16 +178,16 @@ func unreachedReason(err error) string {
 		return "no relay of the tunnel connects hypergate: " + string(reason)
 	}
 	if _, is := errors.AsType[*net.DNSError](err); is {
-		return "its name is not known"
+		return "its host name does not resolve"
 	}
 	if _, is := errors.AsType[*tls.CertificateVerificationError](err); is {
-		return "another server answers there, or by another name"
+		return "the certificate there is not istiod's, or is for another name"
 	}
 	if timeout, is := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || is && timeout.Timeout() {
 		return "no answer"
 	}
 	if _, is := errors.AsType[*net.OpError](err); is {
-		return "the connection is refused or broken"
+		return "the connection was refused or closed"
 	}
-	return "what answers there does not speak TLS as istiod does"
+	return "the server there does not answer the TLS handshake"
 }

@@ -118,7 +118,7 @@ func TestEndpointIsReached(t *testing.T) {
 	t.Log("another address is probed again")
 	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "other.example.com", Port: 443}}
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
-	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("another server answers there, or by another name")))
+	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("the certificate there is not istiod's, or is for another name")))
 }
 
 func TestEndpointProbeFailures(t *testing.T) {
@@ -131,9 +131,9 @@ func TestEndpointProbeFailures(t *testing.T) {
 	refused := closed.Addr().String()
 	_ = closed.Close()
 	for name, tc := range map[string]struct{ via, want string }{
-		"another name, as of a router's default": {other.address, "another server answers there"},
-		"nothing listens":                        {refused, "the connection is refused or broken"},
-		"no such name":                           {"unknown.invalid:443", "its name is not known"},
+		"another name, as of a router's default": {other.address, "the certificate there is not istiod's"},
+		"nothing listens":                        {refused, "the connection was refused or closed"},
+		"no such name":                           {"unknown.invalid:443", "its host name does not resolve"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := handshake(t.Context(), byTCP(tc.via), probeTarget{at: published, roots: string(right.root) + "\n" + string(other.root)})
@@ -143,7 +143,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 		})
 	}
 	err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.root)})
-	if err == nil || unreachedReason(err) != "another server answers there, or by another name" {
+	if err == nil || unreachedReason(err) != "the certificate there is not istiod's, or is for another name" {
 		t.Errorf("of another CA: %v", err)
 	}
 }

@@ -101,7 +101,7 @@ func TestARefusedReportIsRetriedWithBackoff(t *testing.T) {
 func TestAFailureWithAnotherHolderIsLoggedOnce(t *testing.T) {
 	owned := func(by string) error {
 		return ownership.OwnedByOtherError{OwnedByOther: ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
-			Claim: ownership.Lease{Name: "l", Purpose: "the revision r"}, HeldLease: model.HeldLease{Holder: by},
+			Lease: ownership.Lease{Name: "l", Purpose: "the revision r"}, HeldLease: model.HeldLease{Holder: by},
 		}}}}
 	}
 	conflict := func(by string) error {

@@ -53,7 +53,7 @@ func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration 
 	if o := k.observed; o.missing != "" {
 		requeue = o.missingFor
 		if o.missingFor == 0 && r.reports.notSynced.isNew(o.missing) {
-			log.Info("The guest answers, but does not list what decides what is installed; until it does, only istiod's token is renewed",
+			log.Info("The guest answers, but some required lists are missing; until they arrive, hypergate only renews istiod's token",
 				"missing", o.missing, "err", k.problem().Error())
 		}
 	}

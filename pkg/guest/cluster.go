@@ -158,7 +158,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	c.rolled = newGatewayView(c.dynamic, c.cfg.Revision, c.budget, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
 	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
-		c.log.Info("The guest's management mode is none that hypergate knows; the flags decide", "mode", mode)
+		c.log.Info("The guest's management mode is unknown to this version; --crd-management decides", "mode", mode)
 	})
 }
 
@@ -225,7 +225,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 		select {
 		case <-c.conn.Begun():
 			if err := c.watchAll(ctx); err != nil {
-				c.log.Error(err, "Nothing of the guest is seen")
+				c.log.Error(err, "Starting the guest's watches failed")
 			}
 		case <-ctx.Done():
 		}

@@ -55,11 +55,11 @@ type writtenLease struct {
 }
 
 func newLeaseView(
-	client coordinationclient.LeaseInterface, claims []ownership.Lease, budget *watch.Budget, notify func(),
+	client coordinationclient.LeaseInterface, leases []ownership.Lease, budget *watch.Budget, notify func(),
 ) *leaseView {
 	v := &leaseView{client: client, made: map[string]writtenLease{}, at: map[string]string{}}
-	for _, claim := range claims {
-		v.watches = append(v.watches, v.watchOf(claim.Name, budget, notify))
+	for _, lease := range leases {
+		v.watches = append(v.watches, v.watchOf(lease.Name, budget, notify))
 	}
 	return v
 }
@@ -142,21 +142,21 @@ func (v *leaseView) listed(lease, version string) {
 
 // acquired records a Lease that was acquired, with its resourceVersion. It ignores a version that the watch reached
 // before the answer arrived. The Lease can already be deleted again, and no later event would show that.
-func (v *leaseView) acquired(claim model.HeldLease, version string) {
+func (v *leaseView) acquired(lease model.HeldLease, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if at := v.at[claim.Name]; at == "" || after(version, at) {
-		v.made[claim.Name] = writtenLease{HeldLease: claim, version: version}
+	if at := v.at[lease.Name]; at == "" || after(version, at) {
+		v.made[lease.Name] = writtenLease{HeldLease: lease, version: version}
 	}
 }
 
 // released records that a Lease was deleted. A failing watch does not show the deletion, so the Lease would otherwise
 // stay in made.
-func (v *leaseView) released(claim model.HeldLease) {
+func (v *leaseView) released(lease model.HeldLease) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.made[claim.Name].UID == claim.UID {
-		delete(v.made, claim.Name)
+	if v.made[lease.Name].UID == lease.UID {
+		delete(v.made, lease.Name)
 	}
 }
 
@@ -238,8 +238,8 @@ func (v *leaseView) held() model.ObservedLeases {
 			})
 		}
 	}
-	for _, claim := range made {
-		out.Held = append(out.Held, claim.HeldLease)
+	for _, lease := range made {
+		out.Held = append(out.Held, lease.HeldLease)
 	}
 	slices.SortFunc(out.Held, func(a, b model.HeldLease) int { return cmp.Compare(a.Name, b.Name) })
 	return out
@@ -250,16 +250,16 @@ func (v *leaseView) held() model.ObservedLeases {
 //
 // An apply lets RBAC allow the write by name, which is impossible for a create. The API server does not write a Lease
 // again that the holder already has.
-func (c *Cluster) Acquire(ctx context.Context, claim ownership.Lease, holder string) error {
+func (c *Cluster) Acquire(ctx context.Context, lease ownership.Lease, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	lease := coordinationapply.Lease(claim.Name, c.cfg.GuestNamespace).WithLabels(map[string]string{model.OwnershipLabel: ""}).
+	wanted := coordinationapply.Lease(lease.Name, c.cfg.GuestNamespace).WithLabels(map[string]string{model.OwnershipLabel: ""}).
 		WithSpec(coordinationapply.LeaseSpec().WithHolderIdentity(holder))
-	got, err := c.leases.client.Apply(ctx, lease, metav1.ApplyOptions{FieldManager: model.FieldManager + "-" + path.Base(holder)})
+	got, err := c.leases.client.Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: model.FieldManager + "-" + path.Base(holder)})
 	if err != nil {
-		return fmt.Errorf("claiming %s in the guest: %w", claim.Purpose, err)
+		return fmt.Errorf("acquiring the ownership Lease for %s in the guest: %w", lease.Purpose, err)
 	}
-	held := model.HeldLease{Name: claim.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
+	held := model.HeldLease{Name: lease.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
 	c.leases.acquired(held, got.ResourceVersion)
 	return nil
 }
@@ -270,7 +270,7 @@ func (c *Cluster) Release(ctx context.Context, held model.HeldLease) error {
 	defer cancel()
 	err := c.leases.client.Delete(ctx, held.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &held.UID}})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("giving back the claim %s in the guest: %w", held.Name, err)
+		return fmt.Errorf("releasing the ownership Lease %s in the guest: %w", held.Name, err)
 	}
 	c.leases.released(held)
 	return nil

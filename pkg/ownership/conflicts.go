@@ -33,11 +33,11 @@ type IngressOperator struct{ Seen string }
 type ForeignIstiod struct{ Seen string }
 
 func (c IngressOperator) describe(cfg model.Config) string {
-	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s): to hand over, set another "+
-		"--controller-name and another --revision, and create GatewayClasses with that controller name; or let the ingress operator "+
-		"remove its installation: set spec.gatewayAPI.managementMode: Unmanaged in ingresses.operator.openshift.io cluster, if its "+
-		"release supports that mode. hypergate follows that mode too: set it back to Managed only when the ingress operator no longer "+
-		"manages the Gateway API", cfg.ControllerName, c.Seen)
+	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s). To use hypergate beside it, "+
+		"set another --controller-name and --revision, and create GatewayClasses with that name. To replace it, set "+
+		"spec.gatewayAPI.managementMode: Unmanaged in ingresses.operator.openshift.io cluster, if its release supports that mode. "+
+		"hypergate follows that mode too: set it back to Managed only when the ingress operator no longer manages the Gateway API",
+		cfg.ControllerName, c.Seen)
 }
 
 func (c ForeignIstiod) describe(cfg model.Config) string {

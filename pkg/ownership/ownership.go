@@ -74,7 +74,7 @@ type OwnedByOther struct{ By []LeaseOfOther }
 
 // LeaseOfOther is a Lease that another hypergate holds.
 type LeaseOfOther struct {
-	Claim Lease
+	Lease Lease
 	model.HeldLease
 }
 
@@ -143,7 +143,7 @@ func (e OwnedByOtherError) Error() string {
 			holders = append(holders, holder)
 		}
 	}
-	purposes, names := e.claimed()
+	purposes, names := e.leases()
 	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then run in this "+
 		"cluster: kubectl -n %s delete lease %s; or set another --controller-name and another --revision on this hypergate",
 		strings.Join(purposes, " and "), strings.Join(holders, " and "), e.Namespace, strings.Join(names, " "))
@@ -152,16 +152,16 @@ func (e OwnedByOtherError) Error() string {
 // Fingerprint returns the same as Error, but without the holders and their times. A guest can change these at will,
 // and it is still the same problem.
 func (e OwnedByOtherError) Fingerprint() string {
-	purposes, names := e.claimed()
+	purposes, names := e.leases()
 	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, "+
 		"stop that hypergate and its istiod, and then delete these Leases; or set another --controller-name and another --revision on "+
 		"this hypergate", strings.Join(purposes, " and "), strings.Join(names, " "), e.Namespace)
 }
 
-// claimed returns the purposes and the names of the Leases that others hold.
-func (e OwnedByOtherError) claimed() (purposes, names []string) {
+// leases returns the purposes and the names of the Leases that others hold.
+func (e OwnedByOtherError) leases() (purposes, names []string) {
 	for _, by := range e.By {
-		purposes, names = append(purposes, by.Claim.Purpose), append(names, by.Claim.Name)
+		purposes, names = append(purposes, by.Lease.Purpose), append(names, by.Lease.Name)
 	}
 	return purposes, names
 }

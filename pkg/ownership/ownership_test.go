@@ -136,20 +136,20 @@ func TestOwnership(t *testing.T) {
 		},
 		"the controller name taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, holders[0])}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: leases[0], HeldLease: held(0, "x")}}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Lease: leases[0], HeldLease: held(0, "x")}}},
 		},
 		"the revision taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, "x")}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: leases[1], HeldLease: held(1, "x")}}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Lease: leases[1], HeldLease: held(1, "x")}}},
 		},
 		"the revision taken, rest free": {
 			model.ObservedLeases{Held: []model.HeldLease{held(1, "x")}},
-			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Claim: leases[1], HeldLease: held(1, "x")}}},
+			ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Lease: leases[1], HeldLease: held(1, "x")}}},
 		},
 		"all taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, "x")}},
 			ownership.OwnedByOther{
-				By: []ownership.LeaseOfOther{{Claim: leases[0], HeldLease: held(0, "x")}, {Claim: leases[1], HeldLease: held(1, "x")}},
+				By: []ownership.LeaseOfOther{{Lease: leases[0], HeldLease: held(0, "x")}, {Lease: leases[1], HeldLease: held(1, "x")}},
 			},
 		},
 		"not readable": {model.ObservedLeases{Unknown: unreadable}, ownership.Unknown{Err: unreadable}},
@@ -180,7 +180,7 @@ func TestAnOwnedGuestExplainsTheHandover(t *testing.T) {
 		Holder: "hosted/x/\n\x1b\u202e\u2028[12" + strings.Repeat("3", 500), Since: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 	err := ownership.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: ownership.OwnedByOther{
-		By: []ownership.LeaseOfOther{{Claim: ownership.Leases(cfg)[0], HeldLease: by}, {Claim: ownership.Leases(cfg)[1], HeldLease: by}},
+		By: []ownership.LeaseOfOther{{Lease: ownership.Leases(cfg)[0], HeldLease: by}, {Lease: ownership.Leases(cfg)[1], HeldLease: by}},
 	}}
 	text := err.Error()
 	for _, part := range []string{

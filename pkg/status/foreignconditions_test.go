@@ -21,7 +21,7 @@ import (
 var (
 	taken = ownership.OwnedByOtherError{Namespace: "openshift-ingress", OwnedByOther: ownership.OwnedByOther{
 		By: []ownership.LeaseOfOther{{
-			Claim:     ownership.Lease{Name: "the-lease", Purpose: "the revision r"},
+			Lease:     ownership.Lease{Name: "the-lease", Purpose: "the revision r"},
 			HeldLease: model.HeldLease{Holder: "hosted/r/abc"},
 		}},
 	}}

@@ -166,7 +166,7 @@ func TestTheLifeOfAClusterOfClusterAPI(t *testing.T) {
 			w.Eventually(func() string { return w.ready("guest") }).Should(gomega.HavePrefix("500 "))
 			w.leavesAlone("the guest cannot be reached")
 			w.Expect(w.log.String()).
-				To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("it is waited for")))
+				To(gomega.And(gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("hypergate waits for it")))
 
 			t.Log("the kubeconfig exists before the control plane is initialized")
 			w.putSecret(w.access("first"))
@@ -260,7 +260,7 @@ func TestAKubeconfigSecretIsReplaced(t *testing.T) {
 			w.putSecret(second, func(s *corev1.Secret) { s.Data["value"] = []byte("none") })
 		}, "Secret guest1-kubeconfig, key value: it is not a kubeconfig"},
 		"it leads to the management cluster":     {func() { w.putSecret(w.pair.Mgmt.Config) }, "leads to the management cluster itself"},
-		"the Secret goes":                        {func() { w.deleteSecret() }, "has none of that name"},
+		"the Secret goes":                        {func() { w.deleteSecret() }, "it does not exist in namespace"},
 		"it runs a program":                      {func() { w.putSecret(second, runsAProgram) }, "from the program steal (exec)"},
 		"it is one that the guest does not know": {func() { w.putSecret(first) }, "Unauthorized"},
 	} {
@@ -307,7 +307,7 @@ func TestAnInvalidKubeconfigSecretIsCorrected(t *testing.T) {
 		put  func()
 		want string
 	}{
-		{func() {}, "has none of that name"},
+		{func() {}, "it does not exist in namespace"},
 		{func() { w.putSecret(good, func(s *corev1.Secret) { s.Data = nil }) }, "but none at all"},
 		{func() { w.putSecret(good, func(s *corev1.Secret) { s.Data["value"] = nil }) }, "its key value is empty"},
 		{func() { w.putSecret(good, runsAProgram) }, "from the program steal (exec)"},

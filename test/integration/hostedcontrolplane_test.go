@@ -300,7 +300,7 @@ func TestNamespacedPermissionsAreSufficient(t *testing.T) {
 	w.mgmtConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
 	stop := w.run()
 	w.Eventually(w.log.String).
-		Should(gomega.ContainSubstring("Nothing is done until it is known whether there is a HostedControlPlane here"))
+		Should(gomega.ContainSubstring("Not allowed to read the object of the hosted control plane"))
 	w.writesNothing("it may be paused")
 	stop()
 
