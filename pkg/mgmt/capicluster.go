@@ -52,12 +52,12 @@ func capiKind(name string) controlPlaneKind {
 	}
 }
 
-// readCluster converts a Cluster to a desired.ControlPlane. After an error, no part of the object is reliable.
+// readCluster converts a Cluster to a model.ControlPlane. After an error, no part of the object is reliable.
 func readCluster(u *unstructured.Unstructured) (model.ControlPlane, error) {
 	var c capiCluster
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c); err != nil {
 		return model.ControlPlane{}, fmt.Errorf(
-			"reading Cluster %s (%s): it is not as this hypergate knows it, so that a newer one is needed: %w",
+			"reading Cluster %s (%s): this version of hypergate cannot read it; upgrade hypergate: %w",
 			u.GetName(), u.GetAPIVersion(), err,
 		)
 	}

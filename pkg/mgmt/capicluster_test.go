@@ -294,9 +294,9 @@ func TestKubeconfigFromASecret(t *testing.T) {
 		"no key": {[]string{withData("")}, "", []string{"but none at all"}},
 		"none": {
 			nil, "",
-			[]string{"namespace clusters-guest1 has none of that name", "it is waited for", "correct --guest-kubeconfig-secret"},
+			[]string{"it does not exist in namespace clusters-guest1", "set --guest-kubeconfig-secret", "hypergate waits for it"},
 		},
-		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", []string{"none of that name"}},
+		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", []string{"it does not exist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theSecrets, tc.secrets...) })
@@ -335,8 +335,8 @@ func TestTheKubeconfigIsReadOnce(t *testing.T) {
 		"Cluster API's":    {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", ""},
 		"HyperShift's":     {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", ""},
 		"another key":      {[]string{withData("admin.conf: a3ViZWNvbmZpZw==")}, "", "neither the key value"},
-		"none":             {nil, "", "namespace clusters-guest1 has none of that name"},
-		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", "none of that name"},
+		"none":             {nil, "", "it does not exist in namespace clusters-guest1"},
+		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", "it does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := fakeapi.New(t)
@@ -347,6 +347,9 @@ func TestTheKubeconfigIsReadOnce(t *testing.T) {
 			}
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("the error is %v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "waits") {
+				t.Errorf("it is read once, and the error is %v", err)
 			}
 			for _, request := range api.Requests(theSecrets) {
 				if !strings.Contains(request, "metadata.name") {
@@ -385,7 +388,7 @@ func TestASecretIsWatchedByItsName(t *testing.T) {
 	c.OnGuestKubeconfig(func() { changed <- struct{}{} })
 	g.Expect(c.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
 	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(
-		gomega.ContainSubstring("none of that name"),
+		gomega.ContainSubstring("it does not exist"),
 	))
 	for len(changed) > 0 {
 		<-changed

@@ -120,13 +120,13 @@ const (
 	managedIdentities = "ManagedIdentities"
 )
 
-// readControlPlane converts a HostedControlPlane to a desired.ControlPlane. deployment is the name of istiod's
+// readControlPlane converts a HostedControlPlane to a model.ControlPlane. deployment is the name of istiod's
 // Deployment. After an error, no part of the object is reliable.
 func readControlPlane(u *unstructured.Unstructured, deployment string) (model.ControlPlane, error) {
 	var hcp hostedControlPlane
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &hcp); err != nil {
 		return model.ControlPlane{}, fmt.Errorf(
-			"reading HostedControlPlane %s: it is not as this hypergate knows it, so that a newer one is needed: %w",
+			"reading HostedControlPlane %s: this version of hypergate cannot read it; upgrade hypergate: %w",
 			u.GetName(), err,
 		)
 	}

@@ -187,7 +187,7 @@ func (s *guestSecret) kubeconfig() (content []byte, key string, err error) {
 	case !s.watch.Synced():
 		return nil, "", NoKubeconfigError{"it was not read yet"}
 	case secret == nil:
-		return nil, "", NoKubeconfigError{notFound(s.key) + "; it is waited for"}
+		return nil, "", NoKubeconfigError{notFound(s.key) + "; hypergate waits for it"}
 	}
 	return kubeconfig.InSecret(secret.Data)
 }
@@ -227,8 +227,8 @@ func ofSecret(key types.NamespacedName, err error) error {
 }
 
 func notFound(key types.NamespacedName) string {
-	return fmt.Sprintf("namespace %s has none of that name: the control plane's provider makes it when the control plane comes up; "+
-		"if it has another name, correct --guest-kubeconfig-secret", key.Namespace)
+	return fmt.Sprintf("it does not exist in namespace %s; the provider creates it with the control plane; if it has another name, set "+
+		"--guest-kubeconfig-secret", key.Namespace)
 }
 
 // NoKubeconfigError means that the Secret for the guest's kubeconfig does not exist, or was not read yet.

@@ -202,9 +202,8 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 			return out, err
 		default:
 			if denied++; denied == believeRefusals {
-				c.log.Error(err, "Nothing is done until it is known whether there is a "+c.of.kind+" here, which "+
-					"hypergate is not allowed to read: "+
-					"give its service account the roles of deploy/")
+				c.log.Error(err, "Not allowed to read the object of the hosted control plane; hypergate does nothing until it is. "+
+					"Apply the roles in deploy/rbac", "kind", c.of.kind)
 			}
 		}
 		timer := time.NewTimer(c.refuse(err))

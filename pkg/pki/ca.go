@@ -75,7 +75,7 @@ func (c CA) Check(now time.Time) error {
 		return fmt.Errorf("the issuing CA's certificate: %w", err)
 	}
 	if !cert.IsCA || cert.KeyUsage != 0 && cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return errors.New("the issuing CA's certificate is none of a CA: istiod could sign nothing with it that anybody accepts")
+		return errors.New("the issuing CA's certificate is not a CA certificate")
 	}
 	if _, err := parse(c.Root); err != nil {
 		return fmt.Errorf("the root certificate: %w", err)
@@ -165,6 +165,6 @@ func parseSigner(data []byte) (crypto.Signer, error) {
 		}
 		return nil, fmt.Errorf("a key of type %T cannot sign", key)
 	default:
-		return nil, fmt.Errorf("the PEM block is a %s, and no private key", block.Type)
+		return nil, fmt.Errorf("the PEM block is a %s, not a private key", block.Type)
 	}
 }

@@ -115,7 +115,7 @@ func (r Rotation) Check(ca CA, now time.Time) error {
 		}
 	case Settling:
 	default:
-		return fmt.Errorf("phase %q is none that this version knows", r.Phase)
+		return fmt.Errorf("this version does not know phase %q", r.Phase)
 	}
 	if !bytes.Contains(ca.Root, bytes.TrimSpace(r.Next.Root)) || len(r.Next.Root) == 0 {
 		return fmt.Errorf("while %s, the next root is not among those that are trusted", r.Phase)
