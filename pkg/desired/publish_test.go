@@ -69,6 +69,10 @@ func TestPublishEndpoint(t *testing.T) {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "" },
 			want: "impossible: HostedControlPlane guest1 has no infrastructure ID or no host",
 		},
+		"a Route without a HostedControlPlane": {
+			publish: model.Publish{Strategy: model.PublishRoute},
+			want:    "impossible: there is no HostedControlPlane to derive istiod's host from: set --publish-host",
+		},
 		"a Route whose host is given": {
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
 		},

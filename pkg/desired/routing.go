@@ -62,8 +62,8 @@ func (r route) matches(rel release, kind, name string, cfg model.Config) bool {
 const (
 	whyNoMgmtRBAC     = "istiod has no permission on the management side; it talks to the guest's API only"
 	whyMinimalRBAC    = "replaced by least-privilege rules: the chart's can write every Secret of the namespace"
-	whyGuestCallsURL  = "the guest calls istiod by URL; no Service or endpoint stands in for it"
-	whyWebhookInGuest = "webhooks stand in the guest, from the istiod-remote release"
+	whyGuestCallsURL  = "the guest calls istiod by URL and needs no Service or EndpointSlice"
+	whyWebhookInGuest = "webhooks are in the guest, from the istiod-remote release"
 	whyNoInjection    = "no pod-mutating webhook unless --sidecar-injection asks for it"
 	whyTagInjection   = "injection goes by this revision's own label only: the default revision's labels are for a mesh of the user's own"
 	whyNoValidation   = "there is nothing to validate: --istio-resources names none"
@@ -73,7 +73,7 @@ const (
 	whyPolicy         = "Istio's stable-channel policy is cluster-scoped and not part of a Gateway API installation"
 	whyNetworkPolicy  = "network policies are hypergate's own, not the chart's"
 	whyRemoteMesh     = "mesh configuration and injection templates are files of istiod's pod, from the management side"
-	whyTagOnce        = "the default-revision marker stands in the guest, from the istiod-remote release"
+	whyTagOnce        = "the default-revision marker is in the guest, from the istiod-remote release"
 )
 
 const rbacGroup, admissionGroup = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"

@@ -35,11 +35,9 @@ const routerPort = 443
 // StrategyFor returns the strategy by which istiod is published: the one that the flags set, or for PublishAuto the one
 // by which the guest's API server is published. An error is the reason why there is none, for the management side only.
 //
-// If the guest's nodes reach the control plane over a private link or HyperShift's shared ingress, the strategy is
-// always a Route. It is the Route of the control plane operator. Otherwise, it does not matter whether HyperShift's own
-// router serves the Route of the API server. That router serves only Routes that it knows by name, so it can serve
-// only the Route that the control plane operator creates. The Route that hypergate creates is for the management
-// cluster's router.
+// If the guest's nodes use a private link or HyperShift's shared ingress, the strategy is always PublishRoute, with the
+// Route of the control plane operator. HyperShift's own router serves only Routes that it knows by name. So a Route
+// that hypergate creates is for the management cluster's default router.
 //
 // If the guest's nodes are virtual machines of the management cluster, they cannot reach a load balancer of that
 // cluster, although the management side can. HyperShift's network policy virt-launcher allows egress from them to some
@@ -204,7 +202,11 @@ func routeEndpoint(cfg model.Config, mgmt model.ManagementObservation) EndpointS
 		return EndpointUnavailable{fmt.Sprintf("the router rejects Route %s with host %s (%s): set another --publish-host",
 			cfg.XDSService(), host, seen.Refused.Reason)}
 	}
-	if host == "" {
+	switch {
+	case host == "" && !plane.Exists():
+		return EndpointUnavailable{"there is no HostedControlPlane to derive istiod's host from: set --publish-host to a name that leads to " +
+			"the management cluster's router"}
+	case host == "":
 		return EndpointUnavailable{fmt.Sprintf("HostedControlPlane %s has no infrastructure ID or no host to derive istiod's host from "+
 			"(spec.services: Ignition or APIServer of type Route with a hostname): set --publish-host to a name that leads to the "+
 			"management cluster's router", plane.Name)}
