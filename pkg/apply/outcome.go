@@ -74,10 +74,10 @@ func RateLimited(id ID, retry time.Duration) Outcome {
 	return Outcome{id: id, verdict: VerdictRateLimited, retry: retry}
 }
 
-// By returns the outcome with rival as the other manager, for a rate-limited object. rival is a field manager,
+// By returns the outcome with manager as the other manager, for a rate-limited object. manager is a field manager,
 // followed by a field in brackets if it is known.
-func (o Outcome) By(rival string) Outcome {
-	o.otherManager = rival
+func (o Outcome) By(manager string) Outcome {
+	o.otherManager = manager
 	return o
 }
 

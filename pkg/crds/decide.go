@@ -8,7 +8,7 @@ type Mode string
 const (
 	// Managed means that hypergate manages them.
 	Managed Mode = "Managed"
-	// Unmanaged means that someone else manages them. hypergate removes istiod, its webhooks and the admission
+	// Unmanaged means that another party manages them. hypergate removes istiod, its webhooks and the admission
 	// policy, and leaves everything else unchanged.
 	Unmanaged Mode = "Unmanaged"
 )
@@ -85,7 +85,7 @@ const (
 	Undetermined Verdict = "Undetermined"
 )
 
-// Applies reports whether hypergate applies the CRD. To apply one that is up to date sends no request.
+// Applies reports whether hypergate applies the CRD. Applying a CRD that is up to date sends no request.
 func (v Verdict) Applies() bool { return v == Install || v == Update || v == UpToDate || v == Adopt }
 
 // Reason is the reason for a Verdict.

@@ -32,8 +32,8 @@ type ManagementObservation struct {
 	InvalidCA error
 	// Istiod is whether istiod is available.
 	Istiod Availability
-	// IstiodSince is since when istiod is available. No plan depends on it. A proof that the guest reaches istiod's
-	// webhook is valid for one value of it.
+	// IstiodSince is the time since which istiod is available. No plan depends on it. The result of a webhook probe is
+	// valid for one value of it.
 	IstiodSince time.Time
 	// Rollout is the state of the rollout of istiod's newest version. No plan depends on it.
 	Rollout Rollout

@@ -34,7 +34,7 @@ const (
 	// the last request that was followed.
 	PhaseAnnotation      = "gateway.hypergate.dev/ca-phase"
 	PhaseSinceAnnotation = "gateway.hypergate.dev/ca-phase-since"
-	// PhaseEffectiveAnnotation is since when all clients are able to know the result of the phase. The overlap is
+	// PhaseEffectiveAnnotation is the time from which all clients can know the result of the phase. The overlap is
 	// measured from then on.
 	PhaseEffectiveAnnotation = "gateway.hypergate.dev/ca-phase-effective"
 	FollowedAnnotation       = "gateway.hypergate.dev/ca-rotated-for"

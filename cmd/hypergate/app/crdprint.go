@@ -85,7 +85,8 @@ func (r crdReport) table(out io.Writer) {
 	}
 	columns(out, rows...)
 	if r.ManagementMode != string(crds.Managed) {
-		fmt.Fprintf(out, "\nThe management mode is %s: hypergate writes nothing, and istiod does not run.\n", oneLine(r.ManagementMode))
+		fmt.Fprintf(out, "\nThe management mode is %s: hypergate does not change CRDs, and removes istiod and its webhooks.\n",
+			oneLine(r.ManagementMode))
 	}
 	if len(why) > 0 {
 		fmt.Fprintln(out, "\nReasons:")

@@ -143,7 +143,7 @@ func (f crdFindings) takeovers() takeoverReport {
 		crd.Decision = crds.Decide(crd.Fact, crd.Wanted, crds.Policy{Mode: crds.Managed, Consent: crds.Given})
 		line := lineOf(crd)
 		if crd.Verdict == crds.Adopt {
-			line.Message = "nothing prevents it"
+			line.Message = "possible with consent"
 			line.NextStep = "kubectl annotate --overwrite crd " + crd.Name + " " + crds.ManageAnnotation + "=true"
 			if crd.Reason == crds.HasNoOwner || crd.Metadata.Consent == crds.Given {
 				line.Message, line.NextStep = "hypergate run does it automatically: "+crd.Explain(), ""

@@ -49,7 +49,7 @@ func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.aim, "for", well, "What the exit code reports, and what --wait waits for. One of: (well, available, progressing, "+
 		"degraded, upgradeable). A condition can be followed by =true, =false or =unknown.")
 	flags.DurationVar(&o.wait, "wait", 0, "Wait until --for is met, at most this long. Without a value: 5m. "+
-		"A summary is up to half a minute old.")
+		"A change takes up to half a minute to appear.")
 	flags.Lookup("wait").NoOptDefVal = usualWait.String()
 }
 
