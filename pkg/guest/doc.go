@@ -1,5 +1,5 @@
 // Package guest contains all communication with the guest cluster. It observes the guest (GatewayClasses, CRDs, the
-// namespace) and returns plain values. It applies desired.GuestObjects, requests istiod's token, probes the webhook,
+// namespace) and returns plain values. It applies model.GuestObjects, requests istiod's token, probes the webhook,
 // and writes the conditions of GatewayClasses.
 //
 // # Workflow

@@ -1,5 +1,5 @@
 // Package mgmt is hypergate's client of the management cluster. It observes the management side, applies
-// desired.MgmtObjects in one namespace, and reports conditions to the HostedControlPlane.
+// model.MgmtObjects in one namespace, and reports conditions to the HostedControlPlane.
 //
 // # Workflow
 //

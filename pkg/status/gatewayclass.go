@@ -39,7 +39,7 @@ const (
 	ReasonInstallFailed = "InstallFailed"
 	// ReasonOwnedByAnother: another hypergate owns this guest, or another installation serves the same classes.
 	ReasonOwnedByAnother = "OwnedByAnother"
-	// ReasonTooManyClasses: there are more than desired.MaxClasses classes, and this class is not one of the oldest.
+	// ReasonTooManyClasses: there are more than model.MaxClasses classes, and this class is not one of the oldest.
 	ReasonTooManyClasses = "TooManyClasses"
 	// ReasonUnmanaged is also a reason of CRDsReady.
 	ReasonUnmanaged = "Unmanaged"
@@ -73,7 +73,7 @@ func OfClasses(r Result) ClassConditions {
 	return out
 }
 
-// Beyond returns the conditions of a class that is not one of the desired.MaxClasses oldest. Without a plan, it
+// Beyond returns the conditions of a class that is not one of the model.MaxClasses oldest. Without a plan, it
 // returns the same conditions as Of.
 func (c ClassConditions) Beyond(class model.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	if c.result.PlanProblem == nil && !c.result.unmanaged() {

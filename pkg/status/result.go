@@ -33,7 +33,7 @@ type Result struct {
 	Mgmt, Guest apply.Report
 	// MgmtWatches and GuestWatches are the kinds on each side whose watch does not work.
 	MgmtWatches, GuestWatches []apply.WatchProblem
-	// InUse is the same as in desired.GuestObservation.
+	// InUse is the same as in model.GuestObservation.
 	InUse []crds.InUse
 	// InUseTotals is the number of such objects of each CRD. InUse has only the first of them.
 	InUseTotals map[string]int
@@ -74,7 +74,7 @@ type Result struct {
 	WebhookProbe error
 	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.
 	Rotation string
-	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means desired.Active.
+	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means model.Active.
 	Lifecycle model.Lifecycle
 	// APIServer is the status that HyperShift reports for the guest's kube-apiserver. It is empty if there is none.
 	APIServer metav1.ConditionStatus

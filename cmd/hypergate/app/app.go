@@ -1,4 +1,4 @@
-// Package app is hypergate's command line. It turns flags into a desired.Config and clients, and each command calls the
+// Package app is hypergate's command line. It turns flags into a model.Config and clients, and each command calls the
 // packages under pkg.
 package app
 
