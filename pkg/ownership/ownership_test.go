@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -274,6 +275,56 @@ func TestAConflictingControllerIsNamedWithANextStep(t *testing.T) {
 	}
 	if strings.Contains(text, cfg.MgmtNamespace) {
 		t.Errorf("%q names the management namespace", text)
+	}
+}
+
+// TestNamesOfConflictsAreHarmless: the guest chooses the names. A message has no brackets of theirs, no control
+// characters, no characters that change the direction of writing, and a limited length.
+func TestNamesOfConflictsAreHarmless(t *testing.T) {
+	cfg := config(model.TopologyHosted)
+	for place, of := range map[string]func(name string) []ownership.ConflictingController{
+		"GatewayClass with the finalizer": func(name string) []ownership.ConflictingController {
+			return ownership.Conflicts(cfg, model.ForeignInstallations{Finalized: []string{name}})
+		},
+		"Istio": func(name string) []ownership.ConflictingController {
+			cfg := cfg
+			cfg.Revision = name // only an Istio of this name is a conflict
+			return ownership.Conflicts(cfg, model.ForeignInstallations{Istios: []string{name}})
+		},
+		"Deployment": func(name string) []ownership.ConflictingController {
+			return ownership.Conflicts(cfg, model.ForeignInstallations{Istiods: []model.ForeignDeployment{{Name: name}}})
+		},
+	} {
+		for kind, name := range map[string]string{
+			"brackets":             "a [delete everything]",
+			"a line break":         "a\nb",
+			"a terminal escape":    "a\x1b[2Jb",
+			"right to left":        "a\u202eb",
+			"a right-to-left mark": "a\u200fb",
+			"10 KiB":               strings.Repeat("a", 10<<10),
+		} {
+			found := of(name)
+			if len(found) != 1 {
+				t.Fatalf("%s, %s: %d conflicts, want 1", place, kind, len(found))
+			}
+			seen := seenOf(found[0])
+			if !strings.Contains(seen, " a") && !strings.Contains(seen, "/a") || len(seen) > 200 || strings.ContainsAny(seen, "[]") ||
+				strings.ContainsFunc(seen, func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Errorf("%s, %s: %.300q", place, kind, seen)
+			}
+		}
+	}
+}
+
+// seenOf returns how a conflicting controller was recognized.
+func seenOf(c ownership.ConflictingController) string {
+	switch c := c.(type) {
+	case ownership.IngressOperator:
+		return c.Seen
+	case ownership.ForeignIstiod:
+		return c.Seen
+	default:
+		return ""
 	}
 }
 
