@@ -204,8 +204,8 @@ func routeEndpoint(cfg model.Config, mgmt model.ManagementObservation) EndpointS
 	}
 	switch {
 	case host == "" && !plane.Exists():
-		return EndpointUnavailable{"there is no HostedControlPlane to derive istiod's host from: set --publish-host to a name that leads to " +
-			"the management cluster's router"}
+		return EndpointUnavailable{"there is no HostedControlPlane to derive istiod's host from: set --publish-host to a name that leads " +
+			"to the management cluster's router"}
 	case host == "":
 		return EndpointUnavailable{fmt.Sprintf("HostedControlPlane %s has no infrastructure ID or no host to derive istiod's host from "+
 			"(spec.services: Ignition or APIServer of type Route with a hostname): set --publish-host to a name that leads to the "+

@@ -109,11 +109,16 @@ const (
 
 // step returns what to do about an overdue renewal.
 func (e Expiry) step() string {
-	return map[string]string{
-		expiringToken:  "; see hypergate's log for why it is not renewed",
-		expiringAccess: "; store a new kubeconfig in its Secret",
-		expiringCA:     "; see hypergate's log, or replace your own CA",
-	}[e.What]
+	switch e.What {
+	case expiringToken:
+		return "; see hypergate's log for why it is not renewed"
+	case expiringAccess:
+		return "; store a new kubeconfig in its Secret"
+	case expiringCA:
+		return "; see hypergate's log, or replace your own CA"
+	default:
+		return ""
+	}
 }
 
 const (
