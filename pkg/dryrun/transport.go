@@ -1,0 +1,228 @@
+package dryrun
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/net"
+)
+
+// bodyLimit is the most that is read of a body, in bytes. A CRD of the Gateway API has less than a tenth of it.
+const bodyLimit = 8 << 20
+
+// Recorder records writes. The zero value is ready to use, and safe for concurrent use.
+type Recorder struct {
+	mu     sync.Mutex
+	writes map[string]Write
+}
+
+// Writes returns what was recorded, sorted by side and object. Of several writes to one object, it is the last one.
+func (r *Recorder) Writes() []Write {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]Write, 0, len(r.writes))
+	for _, w := range r.writes {
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b Write) int { return strings.Compare(a.key(), b.key()) })
+	return out
+}
+
+func (r *Recorder) record(w Write) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.writes == nil {
+		r.writes = map[string]Write{}
+	}
+	r.writes[w.key()] = w
+}
+
+// Wrap returns a wrapper for the transport of a side's clients.
+func (r *Recorder) Wrap(side string) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return transport{next, r, side} }
+}
+
+type transport struct {
+	next     http.RoundTripper
+	recorder *Recorder
+	side     string
+}
+
+var _ net.RoundTripperWrapper = transport{}
+
+// WrappedRoundTripper returns the inner transport. client-go uses it to close idle connections.
+func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// RoundTrip sends a read as it is, and a write as a dry run.
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return t.next.RoundTrip(r)
+	}
+	target, err := parse(r.URL.Path)
+	if err != nil {
+		return nil, err
+	}
+	if target.isReview() || r.URL.Query().Get("dryRun") == "All" {
+		return t.next.RoundTrip(r) // it changes nothing
+	}
+	if target.subresource == "token" {
+		t.recorder.record(Write{
+			Side: t.side, Verb: Create, Resource: "serviceaccounts/token", Namespace: target.namespace, Name: target.name,
+		})
+		return placeholder(r), nil
+	}
+	dry, err := asDryRun(r)
+	if err != nil {
+		return nil, err
+	}
+	before, err := t.read(r)
+	if err != nil {
+		return nil, err
+	}
+	response, err := t.next.RoundTrip(dry)
+	if err != nil {
+		return nil, err
+	}
+	after, err := content(response)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusNotFound || r.Method != http.MethodDelete {
+		t.recorder.record(writeOf(t.side, r.Method, target, before, response.StatusCode, after))
+	}
+	return response, nil
+}
+
+// placeholder answers a request for a token, because each request to the API server would make one. The token is not
+// valid anywhere.
+func placeholder(r *http.Request) *http.Response {
+	const body = `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"audiences":[]},` +
+		`"status":{"token":"dry-run","expirationTimestamp":"9999-12-31T23:59:59Z"}}`
+	return &http.Response{
+		Status: "201 Created", StatusCode: http.StatusCreated, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+		ContentLength: int64(len(body)), Request: r,
+	}
+}
+
+// asDryRun returns a write as a dry run. The options of a deletion are in its body, and an API server then ignores
+// those of the URL.
+func asDryRun(r *http.Request) (*http.Request, error) {
+	if r.Method != http.MethodPost && r.Method != http.MethodPatch && r.Method != http.MethodPut && r.Method != http.MethodDelete {
+		return nil, fmt.Errorf("a dry run does not send %s %s", r.Method, r.URL.Path)
+	}
+	out := r.Clone(r.Context())
+	query := out.URL.Query()
+	query.Set("dryRun", "All")
+	out.URL.RawQuery = query.Encode()
+	if r.Method != http.MethodDelete || r.Body == nil || r.Body == http.NoBody {
+		return out, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
+	if err != nil {
+		return nil, fmt.Errorf("reading the options of a deletion: %w", err)
+	}
+	options := map[string]any{}
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &options); err != nil {
+			return nil, fmt.Errorf("a dry run does not send a deletion whose options are not JSON: %w", err)
+		}
+	}
+	options["dryRun"] = []string{"All"}
+	if body, err = json.Marshal(options); err != nil {
+		return nil, fmt.Errorf("encoding the options of a deletion: %w", err)
+	}
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return out, nil
+}
+
+// read returns the object of a request as it is now. Nil: it does not exist, or the request creates it.
+func (t transport) read(r *http.Request) (map[string]any, error) {
+	if r.Method == http.MethodPost {
+		return nil, nil //nolint:nilnil // see above
+	}
+	at := *r.URL
+	at.RawQuery = ""
+	get, err := http.NewRequestWithContext(r.Context(), http.MethodGet, at.String(), http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", at.Path, err)
+	}
+	get.Header = r.Header.Clone()
+	get.Header.Set("Accept", "application/json")
+	get.Header.Del("Content-Type")
+	response, err := t.next.RoundTrip(get)
+	if err != nil {
+		return nil, err
+	}
+	object, err := content(response)
+	switch {
+	case err != nil:
+		return nil, err
+	case response.StatusCode == http.StatusNotFound:
+		return nil, nil //nolint:nilnil // see above
+	case response.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("reading %s: the API server answers %s", at.Path, response.Status)
+	default:
+		return object, nil
+	}
+}
+
+// content returns the body of a response as an object, and puts the body back. An empty result means that it is not
+// JSON.
+func content(response *http.Response) (map[string]any, error) {
+	data, err := io.ReadAll(io.LimitReader(response.Body, bodyLimit+1))
+	_ = response.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("reading a response: %w", err)
+	}
+	if len(data) > bodyLimit {
+		return nil, fmt.Errorf("a response is longer than %d MiB", bodyLimit>>20)
+	}
+	response.Body = io.NopCloser(bytes.NewReader(data))
+	object := map[string]any{}
+	_ = json.Unmarshal(data, &object)
+	return object, nil
+}
+
+// target is the object of a request.
+type target struct{ group, resource, namespace, name, subresource string }
+
+// isReview reports whether a request only asks a question.
+func (t target) isReview() bool {
+	return t.group == "authorization.k8s.io" || t.group == "authentication.k8s.io"
+}
+
+// parse reads the path of a request to an API server: /api/<version>/... or /apis/<group>/<version>/...
+func parse(path string) (target, error) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var t target
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		t.group, parts = parts[1], parts[3:]
+	default:
+		return t, fmt.Errorf("a dry run does not send a write to %s", path)
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		t.namespace, parts = parts[1], parts[2:]
+	}
+	for i, field := range []*string{&t.resource, &t.name, &t.subresource} {
+		if i < len(parts) {
+			unescaped, err := url.PathUnescape(parts[i])
+			if err != nil {
+				return t, fmt.Errorf("a dry run does not send a write to %s: %w", path, err)
+			}
+			*field = unescaped
+		}
+	}
+	return t, nil
+}

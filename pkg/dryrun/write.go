@@ -1,0 +1,130 @@
+package dryrun
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Write is a write that was sent as a dry run.
+type Write struct {
+	// Side is management or guest.
+	Side string `json:"side"`
+	// Verb is create, update, delete, or none if the write would change nothing.
+	Verb string `json:"verb"`
+	// Resource is the resource with its group, such as deployments.apps, and its subresource after a slash.
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Fields are the fields that an update would change, sorted, at most 20. More is the number of others.
+	Fields []string `json:"fields,omitempty"`
+	More   int      `json:"more,omitempty"`
+	// Refusal is why the API server would refuse the write. Status is its HTTP status then.
+	Refusal string `json:"refusal,omitempty"`
+	Status  int    `json:"status,omitempty"`
+}
+
+// The values of Write.Verb.
+const (
+	Create = "create"
+	Update = "update"
+	Delete = "delete"
+	None   = "none"
+)
+
+// mostFields is how many fields a Write names.
+const mostFields = 20
+
+// key identifies the object of a write.
+func (w Write) key() string {
+	return strings.Join([]string{w.Side, w.Resource, w.Namespace, w.Name}, " ")
+}
+
+// writeOf returns what a write would change. before is the object as it is, nil if there is none. status and after are
+// the response of the dry run.
+func writeOf(side, method string, t target, before map[string]any, status int, after map[string]any) Write {
+	w := Write{Side: side, Resource: t.resource, Namespace: t.namespace, Name: t.name}
+	if t.group != "" {
+		w.Resource += "." + t.group
+	}
+	if t.subresource != "" {
+		w.Resource += "/" + t.subresource
+	}
+	if w.Name == "" { // a creation
+		metadata, _ := after["metadata"].(map[string]any)
+		w.Name, _ = metadata["name"].(string)
+	}
+	w.Verb = Update
+	switch {
+	case method == http.MethodDelete:
+		w.Verb = Delete
+	case before == nil:
+		w.Verb = Create
+	}
+	if status >= http.StatusMultipleChoices {
+		message, _ := after["message"].(string)
+		w.Refusal, w.Status = cmp.Or(message, http.StatusText(status)), status
+		return w
+	}
+	if w.Verb == Update {
+		if w.Fields = changed(before, after, t.subresource); len(w.Fields) == 0 {
+			w.Verb = None
+		}
+		if w.More = len(w.Fields) - mostFields; w.More > 0 {
+			w.Fields = w.Fields[:mostFields]
+		}
+		w.More = max(w.More, 0)
+	}
+	return w
+}
+
+// changed returns the paths of the fields in which two objects differ, sorted. What an API server sets itself does not
+// count, nor does the status unless it is what is written.
+func changed(before, after map[string]any, subresource string) []string {
+	before, after = maps.Clone(before), maps.Clone(after)
+	for _, object := range []map[string]any{before, after} {
+		if subresource != "status" {
+			delete(object, "status")
+		}
+		metadata, _ := object["metadata"].(map[string]any)
+		metadata = maps.Clone(metadata)
+		for _, field := range []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "uid", "selfLink"} {
+			delete(metadata, field)
+		}
+		object["metadata"] = metadata
+	}
+	var out []string
+	compare("", before, after, &out)
+	slices.Sort(out)
+	return out
+}
+
+// compare adds the paths of the leaves in which two values differ.
+func compare(path string, before, after any, out *[]string) {
+	if reflect.DeepEqual(before, after) {
+		return
+	}
+	a, isMap := before.(map[string]any)
+	b, bothMaps := after.(map[string]any)
+	if isMap && bothMaps {
+		keys := maps.Clone(a)
+		maps.Copy(keys, b)
+		for key := range keys {
+			compare(strings.TrimPrefix(path+"."+key, "."), a[key], b[key], out)
+		}
+		return
+	}
+	x, isList := before.([]any)
+	y, bothLists := after.([]any)
+	if isList && bothLists && len(x) == len(y) {
+		for i := range x {
+			compare(fmt.Sprintf("%s[%d]", path, i), x[i], y[i], out)
+		}
+		return
+	}
+	*out = append(*out, path)
+}
