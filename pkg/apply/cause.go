@@ -73,6 +73,15 @@ func (c ErrorClass) String() string {
 	return names[c]
 }
 
+// ErrorClasses returns all classes of causes, without NoCause.
+func ErrorClasses() []ErrorClass {
+	out := make([]ErrorClass, 0, Other)
+	for class := Cancelled; class <= Other; class++ {
+		out = append(out, class)
+	}
+	return out
+}
+
 // IsTransient reports whether a cause usually ends without an action.
 func (c ErrorClass) IsTransient() bool {
 	switch c {

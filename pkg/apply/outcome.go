@@ -110,6 +110,9 @@ func (o Outcome) ID() ID { return o.id }
 // Verdict returns the verdict.
 func (o Outcome) Verdict() Verdict { return o.verdict }
 
+// Writes returns the number of write requests that were sent for the object, including refused ones.
+func (o Outcome) Writes() int { return o.writes }
+
 // Cause returns why the object failed, or the zero Cause if it did not fail. It is safe to show to any user.
 func (o Outcome) Cause() Cause { return o.cause }
 

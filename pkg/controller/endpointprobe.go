@@ -65,6 +65,8 @@ type endpointProbe struct {
 	answer   chan probeResult
 	done     bool
 	failures throttle.Backoff
+	// seen is when istiod last answered. Zero: it did not yet.
+	seen time.Time
 }
 
 // probeTarget is the subject of a handshake.
@@ -141,7 +143,7 @@ func (r *endpointProbe) collect() {
 	switch {
 	case a.about != r.target:
 	case a.err == nil:
-		r.known, r.done = status.EndpointReached(), true
+		r.known, r.done, r.seen = status.EndpointReached(), true, a.began
 	default:
 		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)
 		if r.failures.Failures() >= probePatience {

@@ -110,3 +110,41 @@ func (t *failureLog) log(ctx context.Context, err error, persists bool, now time
 	t.skipped = 0
 	return true
 }
+
+// reportedError is an error that Reconcile returns after failureLog has decided whether it is logged.
+type reportedError struct{ error }
+
+// Unwrap returns the cause.
+func (e reportedError) Unwrap() error { return e.error }
+
+// withoutReported returns a logger that leaves out each reportedError. controller-runtime logs every error that
+// Reconcile returns.
+func withoutReported(log logr.Logger) logr.Logger {
+	if log.GetSink() == nil {
+		return log
+	}
+	return log.WithSink(unreported{log.GetSink()})
+}
+
+// unreported is the sink of such a logger.
+type unreported struct{ logr.LogSink }
+
+// Error logs an error, unless it is a reportedError.
+func (s unreported) Error(err error, msg string, keysAndValues ...any) {
+	if _, is := errors.AsType[reportedError](err); is {
+		return
+	}
+	sink := s.LogSink
+	if deeper, is := sink.(logr.CallDepthLogSink); is {
+		sink = deeper.WithCallDepth(1) // package logs limits the lines of each place in the code
+	}
+	sink.Error(err, msg, keysAndValues...)
+}
+
+// WithValues returns a sink with more values.
+func (s unreported) WithValues(keysAndValues ...any) logr.LogSink {
+	return unreported{s.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName returns a sink with a name.
+func (s unreported) WithName(name string) logr.LogSink { return unreported{s.LogSink.WithName(name)} }

@@ -82,8 +82,8 @@ var errLeaseLost = errors.New("this pod no longer has the Lease")
 // make writes rare. In this time it does not see that the previous pod released the Lease, as an evicted pod does
 // shortly after its successor was created, or that an outage ended.
 //
-// The elector reads the clock before it calls Get, so acquireTime is when the waiting began. No decision depends on
-// acquireTime, and the renewal that follows at once has the right renewTime.
+// The elector reads the clock before it calls Get, so its acquireTime is when the waiting began. The lock writes the
+// time of the request that took the Lease instead: hypergate status shows it. No decision depends on it.
 //
 // The leader gets each answer at once. The elector counts a renewal from when its answer arrived, and stops the rest of
 // the process only after it tried to release the Lease. Both are too late: other processes count from when the Lease
@@ -99,6 +99,8 @@ type patientLock struct {
 	// after renewed.
 	renewed time.Time
 	expiry  *time.Timer
+	// acquired is when this process took the Lease.
+	acquired metav1.Time
 	// holder is the holder of the Lease when it was last read.
 	holder string
 	// first is when a candidate first found the Lease held by another pod. since is when it found the Lease as in raw,
@@ -183,6 +185,10 @@ func (l *patientLock) write(
 	ctx, cancel := l.boundedByLead(ctx)
 	defer cancel()
 	sent := time.Now()
+	if !l.leads() {
+		l.acquired = metav1.NewTime(sent)
+	}
+	record.AcquireTime = l.acquired
 	if err := request(ctx, record); err != nil {
 		return err
 	}

@@ -23,28 +23,34 @@ type board struct {
 	// onLease is the summary that was written last, by this process or by an earlier one. Nil: the Lease was not read
 	// yet.
 	onLease *summary.Summary
-	// validity returns the validity of the guest kubeconfig in use, which can be replaced without a pass. Nil: there is
-	// none.
-	validity func() (from, until time.Time)
+	// leaseless reports whether no Lease is held. Then what was posted counts as written.
+	leaseless bool
+	// credential returns the validity of the guest kubeconfig in use, which can be replaced without a pass.
+	credential validity
 }
 
-// newBoard returns the board. It is nil if no Lease is held. On a standalone cluster, hypergate has no credential for
-// the guest.
+// newBoard returns the board for the summary.
 func newBoard(o Options, g *guest.Cluster) *board {
-	switch {
-	case !o.LeaderElection:
-		return nil
-	case o.Config.Topology == model.TopologyStandalone:
-		return &board{}
-	default:
-		return &board{validity: g.Validity}
+	return &board{leaseless: !o.LeaderElection, credential: validityOf(o, g)}
+}
+
+// validity returns from when, and until when, hypergate's credential for the guest is valid.
+type validity func() (from, until time.Time)
+
+// validityOf returns the validity of hypergate's credential for the guest. On a standalone cluster, there is none.
+func validityOf(o Options, g *guest.Cluster) validity {
+	if o.Config.Topology == model.TopologyStandalone {
+		return func() (from, until time.Time) { return time.Time{}, time.Time{} }
 	}
+	return g.Validity
 }
 
 func (b *board) post(s summary.Summary) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.posted = &s
+	if b.posted = &s; b.leaseless {
+		b.onLease = &s
+	}
 }
 
 // shown returns the summary that is on the Lease. Transition times are relative to it, so that a state between two
@@ -81,9 +87,7 @@ func (b *board) addTo(lease *coordinationv1.Lease) {
 	}
 	s := *b.posted
 	s.Holder = *holder
-	if b.validity != nil {
-		s.GuestCredential.From, s.GuestCredential.Until = b.validity()
-	}
+	s.GuestCredential.From, s.GuestCredential.Until = b.credential()
 	if encoded, err := summary.Encode(s); err == nil { // an error would be a defect that TestEncodeFits finds
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, summary.Annotation, encoded)
 		b.onLease = &s

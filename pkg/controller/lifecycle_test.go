@@ -89,6 +89,7 @@ func TestHostedControlPlanePutsReconciliationOnHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := &Reconciler{config: cfg, mgmt: cluster, clock: clock}
+	r.reports.summary.board, r.reports.metrics = &board{leaseless: true}, *newTestExporter()
 	var log bytes.Buffer
 	ctx := logr.NewContext(t.Context(), logr.FromSlogHandler(slog.NewTextHandler(&log, nil)))
 	for _, step := range holdSteps() {
@@ -104,8 +105,8 @@ func TestHostedControlPlanePutsReconciliationOnHold(t *testing.T) {
 			t.Errorf("%s: on hold is %t: %v", step.name, held, o.hold)
 		}
 		if held {
-			if got := r.reportHold(ctx, hold.cause); got != step.again {
-				t.Errorf("%s: again after %s, want %s", step.name, got, step.again)
+			if got := r.reportHold(ctx, hold.cause); got.requeue != step.again {
+				t.Errorf("%s: again after %s, want %s", step.name, got.requeue, step.again)
 			}
 		}
 		if got := log.String(); step.logs == "" && got != "" || !strings.Contains(got, step.logs) {

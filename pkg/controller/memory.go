@@ -57,7 +57,7 @@ type reports struct {
 	notSynced lastLogged
 	transient transientSince
 	failures  failureLog
-	metrics   crdMetrics
+	metrics   exporter
 	summary   summarizer
 }
 
@@ -80,11 +80,12 @@ func newMemory(o Options) memory {
 	return m
 }
 
-func newReports(o Options) reports {
+func newReports(o Options, credential validity) reports {
 	return reports{
 		classes: newClasses(), failures: newFailureLog(),
 		hcp:     hcpReporter{reporting: o.Reporting, writes: newReportLimiter()},
 		summary: newSummarizer(o),
+		metrics: exporter{Collector: o.metrics, credential: credential},
 	}
 }
 

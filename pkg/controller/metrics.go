@@ -1,117 +1,168 @@
 package controller
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"regexp"
-	"sync/atomic"
+	"slices"
+	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
-
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/metrics"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
-// crdMetrics exports what is known of the guest's CRDs, also while there is no GatewayClass with a status. The series
-// are computed from the last result at each scrape, so no series is stale. The zero value is ready to use.
-type crdMetrics struct{ last atomic.Pointer[crdFindings] }
-
-// crdFindings is the part of a result that is exported.
-type crdFindings struct {
-	mode      crds.Mode
-	decisions []crds.CRD
-	inUse     map[string]int
+// newCollector returns the metrics of this process.
+func newCollector(o Options) *metrics.Collector {
+	return metrics.New(metrics.Options{
+		Values: MetricValues(), Version: o.Version, Istio: o.Source.Version(), Revision: o.Config.Revision,
+		Topology: string(o.Config.Topology),
+	})
 }
 
-// keep stores the result of a pass. While there is no plan, there are no decisions. While the search for objects is
-// under way, the last counts stay.
-func (m *crdMetrics) keep(res status.Result) {
-	inUse := res.InUseTotals
-	if last := m.last.Load(); res.Searching && last != nil {
-		inUse = last.inUse
+// MetricValues returns the closed lists of values that labels of metrics can have.
+func MetricValues() metrics.Values {
+	out := metrics.Values{Reasons: status.Reasons(), CRDs: crds.GatewayAPI().Names(), Strategies: []string{publishedAddress}}
+	for _, resource := range model.KnownIstioResources() {
+		out.CRDs = append(out.CRDs, resource.CRD())
 	}
-	m.last.Store(&crdFindings{mode: res.Plan.Mode, decisions: res.Plan.Decisions, inUse: inUse})
+	for _, strategy := range publish.Strategies() {
+		if strategy != model.PublishAuto {
+			out.Strategies = append(out.Strategies, string(strategy))
+		}
+	}
+	for _, class := range slices.DeleteFunc(apply.ErrorClasses(), isCancelled) {
+		out.Classes = append(out.Classes, class.String())
+	}
+	routes := publish.OtherRouteKinds(model.Config{}, model.PublishAddress)
+	out.Kinds = map[string][]string{
+		string(model.SideMgmt):  namesOf(slices.Concat(model.MgmtKinds(), routes)),
+		string(model.SideGuest): namesOf(model.GuestKinds()),
+	}
+	return out
 }
 
-func crdInfoDesc() *prometheus.Desc {
-	return prometheus.NewDesc("hypergate_guest_crd_info", "What hypergate has decided about a CRD of the guest, and why. Always 1.",
-		[]string{"crd", "owner", "verdict", "reason", "installed_version", "wanted_version"}, nil)
+// isCancelled reports whether an object failed because something else did.
+func isCancelled(class apply.ErrorClass) bool { return class == apply.Cancelled }
+
+// namesOf returns the names of kinds, each once.
+func namesOf(kinds []model.Kind) []string {
+	out := make([]string, 0, len(kinds))
+	for _, kind := range kinds {
+		if !slices.Contains(out, kind.GVK.Kind) {
+			out = append(out, kind.GVK.Kind)
+		}
+	}
+	return out
 }
 
-func unsupportedObjectsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("hypergate_guest_unsupported_objects",
-		"Objects in the guest that use API fields which the guest serves and istiod ignores.", []string{"crd"}, nil)
+// exporter passes what each pass did to the metrics.
+type exporter struct {
+	*metrics.Collector
+	state      metrics.State
+	credential validity
+	// requested is when an installation was first seen to be needed. Zero: none is under way.
+	requested time.Time
 }
 
-func managementModeDesc() *prometheus.Desc {
-	return prometheus.NewDesc("hypergate_guest_management_mode",
-		"Whether hypergate manages the guest's CRDs and its installation. 1 for the mode in effect.", []string{"mode"}, nil)
+// note counts what a pass wrote, and keeps what it observed. repairing reports whether what it wrote is a repair.
+func (e *exporter) note(o observation, d decision, out outcome, repairing bool) {
+	for _, side := range []struct {
+		name   model.Side
+		report apply.Report
+	}{{model.SideMgmt, out.mgmt}, {model.SideGuest, out.guest}} {
+		for _, object := range side.report.Outcomes() {
+			e.Writes(string(side.name), object.ID().GVK.Kind, object.Verdict().String(), object.Writes())
+			if repairing && isRepair(object) {
+				e.Repair(string(side.name), object.ID().GVK.Kind)
+			}
+		}
+	}
+	if converged, is := d.(converge); is && out.problem == nil {
+		e.noteRotation(converged.ca.rotation)
+	} else if o.mgmtSeen && o.mgmtProblem == nil {
+		e.noteRotation(o.mgmt.Rotation)
+	}
 }
 
-var _ prometheus.Collector = &crdMetrics{}
-
-// Describe sends the descriptions of the metrics.
-func (m *crdMetrics) Describe(descs chan<- *prometheus.Desc) {
-	descs <- crdInfoDesc()
-	descs <- unsupportedObjectsDesc()
-	descs <- managementModeDesc()
-}
-
-// Collect sends the series.
-func (m *crdMetrics) Collect(series chan<- prometheus.Metric) {
-	last := m.last.Load()
-	if last == nil {
+func (e *exporter) noteRotation(r pki.Rotation) {
+	e.state.RotationSince, e.state.NextCA = r.Since, time.Time{}
+	if r.Phase != pki.Spreading {
 		return
 	}
-	gauge := func(desc *prometheus.Desc, value int, labels ...string) {
-		metric, err := prometheus.NewConstMetric(desc, prometheus.GaugeValue, float64(value), labels...)
-		if err != nil {
-			metric = prometheus.NewInvalidMetric(desc, err)
+	if expires, err := r.Next.Expires(); err == nil { // a CA that cannot be read is a problem of the plan
+		e.state.NextCA = expires
+	}
+}
+
+// noteGuest keeps what a pass decided about the guest. While there is no plan, there are no decisions. While the search
+// for objects is under way, the last counts stay.
+func (e *exporter) noteGuest(res status.Result) {
+	inUse := res.InUseTotals
+	if res.Searching {
+		inUse = e.state.Guest.InUse
+	}
+	e.state.Guest = metrics.Guest{Mode: res.Plan.Mode, Decisions: res.Plan.Decisions, InUse: inUse}
+}
+
+// export exports the state after a pass: the summary, and what the summary has no space for.
+func (e *exporter) export(s summary.Summary, res status.Result, seen, now time.Time) {
+	e.noteInstallation(s, res, now)
+	e.state.Credential.From, e.state.Credential.Until = e.credential()
+	e.state.Summary, e.state.PublishedSeen = s, seen
+	e.state.Sides = map[string]metrics.Numbers{
+		string(model.SideMgmt):  numbersOf(res.Mgmt, res.MgmtWatches),
+		string(model.SideGuest): numbersOf(res.Guest, res.GuestWatches),
+	}
+	if side := string(res.ObservationSide); res.ObservationProblem != nil && side != "" {
+		e.state.Sides[side] = metrics.Numbers{WatchFailing: 1}
+	}
+	e.Set(e.state)
+}
+
+// noteInstallation measures an installation from when istiod is needed, and absent, until it serves.
+func (e *exporter) noteInstallation(s summary.Summary, res status.Result, now time.Time) {
+	switch available := s.Condition(summary.Available); {
+	case available.Status == summary.True && !e.requested.IsZero():
+		if available.Reason == status.ReasonAsExpected {
+			e.Installed(now.Sub(e.requested))
 		}
-		series <- metric
-	}
-	if last.mode != "" {
-		gauge(managementModeDesc(), 1, string(last.mode))
-	}
-	for _, crd := range last.decisions {
-		gauge(crdInfoDesc(), 1, crd.Name, ownerLabel(crd.Owner.Kind), string(crd.Verdict), string(crd.Reason),
-			versionLabel(crd.Metadata.Version), crd.Wanted.Version)
-	}
-	for crd, count := range last.inUse {
-		gauge(unsupportedObjectsDesc(), count, crd)
+		e.requested = time.Time{}
+	case available.Status == summary.False && res.Istiod == model.Absent && e.requested.IsZero():
+		e.requested = now
 	}
 }
 
-// ownerLabel returns the kind of an owner. Its name is not exported: a guest can have many owners.
-func ownerLabel(kind crds.OwnerKind) string {
-	if kind == crds.Unowned {
-		return "none"
+func numbersOf(report apply.Report, watches []apply.WatchProblem) metrics.Numbers {
+	out := metrics.Numbers{RateLimited: report.Count(apply.VerdictRateLimited), WatchFailing: len(watches), Failing: map[string]int{}}
+	for _, failed := range report.Failures() {
+		if class := failed.Cause().Class(); !isCancelled(class) {
+			out.Failing[class.String()]++
+		}
 	}
-	return string(kind)
+	return out
 }
 
-// versionLabel returns the version that a CRD claims, or "other". The claim is an annotation that the guest's admin can
-// set to any value, and each value would be a separate series.
-func versionLabel(claimed string) string {
-	if claimed == "" || regexp.MustCompile(`^v?[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}$`).MatchString(claimed) {
-		return claimed
+// outcomeOf returns what a pass ended with. settled reports whether it left everything as planned.
+func outcomeOf(k known, res status.Result, settled bool) metrics.Outcome {
+	switch k.decision.(type) {
+	case onHold:
+		return metrics.Held
+	case waitForSync:
+		return metrics.Unobserved
+	case noPlan, pruneManagement:
+		return metrics.Refused
 	}
-	return "other"
-}
-
-// Start registers the metrics until ctx ends. It is a runnable of the manager, so it runs only while this process
-// leads. If one process runs two controllers, as only tests do, the metrics of the first one are exported.
-func (m *crdMetrics) Start(ctx context.Context) error {
-	err := metrics.Registry.Register(m)
-	if _, another := errors.AsType[prometheus.AlreadyRegisteredError](err); another {
-		return nil
+	switch {
+	case k.outcome.problem != nil:
+		return metrics.Refused
+	case res.GuestUnseen():
+		return metrics.Unobserved
+	case settled:
+		return metrics.Complete
+	default:
+		return metrics.Incomplete
 	}
-	if err != nil {
-		return fmt.Errorf("registering the metrics: %w", err)
-	}
-	<-ctx.Done()
-	metrics.Registry.Unregister(m)
-	return nil
 }

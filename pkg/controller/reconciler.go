@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -35,11 +36,14 @@ type Reconciler struct {
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
+	if o.metrics == nil {
+		o.metrics = newCollector(o)
+	}
 	r := &Reconciler{
 		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
 		blank:   status.Result{Version: o.Source.Version(), InsecureSettings: len(o.insecureSettings())},
 		memory:  newMemory(o),
-		reports: newReports(o),
+		reports: newReports(o, validityOf(o, g)),
 	}
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
@@ -47,8 +51,19 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	return r
 }
 
-// Reconcile is one pass over everything. It returns no error: failures are logged once and tried again with
-// RequeueAfter. A control plane that lets nothing be written any more ends it at any time.
+// passed is what a pass ended with.
+type passed struct {
+	outcome metrics.Outcome
+	// problem is why the pass failed. Nil: it did not, although it may wait for something.
+	problem error
+	// requeue is when the next pass is due without an event. Zero: never.
+	requeue time.Duration
+}
+
+// Reconcile is one pass over everything. A control plane that lets nothing be written any more ends it at any time.
+//
+// Its error is for the metrics of controller-runtime. controller-runtime would log each one, and retry at intervals of
+// its own. So the error is terminal and marked as reported, and Reconcile itself requests the next pass.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	r.pace.begin()
 	defer r.pace.end()
@@ -56,15 +71,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	defer r.worker.end()
 	inPass, over := r.passContext.begin(ctx)
 	defer over()
-	requeue := r.pass(inPass)
+	end := r.pass(inPass)
 	if hold, ended := errors.AsType[onHoldError](context.Cause(inPass)); ended {
-		requeue = r.reportHold(ctx, hold)
+		end = r.reportHold(ctx, hold)
 	}
-	return reconcile.Result{RequeueAfter: requeue}, nil
+	r.reports.metrics.Pass(end.outcome)
+	if end.problem == nil {
+		return reconcile.Result{RequeueAfter: end.requeue}, nil
+	}
+	if end.requeue > 0 {
+		r.pace.ask(end.requeue)
+	}
+	return reconcile.Result{}, reconcile.TerminalError(reportedError{end.problem})
 }
 
-// pass observes, decides, executes and reports. It returns when the next pass is due without an event. Zero: never.
-func (r *Reconciler) pass(ctx context.Context) time.Duration {
+// pass observes, decides, executes and reports.
+func (r *Reconciler) pass(ctx context.Context) passed {
 	o := r.observe(ctx)
 	if o.mgmtSeen {
 		r.reports.lifecycle.log(ctx, o, r.memory.secrets.Credential(model.IstiodBearer).Expires)
@@ -75,7 +97,8 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 		logr.FromContextOrDiscard(ctx).V(1).Info("Computed a plan", "classes", len(o.guest.Classes))
 	}
 	out := r.execute(ctx, o, d)
-	r.reports.summary.note(r.config, o, d, out, r.memory.secrets.Credential(model.IstiodBearer))
+	repairing := r.reports.summary.note(r.config, o, d, out, r.memory.secrets.Credential(model.IstiodBearer))
+	r.reports.metrics.note(o, d, out, repairing)
 	if hold, held := d.(onHold); held {
 		return r.reportHold(ctx, hold.cause)
 	}
@@ -83,7 +106,7 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 		// What ended the pass is an event, and the next pass reports it.
 		logApplied(ctx, out)
 		logr.FromContextOrDiscard(ctx).V(1).Info("Stopped before everything was done", "why", cause.Error())
-		return 0
+		return passed{outcome: metrics.Incomplete}
 	}
 	k := known{
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(),
@@ -91,11 +114,17 @@ func (r *Reconciler) pass(ctx context.Context) time.Duration {
 		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, twoClusters: r.memory.twoClusters,
 	}
 	if _, waits := d.(waitForSync); waits {
-		return soonest(out.requeue, r.reportUnsynced(ctx, k))
+		return r.reportUnsynced(ctx, k).within(out.requeue)
 	}
 	r.reports.notSynced = lastLogged{}
 	r.prepare(ctx, k)
-	return soonest(o.requeue, out.requeue, k.findings.requeue, r.report(ctx, k))
+	return r.report(ctx, k).within(o.requeue, out.requeue, k.findings.requeue)
+}
+
+// within returns the same end with a next pass after the shortest of some delays. Zero means no delay.
+func (p passed) within(delays ...time.Duration) passed {
+	p.requeue = soonest(append(delays, p.requeue)...)
+	return p
 }
 
 // newCA returns the mesh CA of the next first installation. It is made once, and kept until it is used: a decision that

@@ -11,6 +11,9 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/metrics"
+	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -18,17 +21,18 @@ import (
 
 // report logs what was done, writes the conditions that changed, and returns when to try again what failed. Zero: not
 // before a watch shows something.
-func (r *Reconciler) report(ctx context.Context, k known) time.Duration {
+func (r *Reconciler) report(ctx context.Context, k known) passed {
 	now, reports := r.clock.Now(), &r.reports
 	res := k.result(r.blank)
-	reports.metrics.keep(res)
+	reports.metrics.noteGuest(res)
 	logApplied(ctx, k.outcome)
 	if res.Mgmt.Writes()+res.Guest.Writes() > 0 {
 		// What rendering and applying needed goes back to the system: at rest this process is small.
 		defer debug.FreeOSMemory()
 	}
 	// The guest may be slow with its statuses. The HostedControlPlane does not wait for them.
-	requeue := r.reportToManagement(ctx, k.hcpResult(res))
+	forManagement := k.hcpResult(res)
+	requeue := r.reportToManagement(ctx, forManagement)
 	if errors.Is(res.Guest.Err(), errGuestTime) {
 		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly; the next pass continues with it", "limit", guestTime.String())
 		requeue = soonest(requeue, passSpacing)
@@ -41,12 +45,19 @@ func (r *Reconciler) report(ctx context.Context, k known) time.Duration {
 		again, statusProblem = r.writeConditions(ctx, res)
 		requeue = soonest(requeue, again)
 	}
-	return soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failureOf(res, statusProblem), now))
+	failed, problem := failureOf(res, statusProblem), error(nil)
+	if forManagement.GuestUnseen() {
+		problem = k.findings.guestWatch
+	}
+	return passed{
+		outcome: outcomeOf(k, forManagement, reports.summary.settled), problem: errors.Join(failed.err, problem),
+		requeue: soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failed, now)),
+	}
 }
 
 // reportUnsynced ends a pass that does not know both sides. A watch wakes the next one. What lasts is logged: there is
 // no class to write a condition to.
-func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration {
+func (r *Reconciler) reportUnsynced(ctx context.Context, k known) passed {
 	log := logr.FromContextOrDiscard(ctx)
 	log.V(1).Info("Waiting to know both sides", "why", k.problem().Error())
 	var requeue time.Duration
@@ -60,19 +71,34 @@ func (r *Reconciler) reportUnsynced(ctx context.Context, k known) time.Duration 
 	if k.outcome.mgmt.Err() != nil {
 		requeue = soonest(requeue, r.reports.failures.report(ctx, failureOf(status.Result{Mgmt: k.outcome.mgmt}, nil), r.clock.Now()))
 	}
-	return soonest(requeue, k.outcome.mgmt.RetryAfter(), r.reportToManagement(ctx, k.unsyncedResult(r.blank)))
+	return passed{
+		outcome: metrics.Unobserved, problem: errors.Join(unlessListing(k.problem()), k.outcome.mgmt.Err()),
+		requeue: soonest(requeue, k.outcome.mgmt.RetryAfter(), r.reportToManagement(ctx, k.unsyncedResult(r.blank))),
+	}
+}
+
+// unlessListing returns why a side is not known. It returns nil if the only reason is that the watches are still
+// listing, as after each start.
+func unlessListing(problem error) error {
+	if e, is := errors.AsType[guest.NotSyncedError](problem); is && e.Unwrap() == nil {
+		return nil
+	}
+	if e, is := errors.AsType[mgmt.NotSyncedError](problem); is && e.Unwrap() == nil {
+		return nil
+	}
+	return problem
 }
 
 // reportHold ends a pass in which nothing may be written. The guest gets no status either: that would be a write. The
 // HostedControlPlane gets a condition about a pause: it is not part of what a pause protects. A pause that ends by time
 // causes no event. All other ends do.
-func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) time.Duration {
+func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) passed {
 	var requeue time.Duration
 	if paused, is := hold.lifecycle.(model.Paused); is && !paused.Until.IsZero() {
 		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
 	}
 	r.reports.lifecycle.logHold(ctx, hold, r.memory.secrets.Credential(model.IstiodBearer).Expires)
-	return soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))
+	return passed{outcome: metrics.Held, requeue: soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))}
 }
 
 // logApplied logs what was changed.

@@ -123,7 +123,10 @@ func TestTransientStatesAreNotReported(t *testing.T) {
 	rolling := status.Result{Istiod: model.Available, Rollout: model.Rolling}
 	both := status.Result{Istiod: model.Available, Rollout: model.Rolling, Guest: deleted.Guest}
 	coming := status.Result{Istiod: model.Unavailable, Rollout: model.Rolling}
-	unread := crd("a", crds.Owner{Kind: crds.ThirdParty}, "", crds.Undetermined, crds.IsUnread)
+	unread := crds.CRD{
+		Name: "a", Fact: crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}}, Wanted: crds.Wanted{Version: "v1.4.1"},
+		Decision: crds.Decision{Verdict: crds.Undetermined, Reason: crds.IsUnread},
+	}
 	settling := status.Result{Istiod: model.Available, Plan: desired.Plan{Decisions: []crds.CRD{unread}}}
 	early := status.Result{Istiod: model.Unavailable, Plan: settling.Plan}
 	var transient transientSince

@@ -22,7 +22,9 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/dryrun"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -55,28 +57,32 @@ type Options struct {
 	// Version is hypergate's own version, for the summary in the Lease.
 	Version string
 
-	// board is where the summary of the last pass is. Nil without LeaderElection: then there is no Lease to write it
-	// to.
+	// board is where the summary of the last pass is.
 	board *board
+	// metrics are the metrics of this process.
+	metrics *metrics.Collector
+	// dryRun records the writes of a preview, and sends them as dry runs. Nil: writes are sent as they are.
+	dryRun *dryrun.Recorder
+}
+
+// client returns the configuration of the clients of a side, whose requests the metrics count.
+func (o Options) client(side model.Side, config *rest.Config) *rest.Config {
+	config = clientConfig(config)
+	if o.dryRun != nil {
+		config.Wrap(o.dryRun.Wrap(string(side)))
+	}
+	if o.metrics != nil {
+		config.Wrap(o.metrics.Requests(string(side)))
+	}
+	return config
 }
 
 // Run runs the controller until ctx ends. It returns an error at once if the configuration can never work: the
 // management namespace does not exist, or the guest is the management cluster. The error says what to do. A cluster
 // that does not answer is not such an error.
 func Run(ctx context.Context, o Options) error {
-	o.MgmtConfig = clientConfig(o.MgmtConfig)
-	if o.GuestConfig != nil {
-		o.GuestConfig = clientConfig(o.GuestConfig)
-	}
-	mgmtCluster, err := mgmt.New(o.MgmtConfig, o.Config)
-	if err != nil {
-		return err
-	}
-	conn, err := guestConn(o, mgmtCluster)
-	if err != nil {
-		return fmt.Errorf("connecting to the guest: %w", err)
-	}
-	guestCluster, err := guest.New(conn, o.Config, o.Source)
+	o.metrics = newCollector(o)
+	mgmtCluster, guestCluster, err := o.clusters()
 	if err != nil {
 		return err
 	}
@@ -112,6 +118,24 @@ func Run(ctx context.Context, o Options) error {
 		return lost
 	}
 	return err
+}
+
+// clusters returns the two sides, which send no requests yet. It wraps the configurations of the clients.
+func (o *Options) clusters() (*mgmt.Cluster, *guest.Cluster, error) {
+	o.MgmtConfig = o.client(model.SideMgmt, o.MgmtConfig)
+	if o.GuestConfig != nil {
+		o.GuestConfig = o.client(model.SideGuest, o.GuestConfig)
+	}
+	mgmtCluster, err := mgmt.New(o.MgmtConfig, o.Config)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := guestConn(*o, mgmtCluster)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the guest: %w", err)
+	}
+	guestCluster, err := guest.New(conn, o.Config, o.Source)
+	return mgmtCluster, guestCluster, err
 }
 
 // shortOverlap is the lifetime of a gateway's certificate. A gateway needs at most this long to learn a new root.
@@ -162,7 +186,7 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 		// one more than once.
 		SkipNameValidation: new(true),
 		// There is only one key. It has no information for the log.
-		LogConstructor: func(*reconcile.Request) logr.Logger { return mgr.GetLogger() },
+		LogConstructor: func(*reconcile.Request) logr.Logger { return withoutReported(mgr.GetLogger()) },
 	})
 	if err != nil {
 		return fmt.Errorf("creating the controller: %w", err)
@@ -171,7 +195,7 @@ func (r *Reconciler) addToManager(mgr manager.Manager) error {
 	if err := c.Watch(watches); err != nil {
 		return fmt.Errorf("watching both sides: %w", err)
 	}
-	if err := mgr.Add(&r.reports.metrics); err != nil {
+	if err := mgr.Add(r.reports.metrics.Collector); err != nil {
 		return fmt.Errorf("adding the metrics: %w", err)
 	}
 	return nil
@@ -184,6 +208,7 @@ type passQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
 	r.pace.ask = func(after time.Duration) { queue.AddAfter(reconcile.Request{}, after) }
 	r.memory.endpointProbe.wake = r.notify
+	r.reports.metrics.Lead()
 	return errors.Join(r.mgmt.Start(ctx, r.notify), r.guest.Start(ctx, r.notify))
 }
 

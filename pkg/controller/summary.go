@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/summary"
 )
 
-// summarizer computes the summary of the last pass. Without a board, because no Lease is held, it does nothing.
+// summarizer computes the summary of the last pass, for the Lease and for the metrics.
 type summarizer struct {
 	board *board
 	// last is the summary of the last pass. Its versions and topology never change.
@@ -35,16 +36,13 @@ type summarizer struct {
 }
 
 func newSummarizer(o Options) summarizer {
-	return summarizer{board: o.board, last: summary.Summary{
+	return summarizer{board: cmp.Or(o.board, &board{leaseless: true}), last: summary.Summary{
 		Hypergate: o.Version, Istio: o.Source.Version(), Topology: string(o.Config.Topology), Lifecycle: summary.Active,
 	}}
 }
 
-// note adds what a pass observed and did to the summary.
-func (s *summarizer) note(cfg model.Config, o observation, d decision, out outcome, credential model.Credential) {
-	if s.board == nil {
-		return
-	}
+// note adds what a pass observed and did to the summary. It reports whether what the pass wrote is a repair.
+func (s *summarizer) note(cfg model.Config, o observation, d decision, out outcome, credential model.Credential) bool {
 	s.last.Token = summary.Validity{From: credential.Issued, Until: credential.Expires}
 	s.last.Writes += int64(out.mgmt.Writes() + out.guest.Writes())
 	if o.mgmtSeen {
@@ -54,7 +52,7 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation.Phase)
 		s.last.Istiod.State = istiodState(o.mgmt)
 	}
-	s.noteRepairs(o, d, out)
+	repairing := s.noteRepairs(o, d, out)
 	if converged, is := d.(converge); is && out.problem == nil {
 		s.last.Published = published(cfg, o.mgmt, converged)
 		s.noteWebhook(o, converged)
@@ -62,16 +60,20 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 		s.last.CRDs = crdCounts(converged.plan.Decisions)
 		s.last.Classes = len(o.guest.Classes)
 	}
+	return repairing
 }
 
-// noteRepairs counts what a pass restored, and remembers whether it left everything as planned.
-func (s *summarizer) noteRepairs(o observation, d decision, out outcome) {
+// noteRepairs counts what a pass restored, and remembers whether it left everything as planned. It reports whether what
+// the pass wrote is a repair.
+func (s *summarizer) noteRepairs(o observation, d decision, out outcome) bool {
 	converged, is := d.(converge)
-	if is && s.settled && !converged.computed {
+	repairing := is && s.settled && !converged.computed
+	if repairing {
 		s.last.Repairs += int64(repairs(out.mgmt) + repairs(out.guest))
 	}
 	s.settled = is && out.problem == nil && out.complete() && out.tokenProblem == nil && out.tunnelProblem == nil && !out.crdsBlocked &&
 		(!converged.plan.Installed || o.mgmt.Istiod == model.Available)
+	return repairing
 }
 
 func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
@@ -104,9 +106,6 @@ func (s *summarizer) noteWebhook(o observation, d converge) {
 // conclude computes the conditions, and posts the summary. It returns when a problem becomes Degraded without an event.
 // Zero: never.
 func (s *summarizer) conclude(res status.Result, targets []mgmt.StatusTarget, now time.Time) time.Duration {
-	if s.board == nil {
-		return 0
-	}
 	shown := conditionsOf(s.board.shown())
 	if s.conditions == nil {
 		s.conditions = shown // during a pause, only Progressing is computed
@@ -217,6 +216,9 @@ func istiodState(m model.ManagementObservation) string {
 	}
 }
 
+// publishedAddress is the strategy with which another party publishes istiod (model.PublishAddress).
+const publishedAddress = "address"
+
 // published returns where a plan publishes istiod. An address that is known counts as reached until noteIstiod.
 func published(cfg model.Config, m model.ManagementObservation, d converge) summary.Published {
 	if !d.plan.Installed {
@@ -228,7 +230,7 @@ func published(cfg model.Config, m model.ManagementObservation, d converge) summ
 	}
 	out := summary.Published{Strategy: string(strategy), State: summary.PublishedPending}
 	if strategy == model.PublishAddress {
-		out.Strategy = "address"
+		out.Strategy = publishedAddress
 	}
 	switch endpoint := d.plan.Endpoint.(type) {
 	case publish.EndpointKnown:
@@ -271,20 +273,28 @@ func crdCounts(decisions []crds.CRD) (out summary.CRDs) {
 	return out
 }
 
-// repairs returns how many objects were written or deleted. A renewed token is not a repair.
+// repairs returns how many objects were written or deleted.
 func repairs(report apply.Report) (n int) {
 	for _, o := range report.Outcomes() {
-		changed := o.Verdict() == apply.VerdictApplied || o.Verdict() == apply.VerdictDeleted
-		if _, token := model.BearerOf(o.ID().Key.Name); changed && !token {
+		if isRepair(o) {
 			n++
 		}
 	}
 	return n
 }
 
-// reportToManagement reports to the management side: in the conditions of a HostedControlPlane, and in the summary of
-// the Lease. It returns when to look again.
+// isRepair reports whether an object was written or deleted. A renewed token is not a repair.
+func isRepair(o apply.Outcome) bool {
+	changed := o.Verdict() == apply.VerdictApplied || o.Verdict() == apply.VerdictDeleted
+	_, token := model.BearerOf(o.ID().Key.Name)
+	return changed && !token
+}
+
+// reportToManagement reports to the management side: in the conditions of a HostedControlPlane, in the summary of the
+// Lease, and in the metrics. It returns when to look again.
 func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) time.Duration {
-	again := r.reports.summary.conclude(res, r.mgmt.StatusTargets(), r.clock.Now())
+	now := r.clock.Now()
+	again := r.reports.summary.conclude(res, r.mgmt.StatusTargets(), now)
+	r.reports.metrics.export(r.reports.summary.last, res, r.memory.endpointProbe.seen, now)
 	return soonest(again, r.reportToControlPlanes(ctx, res))
 }

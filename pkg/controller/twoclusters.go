@@ -46,7 +46,8 @@ func checkTwoClusters(
 func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	load, first := o.LoadGuest, o.GuestConfig
 	if o.Config.GuestKubeconfigSecret != "" {
-		load, first = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }, clientConfig(&rest.Config{})
+		load = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }
+		first = o.client(model.SideGuest, &rest.Config{})
 	}
 	if load == nil {
 		return guestconn.Fixed(first)
@@ -58,7 +59,7 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 			if err != nil {
 				return nil, err
 			}
-			return clientConfig(config), nil
+			return o.client(model.SideGuest, config), nil
 		},
 		Verify: func(ctx context.Context, candidate *rest.Config) (string, error) {
 			var identity types.UID

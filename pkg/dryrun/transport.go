@@ -78,6 +78,11 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		})
 		return placeholder(r), nil
 	}
+	return t.write(r, target)
+}
+
+// write sends a write as a dry run, and records it.
+func (t transport) write(r *http.Request, target target) (*http.Response, error) {
 	dry, err := asDryRun(r)
 	if err != nil {
 		return nil, err
@@ -149,13 +154,9 @@ func (t transport) read(r *http.Request) (map[string]any, error) {
 	if r.Method == http.MethodPost {
 		return nil, nil //nolint:nilnil // see above
 	}
-	at := *r.URL
-	at.RawQuery = ""
-	get, err := http.NewRequestWithContext(r.Context(), http.MethodGet, at.String(), http.NoBody)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", at.Path, err)
-	}
-	get.Header = r.Header.Clone()
+	get := r.Clone(r.Context())
+	get.Method, get.URL.RawQuery = http.MethodGet, ""
+	get.Body, get.GetBody, get.ContentLength = http.NoBody, nil, 0
 	get.Header.Set("Accept", "application/json")
 	get.Header.Del("Content-Type")
 	response, err := t.next.RoundTrip(get)
@@ -169,7 +170,7 @@ func (t transport) read(r *http.Request) (map[string]any, error) {
 	case response.StatusCode == http.StatusNotFound:
 		return nil, nil //nolint:nilnil // see above
 	case response.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("reading %s: the API server answers %s", at.Path, response.Status)
+		return nil, fmt.Errorf("reading %s: the API server answers %s", r.URL.Path, response.Status)
 	default:
 		return object, nil
 	}

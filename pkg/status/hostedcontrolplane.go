@@ -27,28 +27,29 @@ const (
 // Reasons of these conditions. Degraded also has the classes of causes (apply.ErrorClass) and the reasons of
 // CRDsReady.
 const (
-	ReasonAsExpected            = "AsExpected"
-	ReasonNotRequested          = "NotRequested"
-	ReasonIngressDisabled       = "IngressDisabled"
-	ReasonInstalling            = "Installing"
-	ReasonUninstalling          = "Uninstalling"
-	ReasonRollingOut            = "RollingOut"
-	ReasonRolloutStuck          = "RolloutStuck"
-	ReasonWaiting               = "Waiting"
-	ReasonWaitingForGuest       = "WaitingForGuest"
-	ReasonBlocked               = "Blocked"
-	ReasonEndpointUnreachable   = "EndpointUnreachable"
-	ReasonEndpointPending       = "EndpointPending"
-	ReasonReconciliationPaused  = "ReconciliationPaused"
-	ReasonPlanRejected          = "PlanRejected"
-	ReasonGuestKubeconfig       = "GuestKubeconfig"
-	ReasonWriteConflict         = "WriteConflict"
-	ReasonCARotation            = "CARotation"
-	ReasonAdoptionUnfinished    = "AdoptionUnfinished"
-	ReasonCRDOwnerUnknown       = "CRDOwnerUnknown"
-	ReasonFieldsWouldBeDropped  = "FieldsWouldBeDropped"
-	ReasonCRDsNotRead           = "CRDsNotRead"
-	ReasonManagementSideUnknown = "ManagementSideUnknown"
+	ReasonAsExpected             = "AsExpected"
+	ReasonNotRequested           = "NotRequested"
+	ReasonIngressDisabled        = "IngressDisabled"
+	ReasonInstalling             = "Installing"
+	ReasonUninstalling           = "Uninstalling"
+	ReasonRollingOut             = "RollingOut"
+	ReasonRolloutStuck           = "RolloutStuck"
+	ReasonWaiting                = "Waiting"
+	ReasonWaitingForGuest        = "WaitingForGuest"
+	ReasonWaitingForControlPlane = "WaitingForControlPlane"
+	ReasonBlocked                = "Blocked"
+	ReasonEndpointUnreachable    = "EndpointUnreachable"
+	ReasonEndpointPending        = "EndpointPending"
+	ReasonReconciliationPaused   = "ReconciliationPaused"
+	ReasonPlanRejected           = "PlanRejected"
+	ReasonGuestKubeconfig        = "GuestKubeconfig"
+	ReasonWriteConflict          = "WriteConflict"
+	ReasonCARotation             = "CARotation"
+	ReasonAdoptionUnfinished     = "AdoptionUnfinished"
+	ReasonCRDOwnerUnknown        = "CRDOwnerUnknown"
+	ReasonFieldsWouldBeDropped   = "FieldsWouldBeDropped"
+	ReasonCRDsNotRead            = "CRDsNotRead"
+	ReasonManagementSideUnknown  = "ManagementSideUnknown"
 )
 
 // ControlPlane returns the conditions to set on a HostedControlPlane. Other conditions stay unchanged. previous are
@@ -63,6 +64,8 @@ func ControlPlane(r Result, a DegradedSince, previous []metav1.Condition, now ti
 		return nil
 	case model.Paused:
 		wanted = []metav1.Condition{withType(ControlPlaneProgressing, r.progressing())}
+	case model.Starting:
+		wanted = r.starting(a, previous, now)
 	default:
 		wanted = []metav1.Condition{
 			withType(ControlPlaneAvailable, r.available()), withType(ControlPlaneProgressing, r.progressing()),
@@ -70,6 +73,17 @@ func ControlPlane(r Result, a DegradedSince, previous []metav1.Condition, now ti
 		}
 	}
 	return withTransitionTimes(wanted, previous, now)
+}
+
+// starting returns the conditions while the control plane was never available. Nothing is installed yet.
+func (r Result) starting(a DegradedSince, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	const text = "waiting until the control plane is initialized; hypergate changes nothing until then"
+	return []metav1.Condition{
+		withType(ControlPlaneAvailable, isUnknown(ReasonWaitingForControlPlane, text)),
+		withType(ControlPlaneProgressing, isTrue(ReasonWaitingForControlPlane, text)),
+		withType(ControlPlaneDegraded, r.degraded(a, previous, now)),
+		withType(ControlPlaneUpgradeable, isUnknown(ReasonWaitingForControlPlane, text)),
+	}
 }
 
 func (r Result) disabled() bool {

@@ -484,9 +484,17 @@ func TestControlPlaneReportsFieldsInUse(t *testing.T) {
 	})
 }
 
-// TestControlPlaneReportsItsLifecycle checks the conditions of a HostedControlPlane that is paused or being deleted.
+// TestControlPlaneReportsItsLifecycle checks the conditions of a HostedControlPlane that is paused, not initialized
+// yet, or being deleted.
 func TestControlPlaneReportsItsLifecycle(t *testing.T) {
+	const starts = "waiting until the control plane is initialized; hypergate changes nothing until then"
+	waits := func(status metav1.ConditionStatus) want { return want{status, "WaitingForControlPlane", starts} }
+	starting := reported{
+		available: waits(metav1.ConditionUnknown), progressing: waits(metav1.ConditionTrue),
+		degraded: want{metav1.ConditionFalse, "AsExpected", "no action required"}, upgradeable: waits(metav1.ConditionUnknown),
+	}
 	pausing := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	silent := status.Result{Lifecycle: model.Starting{}, ObservationProblem: errors.New("x"), ObservationSide: model.SideGuest}
 	checkControlPlane(t, map[string]controlPlaneCase{
 		"it is paused": {
 			status.Result{Lifecycle: model.Paused{Until: pausing}},
@@ -500,7 +508,9 @@ func TestControlPlaneReportsItsLifecycle(t *testing.T) {
 				"until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
 				"serving with its current token"}},
 		},
-		"it is being deleted": {status.Result{Lifecycle: model.Deleting{}}, reported{}},
+		"it is being deleted":       {status.Result{Lifecycle: model.Deleting{}}, reported{}},
+		"it is not initialized yet": {status.Result{Lifecycle: model.Starting{}}, starting},
+		"nor does its guest answer": {silent, starting},
 	})
 }
 

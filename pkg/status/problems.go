@@ -246,7 +246,7 @@ func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	switch {
 	case !class.IsTransient():
 	case side == model.SideGuest && (class == apply.Unreachable || class == apply.Unauthorized):
-		p.reason, p.waits = "Guest"+class.String(), ReasonWaitingForGuest
+		p.reason, p.waits = guestReason(class), ReasonWaitingForGuest
 	default:
 		p.waits = ReasonWaiting
 	}

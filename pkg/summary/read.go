@@ -145,6 +145,10 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 	if err == nil {
 		r.Summary, r.Expiring = &found, found.expiring(now)
 	}
+	var acquired time.Time
+	if lease.Spec.AcquireTime != nil {
+		acquired = inSeconds(lease.Spec.AcquireTime.Time)
+	}
 	allowed := renewedWithin
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
 		allowed = min(max(allowed, time.Duration(*seconds)*time.Second), longestDuration)
@@ -154,13 +158,13 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
 			"if hypergate was uninstalled, delete the Lease")
 	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
-		return r.is(Unreported, time.Time{}, "the pod has not written a summary yet; if this lasts longer than a minute, see its log")
+		return r.is(Unreported, acquired, "the pod has not written a summary yet; if this lasts longer than a minute, see its log")
 	case err != nil:
 		return r.is(Unreadable, time.Time{}, err.Error())
 	case r.Holder == "":
 		return r.is(Unreported, r.Renewed, "no pod holds the Lease yet; the summary is from "+found.Holder)
 	case found.Holder != r.Holder:
-		return r.is(Unreported, time.Time{}, "the pod has not written a summary yet; the summary is from "+found.Holder)
+		return r.is(Unreported, acquired, "the pod has not written a summary yet; the summary is from "+found.Holder)
 	}
 	return r.judge()
 }
@@ -210,7 +214,7 @@ func (s Summary) failure() (State, Condition) {
 func (r Reading) progress() Reading {
 	switch available, progressing := r.Summary.Condition(Available), r.Summary.Condition(Progressing); {
 	case available.Type == "":
-		return r.is(Unreported, time.Time{}, "the summary has no conditions yet")
+		return r.is(Unreported, r.Summary.Time, "the summary has no conditions yet")
 	case available.Status == Unknown:
 		return r.of(InProgress, available)
 	case progressing.Status == True:

@@ -143,6 +143,16 @@ func TestLeases(t *testing.T) {
 	}
 }
 
+// TestAnInstallationIsUnreportedSinceItsPodLeads checks since when there is no summary of the pod that holds the Lease.
+func TestAnInstallationIsUnreportedSinceItsPodLeads(t *testing.T) {
+	t.Parallel()
+	lease := leaseOf(encode(t, installed()), "next", 10*time.Second)
+	lease.Spec.AcquireTime = &metav1.MicroTime{Time: noon().Add(-time.Minute)}
+	if got := summary.Read(lease, noon()); got.State != summary.Unreported || !got.Since.Equal(noon().Add(-time.Minute)) {
+		t.Errorf("%s since %s", got.State, got.Since)
+	}
+}
+
 // TestEachStateHasAnOutcome checks that states are ordered by what they require.
 func TestEachStateHasAnOutcome(t *testing.T) {
 	t.Parallel()

@@ -117,7 +117,7 @@ func (o *fleetOptions) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	var found fleet.Fleet
-	if err := o.until(ctx, fleetEvery, func(ctx context.Context) (outcome summary.Outcome, err error) {
+	if err := o.until(ctx, fleetEvery, errOut, func(ctx context.Context) (outcome summary.Outcome, err error) {
 		found, err = client.Fleet(ctx, o.cluster.namespace)
 		return o.goal.worst(found.Installations), err
 	}); err != nil {

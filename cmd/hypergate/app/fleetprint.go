@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
@@ -156,13 +155,13 @@ func (r fleetReport) rows(out *strings.Builder, header bool) {
 			if r.screen.width > 0 {
 				row[i] = screen{width: widestCell}.cut(row[i], 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+			widths[i] = max(widths[i], widthOf(row[i]))
 		}
 	}
 	for i, row := range table {
 		rest := ""
 		for j, width := range widths[1:] {
-			rest += fmt.Sprintf("%-*s  ", width, row[j+1])
+			rest += padded(row[j+1], width) + "  "
 		}
 		rest = r.screen.cut(strings.TrimRight(rest+row[len(widths)], " "), widths[0]+2)
 		switch {

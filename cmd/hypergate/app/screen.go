@@ -5,9 +5,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
+	"golang.org/x/text/width"
 
 	"github.com/hypergate/hypergate/pkg/summary"
 	"github.com/hypergate/hypergate/pkg/text"
@@ -48,14 +50,14 @@ func screenOf(out io.Writer) screen {
 
 // state returns a state as a word, in a color if it needs attention. It is padded before it is colored, because the
 // characters of a color have no width.
-func (s screen) state(state summary.State, width int) string {
+func (s screen) state(state summary.State, most int) string {
 	word := stateWord(state)
-	padded := word + strings.Repeat(" ", max(width-len(word), 0))
+	padding := strings.Repeat(" ", max(most-len(word), 0))
 	if !s.color {
-		return padded
+		return word + padding
 	}
 	color := map[summary.Outcome]string{summary.Well: "32", summary.UnderWay: "33", summary.Act: "1;31"}[state.Outcome()]
-	return "\x1b[" + color + "m" + word + "\x1b[0m" + padded[len(word):]
+	return "\x1b[" + color + "m" + word + "\x1b[0m" + padding
 }
 
 // stateWord returns a state in capital letters if an action is required.
@@ -72,12 +74,42 @@ func (s screen) cut(line string, used int) string {
 		return line
 	}
 	room := max(s.width-used, 0)
-	if utf8.RuneCountInString(line) <= room {
+	if widthOf(line) <= room {
 		return line
 	}
-	runes := []rune(line)
 	dots := min(len(text.Ellipsis), room)
-	return strings.TrimRight(string(runes[:room-dots]), " ") + text.Ellipsis[:dots]
+	end, taken := 0, 0
+	for i, r := range line {
+		if taken += columnsOf(r); taken > room-dots {
+			break
+		}
+		end = i + utf8.RuneLen(r)
+	}
+	return strings.TrimRight(line[:end], " ") + text.Ellipsis[:dots]
+}
+
+// widthOf returns the number of columns that a text takes on a screen. In terminals, characters of East Asian scripts
+// take two (Unicode Standard Annex 11), and combining marks none.
+func widthOf(line string) (n int) {
+	for _, r := range line {
+		n += columnsOf(r)
+	}
+	return n
+}
+
+func columnsOf(r rune) int {
+	if unicode.In(r, unicode.Mn, unicode.Me) {
+		return 0
+	}
+	if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
+		return 2
+	}
+	return 1
+}
+
+// padded returns a text with spaces up to a number of columns.
+func padded(line string, most int) string {
+	return line + strings.Repeat(" ", max(most-widthOf(line), 0))
 }
 
 // wrapped prints a text in lines that fit, each with an indent. A word that is too long has a line of its own.
@@ -90,7 +122,7 @@ func (s screen) wrapped(out *strings.Builder, indent, words string) {
 		line = ""
 	}
 	for word := range strings.FieldsSeq(words) {
-		if s.width > 0 && line != "" && len(indent)+utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > s.width {
+		if s.width > 0 && line != "" && len(indent)+widthOf(line)+1+widthOf(word) > s.width {
 			flush()
 		}
 		line = strings.TrimPrefix(line+" "+word, " ")

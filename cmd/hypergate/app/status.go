@@ -14,6 +14,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // waitOptions are the flags of the commands that read summaries and can wait for a goal.
@@ -65,14 +66,22 @@ func (o *waitOptions) check() (err error) {
 }
 
 // until calls read until what it returns is well, or the time of --wait is over. It returns the last result. An error
-// ends it only if there is no time left, because an API server can be away for a while.
-func (o *waitOptions) until(ctx context.Context, every time.Duration, read func(context.Context) (summary.Outcome, error)) error {
-	deadline := time.Now().Add(o.wait)
+// ends it only if there is no time left, because an API server can be away for a while. Each error that differs from
+// the one before is printed to errOut.
+func (o *waitOptions) until(
+	ctx context.Context, every time.Duration, errOut io.Writer, read func(context.Context) (summary.Outcome, error),
+) error {
+	deadline, printed := time.Now().Add(o.wait), ""
 	for {
 		outcome, err := read(ctx)
 		pause := min(every, time.Until(deadline))
 		if err == nil && outcome == summary.Well || pause <= 0 {
 			return err
+		}
+		if why := errorText(err); why != printed {
+			if printed = why; why != "" {
+				fmt.Fprintf(errOut, "hypergate: waiting although there is an error: %s\n", why)
+			}
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -82,6 +91,14 @@ func (o *waitOptions) until(ctx context.Context, every time.Duration, read func(
 		case <-timer.C:
 		}
 	}
+}
+
+// errorText returns an error as it is printed. It is empty without an error.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return text.Lines(text.Cut(err.Error(), longestError))
 }
 
 const statusLong = `Show the state of hypergate for one hosted cluster.
@@ -111,14 +128,14 @@ func newStatus() *cobra.Command {
   hypergate status -n clusters-guest1 -o json | jq -r '.installations[0].state'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.status(cmd.Context(), strings.Join(args, ""), cmd.OutOrStdout())
+			return o.status(cmd.Context(), strings.Join(args, ""), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *waitOptions) status(ctx context.Context, guest string, out io.Writer) error {
+func (o *waitOptions) status(ctx context.Context, guest string, out, errOut io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -131,7 +148,7 @@ func (o *waitOptions) status(ctx context.Context, guest string, out io.Writer) e
 		return err
 	}
 	report := statusReport{screen: screenOf(out), wide: o.output == outputWide, goal: o.goal}
-	if err := o.until(ctx, statusEvery, func(ctx context.Context) (summary.Outcome, error) {
+	if err := o.until(ctx, statusEvery, errOut, func(ctx context.Context) (summary.Outcome, error) {
 		readings, now, err := client.Installations(ctx, namespace)
 		if err == nil {
 			readings, err = ofGuest(readings, namespace, guest)

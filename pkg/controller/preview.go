@@ -1,0 +1,108 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/dryrun"
+	"github.com/hypergate/hypergate/pkg/metrics"
+)
+
+// Previewed is what Run would do now.
+type Previewed struct {
+	// Writes are the writes that Run would send, including those that would change nothing.
+	Writes []dryrun.Write
+	// Refusal is why Run would write nothing. Held reports whether the reason is the lifecycle of the control plane.
+	Refusal error
+	Held    bool
+}
+
+// previewQuiet is the time without another write after which a preview is complete. It is longer than a status waits
+// until it is written (hcpQuiet).
+const previewQuiet = 2 * time.Second
+
+// Preview returns the writes that Run would send now. It runs the same passes with clients that send each write as a
+// dry run. It holds no Lease, so a controller can run at the same time. What depends on the effect of an earlier write
+// is not shown: for example, the webhooks of a first installation, which wait for istiod.
+//
+// It returns an error if a side cannot be observed before ctx ends.
+func Preview(ctx context.Context, o Options) (Previewed, error) {
+	o.LeaderElection, o.Probe.Off, o.dryRun = false, true, &dryrun.Recorder{}
+	m, g, err := o.clusters()
+	if err != nil {
+		return Previewed{}, err
+	}
+	if err := checkTwoClusters(ctx, o.Config, m, g.HasNamespace); err != nil {
+		return Previewed{}, err
+	}
+	r := newReconciler(o, m, g)
+	wanted := make(chan struct{}, 1)
+	want := func() {
+		select {
+		case wanted <- struct{}{}:
+		default:
+		}
+	}
+	r.pace = newPacer(clock.RealClock{})
+	r.pace.ask = func(after time.Duration) { time.AfterFunc(after, want) }
+	r.memory.endpointProbe.wake = r.notify
+	if err := errors.Join(m.Start(ctx, r.notify), g.Start(ctx, r.notify)); err != nil {
+		return Previewed{}, err
+	}
+	return r.preview(ctx, o.dryRun, wanted)
+}
+
+// preview runs passes until nothing more is written.
+func (r *Reconciler) preview(ctx context.Context, recorder *dryrun.Recorder, wanted <-chan struct{}) (Previewed, error) {
+	var end passed
+	writes, changed := -1, time.Now()
+	for {
+		quiet := make(<-chan time.Time)
+		if known := end.outcome != "" && end.outcome != metrics.Unobserved; known {
+			quiet = time.After(previewQuiet - time.Since(changed))
+		}
+		select {
+		case <-wanted:
+		case <-quiet:
+			return previewed(recorder, end), nil
+		case <-ctx.Done():
+			if end.outcome == "" || end.outcome == metrics.Unobserved {
+				return Previewed{}, fmt.Errorf("timed out observing both sides: %w", errors.Join(end.problem, context.Cause(ctx)))
+			}
+			return previewed(recorder, end), nil
+		}
+		before := end.outcome
+		end = r.previewPass(ctx)
+		if n := len(recorder.Writes()); n != writes || end.outcome != before {
+			writes, changed = n, time.Now()
+		}
+	}
+}
+
+// previewPass runs one pass, and requests the next one if it is due soon.
+func (r *Reconciler) previewPass(ctx context.Context) passed {
+	r.pace.begin()
+	defer r.pace.end()
+	inPass, over := r.passContext.begin(ctx)
+	defer over()
+	end := r.pass(inPass)
+	if hold, ended := errors.AsType[onHoldError](context.Cause(inPass)); ended {
+		end = r.reportHold(ctx, hold)
+	}
+	if end.requeue > 0 && end.requeue <= previewQuiet {
+		r.pace.ask(end.requeue)
+	}
+	return end
+}
+
+func previewed(recorder *dryrun.Recorder, end passed) Previewed {
+	out := Previewed{Writes: recorder.Writes(), Held: end.outcome == metrics.Held}
+	if end.outcome == metrics.Refused {
+		out.Refusal = end.problem
+	}
+	return out
+}

@@ -1,0 +1,94 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/net"
+)
+
+// requests is what is known of the requests to one side.
+type requests struct {
+	side      string
+	durations *prometheus.HistogramVec
+	now       func() time.Time
+	// answered is when the API server last answered, in Unix seconds. failed reports whether the last request had no
+	// answer. asked reports whether a request ended.
+	answered      atomic.Int64
+	failed, asked atomic.Bool
+}
+
+// addTo adds the series of a side. Without a request, nothing is known.
+func (r *requests) addTo(s samples, side string) {
+	if !r.asked.Load() {
+		return
+	}
+	s.set("hypergate_api_reachable", boolean(!r.failed.Load()), side)
+	if at := r.answered.Load(); at != 0 {
+		s.set("hypergate_api_last_answer_timestamp_seconds", float64(at), side)
+	}
+}
+
+// ended notes the end of a request.
+func (r *requests) ended(answered bool) {
+	r.failed.Store(!answered)
+	if answered {
+		r.answered.Store(r.now().Unix())
+	}
+	r.asked.Store(true)
+}
+
+// Requests returns a wrapper for the transport of a side's clients, which notes each request.
+func (c *Collector) Requests(side string) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return observed{next, c.requests[side]} }
+}
+
+// observed is a transport that notes each request.
+type observed struct {
+	next http.RoundTripper
+	of   *requests
+}
+
+var _ net.RoundTripperWrapper = observed{}
+
+// RoundTrip sends a request, and notes whether and how soon it was answered. A request that its caller cancelled says
+// nothing about the API server.
+func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
+	began := o.of.now()
+	response, err := o.next.RoundTrip(r)
+	switch {
+	case err == nil:
+		o.of.ended(response.StatusCode < http.StatusInternalServerError)
+		if verb := verbOf(r.Method); verb != "" && !r.URL.Query().Has("watch") {
+			o.of.durations.WithLabelValues(o.of.side, verb).Observe(o.of.now().Sub(began).Seconds())
+		}
+	case !errors.Is(r.Context().Err(), context.Canceled):
+		o.of.ended(false)
+	}
+	return response, err
+}
+
+// WrappedRoundTripper returns the inner transport. client-go uses it to close idle connections.
+func (o observed) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+// verbOf returns the verb of a request by its method. It is empty for methods that an API server does not serve.
+func verbOf(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodPut:
+		return "update"
+	case http.MethodDelete:
+		return "delete"
+	default:
+		return ""
+	}
+}

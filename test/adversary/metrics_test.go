@@ -1,0 +1,47 @@
+package adversary_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+)
+
+// TestMetricsShowAnOutage checks that a guest that does not answer is visible in the metrics: in those of hypergate,
+// and in the errors that controller-runtime counts. The log does not have a line for each of these errors. The test
+// does not run in parallel: all controllers of a process share one registry.
+func TestMetricsShowAnOutage(t *testing.T) {
+	address := freeAddress(t)
+	m, g, log := start(t, func(o *controller.Options) { o.MetricsAddress = address })
+	shows := func(lines ...string) {
+		t.Helper()
+		for _, line := range lines {
+			eventually(t, "the metrics have "+line, func() bool {
+				return strings.Contains(ask(t, "http://"+address+"/metrics"), "\n"+line)
+			})
+		}
+	}
+	putClass(g, "demo")
+	eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+	shows(`hypergate_condition{status="True",type="Available"} 1`, `hypergate_api_reachable{side="guest"} 1`, "hypergate_leader 1")
+
+	g.Between(func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) })
+	g.Hangup()
+	shows(
+		`hypergate_condition{status="Unknown",type="Available"} 1`,
+		`hypergate_condition_reason{reason="GuestUnreachable",type="Available"} 1`,
+		`hypergate_api_reachable{side="guest"} 0`, `hypergate_api_reachable{side="management"} 1`,
+		`controller_runtime_reconcile_total{controller="hypergate",result="error"} `,
+		`controller_runtime_reconcile_errors_total{controller="hypergate"} `,
+	)
+	eventually(t, "passes without an observation are counted", func() bool {
+		return !strings.Contains(ask(t, "http://"+address+"/metrics"), `hypergate_reconciliations_total{outcome="unknown"} 0`)
+	})
+	if strings.Contains(log.String(), "Reconciler error") {
+		t.Error("controller-runtime logs the errors of passes")
+	}
+
+	g.Between(nil)
+	shows(`hypergate_api_reachable{side="guest"} 1`, `hypergate_condition{status="True",type="Available"} 1`)
+}
