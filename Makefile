@@ -125,6 +125,11 @@ lint: tools ## Check the Go code (format, import rules, size limits, defects), a
 		exit 1; \
 	}
 	linter=$(golangci_lint) && cd test/envoy && "$$linter" run -c ../../.golangci.yml
+	@cd test/monitoring && go mod tidy -diff || { \
+		echo 'test/monitoring: go.mod or go.sum is not tidy: run go mod tidy there and commit both.' >&2; \
+		exit 1; \
+	}
+	linter=$(golangci_lint) && cd test/monitoring && "$$linter" run -c ../../.golangci.yml
 
 .PHONY: tools
 tools:
@@ -152,8 +157,12 @@ check-generated: ## Fail if `make generate` changes a file.
 envoy-test: ## Vet and test test/envoy, the stand-in for Envoy. It has a Go module of its own. Only needs Go.
 	cd test/envoy && go vet ./... && go test -timeout 10m ./...
 
+.PHONY: monitoring-test
+monitoring-test: ## Vet and test deploy/monitoring with the engine of Prometheus. It has a Go module of its own. Only needs Go.
+	cd test/monitoring && go vet ./... && go test -timeout 10m ./...
+
 .PHONY: unit
-unit: envoy-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
+unit: envoy-test monitoring-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
 	@for t in $(subst |, ,$(subst $(space),,$(SLOW))); do \
 		grep -q "^func $$t(" $(addsuffix /*_test.go,$(WITH_SLOW)) || { \
 			echo "unit: there is no test $$t; correct SLOW in the Makefile" >&2; \

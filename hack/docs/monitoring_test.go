@@ -1,0 +1,92 @@
+package docs
+
+import (
+	"path/filepath"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/test/deploy"
+)
+
+// pod is the part of a Deployment that a PodMonitor selects by.
+type pod struct {
+	Spec struct {
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Containers []struct{ Ports []struct{ Name string } }
+			}
+		}
+	}
+}
+
+// TestPodMonitorsSelectPods renders each folder of deploy/monitoring, and checks that its PodMonitors select the pods
+// of hypergate and of istiod, and a port that they have.
+func TestPodMonitorsSelectPods(t *testing.T) {
+	t.Parallel()
+	hypergates := map[string]string{
+		"hosted": "deploy/hosted/management/deployment.yaml", "cluster-api": "deploy/cluster-api/management/deployment.yaml",
+		"standalone": "deploy/standalone/deployment.yaml",
+	}
+	istiods, err := filepath.Glob(filepath.Join(root, "pkg/desired/testdata/golden/*/*/management/deployment_istiod-*.yaml"))
+	if err != nil || len(istiods) == 0 {
+		t.Fatalf("no golden file of istiod: %v", err)
+	}
+	for folder, hypergate := range hypergates {
+		objects, err := deploy.Render("monitoring/" + folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds := map[string]int{}
+		for _, o := range objects {
+			kinds[o.GetKind()]++
+			if o.GetNamespace() == "" {
+				t.Errorf("%s: %s %s has no namespace", folder, o.GetKind(), o.GetName())
+			}
+			switch {
+			case o.GetKind() != "PodMonitor":
+			case o.GetName() == "hypergate":
+				checkSelection(t, folder, o, filepath.Join(root, hypergate))
+			default:
+				checkSelection(t, folder, o, istiods[len(istiods)-1])
+			}
+			anywhere, _, _ := unstructured.NestedBool(o.Object, "spec", "namespaceSelector", "any")
+			if o.GetKind() == "PodMonitor" && anywhere == (folder == "standalone") {
+				t.Errorf("%s: PodMonitor %s selects all namespaces: %t", folder, o.GetName(), anywhere)
+			}
+		}
+		if kinds["PodMonitor"] != 2 || kinds["PrometheusRule"] != 1 || kinds["ConfigMap"] != 1 || len(kinds) != 3 {
+			t.Errorf("%s has %v", folder, kinds)
+		}
+	}
+}
+
+// checkSelection checks that a PodMonitor selects the pods of a Deployment.
+func checkSelection(t *testing.T, folder string, monitor *unstructured.Unstructured, deployment string) {
+	t.Helper()
+	var target pod
+	if err := yaml.Unmarshal([]byte(read(t, deployment)), &target); err != nil {
+		t.Fatal(err)
+	}
+	labels, _, _ := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+	for name, value := range labels {
+		if target.Spec.Template.Metadata.Labels[name] != value {
+			t.Errorf("%s: %s selects %s=%s, which the pods of %s do not have", folder, monitor.GetName(), name, value, deployment)
+		}
+	}
+	endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
+	if len(labels) == 0 || len(endpoints) != 1 {
+		t.Fatalf("%s: %s has %d labels and %d endpoints", folder, monitor.GetName(), len(labels), len(endpoints))
+	}
+	endpoint, _ := endpoints[0].(map[string]any)
+	for _, container := range target.Spec.Template.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Name == endpoint["port"] {
+				return
+			}
+		}
+	}
+	t.Errorf("%s: %s scrapes the port %v, which the pods of %s do not have", folder, monitor.GetName(), endpoint["port"], deployment)
+}

@@ -1,0 +1,353 @@
+package monitoring
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/promslog"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/rules"
+)
+
+// interval is the interval between two evaluations, and between two samples of a series.
+const interval = time.Minute
+
+// firing returns the alerts that fire at a time after the beginning of some series, as "name severity". The series
+// begin at the Unix epoch.
+func firing(t *testing.T, series []string, at time.Duration) []string {
+	t.Helper()
+	content, _ := ruleFile(t)
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	suite, err := promqltest.NewLazyLoader("load 1m\n  "+strings.Join(series, "\n  ")+"\n",
+		promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = suite.Close() })
+	manager := rules.NewManager(&rules.ManagerOptions{
+		QueryFunc:  rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage()),
+		Appendable: suite.Storage(), Queryable: suite.Storage(), Context: t.Context(), Parser: promQL(),
+		NotifyFunc: func(context.Context, string, ...*rules.Alert) {}, Logger: promslog.NewNopLogger(),
+	})
+	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, path)
+	for _, err := range errs {
+		t.Fatal(err)
+	}
+	for now := time.Duration(0); now <= at; now += interval {
+		suite.WithSamplesTill(time.Unix(0, 0).Add(now), func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			evaluate(t, suite, groups, time.Unix(0, 0).Add(now).UTC())
+		})
+	}
+	return active(t, groups)
+}
+
+// evaluate evaluates all groups, the recording rules first.
+func evaluate(t *testing.T, suite *promqltest.LazyLoader, groups map[string]*rules.Group, at time.Time) {
+	t.Helper()
+	ordered := make([]*rules.Group, 0, len(groups))
+	for _, group := range groups {
+		ordered = append(ordered, group)
+	}
+	slices.SortFunc(ordered, func(a, b *rules.Group) int { return strings.Compare(b.Name(), a.Name()) })
+	for _, group := range ordered {
+		for _, rule := range group.Rules() {
+			if alert, is := rule.(*rules.AlertingRule); is {
+				alert.SetRestored(true)
+			}
+		}
+		group.Eval(suite.Context(), at)
+		for _, rule := range group.Rules() {
+			if err := rule.LastError(); err != nil {
+				t.Fatalf("%s at %s: %v", rule.Name(), at, err)
+			}
+		}
+	}
+}
+
+// active returns the alerts that fire now. An annotation that cannot be computed is an error.
+func active(t *testing.T, groups map[string]*rules.Group) []string {
+	t.Helper()
+	var out []string
+	for _, group := range groups {
+		for _, rule := range group.Rules() {
+			alert, is := rule.(*rules.AlertingRule)
+			if !is {
+				continue
+			}
+			for _, found := range alert.ActiveAlerts() {
+				if found.State != rules.StateFiring {
+					continue
+				}
+				out = append(out, rule.Name()+" "+found.Labels.Get("severity"))
+				if text := found.Annotations.String(); strings.Contains(text, "error") || strings.Contains(text, "no value") {
+					t.Errorf("%s: %s", rule.Name(), text)
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// healthy returns the series of one hosted cluster in which no alert fires, and others in place of those that have the
+// same name and labels. A series is "name{labels} values", in the notation of promtool.
+func healthy(namespace string, others ...string) []string {
+	all := []string{
+		`hypergate_build_info{version="v0.3.0"} 1x6000`,
+		`hypergate_leader{} 1x6000`,
+		`hypergate_condition{type="Available",status="True"} 1x6000`, `hypergate_condition{type="Available",status="False"} 0x6000`,
+		`hypergate_condition{type="Degraded",status="True"} 0x6000`,
+		`hypergate_condition_reason{type="Available",reason="AsExpected"} 1x6000`,
+		`hypergate_condition_reason{type="Degraded",reason="AsExpected"} 1x6000`,
+		`hypergate_held{by="paused"} 0x6000`,
+		`hypergate_last_complete_timestamp_seconds{} 0+60x6000`,
+		// A token of an hour, renewed after 48 minutes, and a credential of a day that is renewed hourly.
+		renewed("hypergate_istiod_token", 48, 3600), renewedFrom("hypergate_istiod_token", 48),
+		renewed("hypergate_guest_credential", 60, 86400), renewedFrom("hypergate_guest_credential", 60),
+		`hypergate_mesh_ca_expiry_timestamp_seconds{root="current"} 315360000x6000`,
+		`hypergate_published_reachable{} 1x6000`,
+		`hypergate_webhook_failure_policy{policy="Fail"} 1x6000`, `hypergate_webhook_failure_policy{policy="Ignore"} 0x6000`,
+		`hypergate_rate_limited_objects{side="guest"} 0x6000`,
+		`hypergate_guest_crd_info{crd="httproutes.gateway.networking.k8s.io",verdict="UpToDate"} 1x6000`,
+		`kube_deployment_spec_replicas{deployment="hypergate"} 1x6000`,
+	}
+	var out []string
+	for _, series := range slices.Concat(all, others) {
+		name, _, _ := strings.Cut(series, " ")
+		out = slices.DeleteFunc(out, func(old string) bool { return strings.HasPrefix(old, name+" ") })
+		if values := strings.TrimPrefix(series, name+" "); values != "gone" {
+			out = append(out, series)
+		}
+	}
+	for i, series := range out {
+		separator := ","
+		if strings.Contains(series, "{}") {
+			separator = ""
+		}
+		out[i] = strings.Replace(series, "{", fmt.Sprintf("{namespace=%q%s", namespace, separator), 1)
+	}
+	return out
+}
+
+// renewed returns the series of the expiry of a credential with a life in seconds that is renewed each so many minutes,
+// for a day and a half. renewedFrom returns that of when it was issued.
+func renewed(what string, every, life int) string {
+	return what + "_expiry_timestamp_seconds{} " + steps(every, life)
+}
+
+func renewedFrom(what string, every int) string {
+	return what + "_issued_timestamp_seconds{} " + steps(every, 0)
+}
+
+func steps(every, offset int) string {
+	var out []string
+	for minute := 0; minute < 36*60; minute += every {
+		out = append(out, fmt.Sprintf("%dx%d", minute*60+offset, every-1))
+	}
+	return strings.Join(out, " ")
+}
+
+// scenario is a row of a test: the series that differ from those of a healthy cluster, and the alerts that fire at a
+// time, in minutes.
+type scenario struct {
+	name   string
+	series []string
+	at     int
+	want   []string
+}
+
+// TestAlertsAboutTheState has, for each alert, series with which it fires and series with which it does not.
+func TestAlertsAboutTheState(t *testing.T) {
+	t.Parallel()
+	const (
+		availableFalse = `hypergate_condition{type="Available",status="False"} `
+		degradedTrue   = `hypergate_condition{type="Degraded",status="True"} `
+		held           = `hypergate_held{by="paused"} 1x6000`
+		complete       = `hypergate_last_complete_timestamp_seconds{} `
+	)
+	checkScenarios(t, []scenario{
+		{name: "all is well", at: 600},
+		{
+			name: "no pod leads", series: []string{`hypergate_leader{} 1x30 0x6000`}, at: 45,
+			want: []string{"HypergateAbsent warning"},
+		},
+		{
+			name: "the pods are gone, and the Deployment is not", series: []string{`hypergate_leader{} 1x30 stale`}, at: 500,
+			want: []string{"HypergateAbsent warning"},
+		},
+		{
+			name: "hypergate was uninstalled", at: 120,
+			series: []string{`hypergate_leader{} 1x30 stale`, `kube_deployment_spec_replicas{deployment="hypergate"} 1x30 stale`},
+		},
+		{name: "a pod is replaced", series: []string{`hypergate_leader{} 1x30 0x3 1x6000`}, at: 45},
+		{
+			name: "istiod does not serve", series: []string{availableFalse + "0x10 1x6000"}, at: 25,
+			want: []string{"HypergateUnavailable critical"},
+		},
+		{name: "istiod restarts", series: []string{availableFalse + "0x10 1x5 0x6000"}, at: 25},
+		{name: "istiod does not serve, during a pause", series: []string{availableFalse + "1x6000", held}, at: 25},
+		{name: "degraded", series: []string{degradedTrue + "1x6000"}, at: 20, want: []string{"HypergateDegraded warning"}},
+		{name: "degraded for a moment", series: []string{degradedTrue + "1x10 0x6000"}, at: 20},
+		{name: "degraded, during a pause", series: []string{degradedTrue + "1x6000", held}, at: 20},
+		{name: "no complete pass", series: []string{complete + "0x6000"}, at: 40, want: []string{"HypergateNotConverging warning"}},
+		{name: "no complete pass yet", series: []string{complete + "0x6000"}, at: 30},
+		{name: "no complete pass, during a pause", series: []string{complete + "0x6000", held}, at: 40},
+	})
+}
+
+// TestAlertsAboutCredentials does the same for what expires.
+func TestAlertsAboutCredentials(t *testing.T) {
+	t.Parallel()
+	checkScenarios(t, []scenario{
+		{
+			name: "istiod's token is not renewed", at: 58,
+			series: []string{
+				`hypergate_istiod_token_expiry_timestamp_seconds{} 3600x6000`, `hypergate_istiod_token_issued_timestamp_seconds{} 0x6000`,
+			},
+			want: []string{"HypergateIstiodTokenExpiring critical"},
+		},
+		{
+			name: "a token of ten minutes is renewed in time", at: 600,
+			series: []string{renewed("hypergate_istiod_token", 8, 600), renewedFrom("hypergate_istiod_token", 8)},
+		},
+		{
+			name: "the credential is not renewed", at: 19 * 60,
+			series: []string{
+				`hypergate_guest_credential_expiry_timestamp_seconds{} 86400x6000`,
+				`hypergate_guest_credential_issued_timestamp_seconds{} 0x6000`,
+			},
+			want: []string{"HypergateGuestCredentialExpiring warning"},
+		},
+		{
+			name: "the credential has expired", at: 25 * 60,
+			series: []string{
+				`hypergate_guest_credential_expiry_timestamp_seconds{} 86400x6000`,
+				`hypergate_guest_credential_issued_timestamp_seconds{} 0x6000`,
+			},
+			want: []string{"HypergateGuestCredentialExpiring critical", "HypergateGuestCredentialExpiring warning"},
+		},
+		{
+			name: "a credential of an hour is renewed in time", at: 600,
+			series: []string{renewed("hypergate_guest_credential", 40, 3600), renewedFrom("hypergate_guest_credential", 40)},
+		},
+		{
+			name: "the mesh CA expires in 29 days", at: 70,
+			series: []string{fmt.Sprintf(`hypergate_mesh_ca_expiry_timestamp_seconds{root="current"} %dx6000`, 29*86400)},
+			want:   []string{"HypergateMeshCAExpiring warning"},
+		},
+		{
+			name: "the next mesh CA does not count", at: 70,
+			series: []string{`hypergate_mesh_ca_expiry_timestamp_seconds{root="next"} 86400x6000`},
+		},
+		{
+			name: "a rotation lasts for five days", at: 70,
+			series: []string{fmt.Sprintf(`hypergate_mesh_ca_rotation_since_timestamp_seconds{} %dx6000`, -5*86400)},
+			want:   []string{"HypergateMeshCARotationStuck warning"},
+		},
+		{
+			name: "a rotation lasts for two days", at: 70,
+			series: []string{fmt.Sprintf(`hypergate_mesh_ca_rotation_since_timestamp_seconds{} %dx6000`, -2*86400)},
+		},
+	})
+}
+
+// TestAlertsAboutTheGuest does the same for what istiod serves, and for objects of the guest.
+func TestAlertsAboutTheGuest(t *testing.T) {
+	t.Parallel()
+	checkScenarios(t, []scenario{
+		{
+			name: "istiod does not answer where it is published", series: []string{`hypergate_published_reachable{} 0x6000`}, at: 15,
+			want: []string{"HypergateEndpointUnreachable critical"},
+		},
+		{name: "istiod was not probed yet", series: []string{`hypergate_published_reachable{} gone`}, at: 60},
+		{
+			name: "the webhook is not enforced", series: []string{`hypergate_webhook_failure_policy{policy="Ignore"} 1x6000`}, at: 35,
+			want: []string{"HypergateWebhookNotEnforced info"},
+		},
+		{
+			name: "the webhook is not enforced, because istiod is not available", at: 35,
+			series: []string{
+				`hypergate_webhook_failure_policy{policy="Ignore"} 1x6000`, `hypergate_condition{type="Available",status="True"} 0x6000`,
+			},
+		},
+		{
+			name: "another client reverts objects", series: []string{`hypergate_rate_limited_objects{side="guest"} 2x6000`}, at: 20,
+			want: []string{"HypergateWriteConflict warning"},
+		},
+		{name: "a short conflict", series: []string{`hypergate_rate_limited_objects{side="guest"} 2x10 0x6000`}, at: 20},
+		{
+			name: "a CRD is blocked", at: 70,
+			series: []string{`hypergate_guest_crd_info{crd="gateways.gateway.networking.k8s.io",verdict="Blocked"} 1x6000`},
+			want:   []string{"HypergateCRDBlocked info"},
+		},
+		{
+			name: "a CRD is kept", at: 70,
+			series: []string{`hypergate_guest_crd_info{crd="gateways.gateway.networking.k8s.io",verdict="Keep"} 1x6000`},
+		},
+	})
+}
+
+func checkScenarios(t *testing.T, all []scenario) {
+	t.Helper()
+	for _, tc := range all {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if got := firing(t, healthy("clusters-guest1", tc.series...), time.Duration(tc.at)*time.Minute); !slices.Equal(got, tc.want) {
+				t.Errorf("these fire: %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestTheAlertAboutTheFleet checks fleets of hosted clusters, some of which are degraded.
+func TestTheAlertAboutTheFleet(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		clusters, degraded int
+		want               bool
+	}{{20, 2, true}, {20, 1, false}, {19, 10, false}, {40, 3, true}} {
+		t.Run(fmt.Sprintf("%d of %d", tc.degraded, tc.clusters), func(t *testing.T) {
+			t.Parallel()
+			var series []string
+			for i := range tc.clusters {
+				degraded := `hypergate_condition{type="Degraded",status="True"} 0x6000`
+				if i < tc.degraded {
+					degraded = `hypergate_condition{type="Degraded",status="True"} 1x6000`
+				}
+				series = append(series, healthy(fmt.Sprint("clusters-guest", i), degraded)...)
+			}
+			got := firing(t, series, 12*time.Minute)
+			if fires := slices.Contains(got, "HypergateFleetDegraded critical"); fires != tc.want {
+				t.Errorf("it fires: %t, want %t; all: %q", fires, tc.want, got)
+			}
+		})
+	}
+}
+
+// TestEachAlertFiresInAScenario checks that the tests above cover all alerts.
+func TestEachAlertFiresInAScenario(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("alerts_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all := ruleFile(t)
+	for _, rule := range all {
+		if rule.Alert != "" && !strings.Contains(string(source), `"`+rule.Alert+" "+rule.Labels["severity"]+`"`) {
+			t.Errorf("no scenario expects %s with severity %s", rule.Alert, rule.Labels["severity"])
+		}
+	}
+}
