@@ -81,9 +81,10 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.write(r, target)
 }
 
-// write sends a write as a dry run, and records it.
+// write sends a write as a dry run, and records it. A caller that wants only the metadata of the result gets a response
+// of its own.
 func (t transport) write(r *http.Request, target target) (*http.Response, error) {
-	dry, err := asDryRun(r)
+	dry, body, err := asDryRun(r)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +92,9 @@ func (t transport) write(r *http.Request, target target) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
-	response, err := t.next.RoundTrip(dry)
+	whole := withBody(dry, body)
+	whole.Header.Set("Accept", "application/json")
+	response, err := t.next.RoundTrip(whole)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,21 @@ func (t transport) write(r *http.Request, target target) (*http.Response, error)
 	if response.StatusCode != http.StatusNotFound || r.Method != http.MethodDelete {
 		t.recorder.record(writeOf(t.side, r.Method, target, before, response.StatusCode, after))
 	}
-	return response, nil
+	if !strings.Contains(r.Header.Get("Accept"), "as=") {
+		return response, nil
+	}
+	return t.next.RoundTrip(withBody(dry, body))
+}
+
+// withBody returns a copy of a request with a body.
+func withBody(r *http.Request, body []byte) *http.Request {
+	out := r.Clone(r.Context())
+	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	if len(body) == 0 {
+		out.Body, out.GetBody = http.NoBody, nil
+	}
+	return out
 }
 
 // placeholder answers a request for a token, because each request to the API server would make one. The token is not
@@ -117,36 +134,34 @@ func placeholder(r *http.Request) *http.Response {
 	}
 }
 
-// asDryRun returns a write as a dry run. The options of a deletion are in its body, and an API server then ignores
-// those of the URL.
-func asDryRun(r *http.Request) (*http.Request, error) {
+// asDryRun returns a write as a dry run, and its body. The options of a deletion are in its body, and an API server then
+// ignores those of the URL.
+func asDryRun(r *http.Request) (dry *http.Request, body []byte, err error) {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch && r.Method != http.MethodPut && r.Method != http.MethodDelete {
-		return nil, fmt.Errorf("a dry run does not send %s %s", r.Method, r.URL.Path)
+		return nil, nil, fmt.Errorf("a dry run does not send %s %s", r.Method, r.URL.Path)
 	}
-	out := r.Clone(r.Context())
-	query := out.URL.Query()
+	if r.Body != nil {
+		if body, err = io.ReadAll(io.LimitReader(r.Body, bodyLimit)); err != nil {
+			return nil, nil, fmt.Errorf("reading the body of a write: %w", err)
+		}
+		_ = r.Body.Close()
+	}
+	dry = r.Clone(r.Context())
+	query := dry.URL.Query()
 	query.Set("dryRun", "All")
-	out.URL.RawQuery = query.Encode()
-	if r.Method != http.MethodDelete || r.Body == nil || r.Body == http.NoBody {
-		return out, nil
-	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, bodyLimit))
-	if err != nil {
-		return nil, fmt.Errorf("reading the options of a deletion: %w", err)
+	dry.URL.RawQuery = query.Encode()
+	if r.Method != http.MethodDelete || len(body) == 0 {
+		return dry, body, nil
 	}
 	options := map[string]any{}
-	if len(body) > 0 {
-		if err := json.Unmarshal(body, &options); err != nil {
-			return nil, fmt.Errorf("a dry run does not send a deletion whose options are not JSON: %w", err)
-		}
+	if err := json.Unmarshal(body, &options); err != nil {
+		return nil, nil, fmt.Errorf("a dry run does not send a deletion whose options are not JSON: %w", err)
 	}
 	options["dryRun"] = []string{"All"}
 	if body, err = json.Marshal(options); err != nil {
-		return nil, fmt.Errorf("encoding the options of a deletion: %w", err)
+		return nil, nil, fmt.Errorf("encoding the options of a deletion: %w", err)
 	}
-	out.Body, out.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	return out, nil
+	return dry, body, nil
 }
 
 // read returns the object of a request as it is now. Nil: it does not exist, or the request creates it.

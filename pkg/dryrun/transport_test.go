@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,8 @@ import (
 type server struct {
 	answers map[string]string
 	got     []string
+	// accepted are the values of the header Accept.
+	accepted []string
 }
 
 // RoundTrip answers. The status code is the beginning of an answer.
@@ -23,7 +26,7 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, _ := io.ReadAll(r.Body)
 		line += " " + string(body)
 	}
-	s.got = append(s.got, line)
+	s.got, s.accepted = append(s.got, line), append(s.accepted, r.Header.Get("Accept"))
 	code, body, _ := strings.Cut(s.answers[r.Method], " ")
 	status := map[string]int{"200": http.StatusOK, "201": http.StatusCreated, "403": http.StatusForbidden, "": http.StatusNotFound}[code]
 	return &http.Response{StatusCode: status, Status: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
@@ -156,6 +159,31 @@ func checkRequests(t *testing.T, all map[string]request) {
 				t.Errorf("recorded, -want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestACallerGetsMetadataAlone checks a write whose caller wants only the metadata of the result: the record has all
+// fields nevertheless.
+func TestACallerGetsMetadataAlone(t *testing.T) {
+	t.Parallel()
+	api := &server{answers: map[string]string{"GET": `200 {"spec":{"x":1}}`, "PATCH": `200 {"spec":{"x":2}}`}}
+	recorder := &Recorder{}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, "https://api"+service, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	response, err := recorder.Wrap("guest")(api).RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	want := []string{"application/json", "application/json", r.Header.Get("Accept")} // read, recorded, answered
+	if diff := cmp.Diff(want, api.accepted); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if writes := recorder.Writes(); len(writes) != 1 || !slices.Equal(writes[0].Fields, []string{"spec.x"}) {
+		t.Errorf("recorded: %v", writes)
 	}
 }
 

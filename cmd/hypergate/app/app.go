@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // version is set by the linker.
@@ -52,7 +50,7 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return int(code)
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "hypergate: %s\n", text.Lines(text.Cut(err.Error(), longestError)))
+		fmt.Fprintf(errOut, "hypergate: %s\n", errorText(err))
 		return exitError
 	}
 	return exitOK
@@ -71,7 +69,8 @@ A standalone cluster is both the management cluster and the guest.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newCRDs(), newRotateCA(), newRelease(), newVersion())
+	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newCRDs(), newRotateCA(), newRelease(),
+		newVersion())
 	return root
 }
 

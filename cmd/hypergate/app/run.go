@@ -61,6 +61,16 @@ webhooks and CRDs in the guest, while a GatewayClass of the guest names its cont
 	flags := cmd.Flags()
 	o.addFlags(flags)
 	o.addAccessFlags(flags)
+	o.addControllerFlags(flags)
+	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
+	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz.")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "Address at which to serve /metrics. 0 disables it.")
+	flags.IntVarP(&o.verbosity, "v", "v", 0, "Log level. 0 logs the actions, 1 also logs their reasons.")
+	return cmd
+}
+
+// addControllerFlags adds the flags that decide what the controller writes, besides the plan.
+func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.tokenLifetime, "token-lifetime", time.Hour, "Lifetime of istiod's token in the guest. "+
 		"hypergate renews the token after 80% of its lifetime. The minimum is 10m.")
 	flags.DurationVar(&o.caOverlap, "ca-overlap", 24*time.Hour, "How long a rotation of the mesh CA keeps both roots trusted, "+
@@ -74,13 +84,8 @@ webhooks and CRDs in the guest, while a GatewayClass of the guest names its cont
 	flags.StringVar(&o.gatewayRollout, "gateway-rollout", string(model.OneByOne), "How gateways get the proxies of another istiod. "+
 		"With OneByOne, hypergate holds all Gateways while istiod changes, and then releases one after another. "+
 		"A Gateway whose new pods do not become ready stops the rest. With AllAtOnce, the new istiod rolls all gateways when it starts.")
-	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
 	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "If true, report the state in conditions of the HostedControlPlane in "+
 		"--namespace, if there is one.")
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz.")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "Address at which to serve /metrics. 0 disables it.")
-	flags.IntVarP(&o.verbosity, "v", "v", 0, "Log level. 0 logs the actions, 1 also logs their reasons.")
-	return cmd
 }
 
 // addAccessFlags adds the flags that define how to reach the two clusters.
@@ -101,41 +106,7 @@ func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
 
 // run checks the flags, creates the clients, and runs the controller.
 func (o *runOptions) run(ctx context.Context) error {
-	cfg, err := o.config()
-	if err != nil {
-		return err
-	}
-	if o.tokenLifetime < 10*time.Minute {
-		return fmt.Errorf("--token-lifetime: %s is less than 10m, the minimum that Kubernetes supports", o.tokenLifetime)
-	}
-	if o.caOverlap <= 0 {
-		return fmt.Errorf("--ca-overlap: %s must be greater than 0, because clients need time to receive a new root", o.caOverlap)
-	}
-	if err := checkServer(o.istiodGuestServer); err != nil {
-		return fmt.Errorf("--istiod-guest-server: %w", err)
-	}
-	cfg.GuestServer, cfg.GuestKubeconfigSecret = o.istiodGuestServer, o.guestSecret
-	switch cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout); cfg.GatewayRollout {
-	case model.OneByOne, model.AllAtOnce:
-	default:
-		return fmt.Errorf("--gateway-rollout: %q is not valid: use %s or %s", o.gatewayRollout, model.OneByOne, model.AllAtOnce)
-	}
-	if err := desired.Validate(cfg); err != nil {
-		return err
-	}
-	probe, err := probe(cfg.Topology, o.publishProbe)
-	if err != nil {
-		return err
-	}
-	source, err := chartSource(o.chartsDir)
-	if err != nil {
-		return err
-	}
-	mgmtConfig, err := mgmtConfig(o.mgmtKubeconfig)
-	if err != nil {
-		return err
-	}
-	guestConfig, loadGuest, err := o.guestConfig(cfg, mgmtConfig)
+	options, err := o.options()
 	if err != nil {
 		return err
 	}
@@ -144,7 +115,32 @@ func (o *runOptions) run(ctx context.Context) error {
 	log := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
-	return controller.Run(logr.NewContext(ctx, log), controller.Options{
+	return controller.Run(logr.NewContext(ctx, log), options)
+}
+
+// options checks the flags, and returns the options of the controller.
+func (o *runOptions) options() (controller.Options, error) {
+	cfg, err := o.runConfig()
+	if err != nil {
+		return controller.Options{}, err
+	}
+	probe, err := probe(cfg.Topology, o.publishProbe)
+	if err != nil {
+		return controller.Options{}, err
+	}
+	source, err := chartSource(o.chartsDir)
+	if err != nil {
+		return controller.Options{}, err
+	}
+	mgmtConfig, err := mgmtConfig(o.mgmtKubeconfig)
+	if err != nil {
+		return controller.Options{}, err
+	}
+	guestConfig, loadGuest, err := o.guestConfig(cfg, mgmtConfig)
+	if err != nil {
+		return controller.Options{}, err
+	}
+	return controller.Options{
 		Config:         cfg,
 		Source:         source,
 		MgmtConfig:     mgmtConfig,
@@ -158,7 +154,31 @@ func (o *runOptions) run(ctx context.Context) error {
 		HealthAddress:  o.healthAddress,
 		MetricsAddress: o.metricsAddress,
 		Version:        version,
-	})
+	}, nil
+}
+
+// runConfig returns the Config with the settings that only a running controller has.
+func (o *runOptions) runConfig() (model.Config, error) {
+	cfg, err := o.config()
+	if err != nil {
+		return cfg, err
+	}
+	if o.tokenLifetime < 10*time.Minute {
+		return cfg, fmt.Errorf("--token-lifetime: %s is less than 10m, the minimum that Kubernetes supports", o.tokenLifetime)
+	}
+	if o.caOverlap <= 0 {
+		return cfg, fmt.Errorf("--ca-overlap: %s must be greater than 0, because clients need time to receive a new root", o.caOverlap)
+	}
+	if err := checkServer(o.istiodGuestServer); err != nil {
+		return cfg, fmt.Errorf("--istiod-guest-server: %w", err)
+	}
+	cfg.GuestServer, cfg.GuestKubeconfigSecret = o.istiodGuestServer, o.guestSecret
+	switch cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout); cfg.GatewayRollout {
+	case model.OneByOne, model.AllAtOnce:
+	default:
+		return cfg, fmt.Errorf("--gateway-rollout: %q is not valid: use %s or %s", o.gatewayRollout, model.OneByOne, model.AllAtOnce)
+	}
+	return cfg, desired.Validate(cfg)
 }
 
 func (o *runOptions) reporting() controller.Reporting {

@@ -1,0 +1,163 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/dryrun"
+)
+
+// diffOptions holds the flags of the command diff: those of run that decide what is written.
+type diffOptions struct {
+	runOptions
+	output  string
+	timeout time.Duration
+}
+
+const diffLong = `Show the writes that "hypergate run" would send now, on both sides, as a server-side dry run.
+
+The command observes both sides, decides and applies as "hypergate run" does, with the same flags. It sends each write
+as a dry run, so it changes nothing, and requests no token. It names the fields that would change, and never their
+values. It needs the same permissions as hypergate. A hypergate can run at the same time.
+
+The command shows the next writes. It does not show what depends on their effect: during a first installation, istiod
+waits for the guest's CRDs and its account, and the webhooks wait for istiod.
+
+Exit codes:
+  0  Nothing would change.
+  1  An error occurred, for example an invalid flag, no response, or a missing permission.
+  2  Something would change, or the API server refuses a write, or there is no plan.
+  3  The control plane is on hold, so nothing would be written.`
+
+func newDiff() *cobra.Command {
+	o := &diffOptions{}
+	cmd := &cobra.Command{
+		Use:   "diff",
+		Short: "Show the writes that hypergate run would send now",
+		Long:  diffLong,
+		Example: `  # Show what another version, or other flags, would change
+  hypergate diff --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig guest.kubeconfig \
+    ` + exampleImages + `
+
+  # Fail if anything would change, for use in a script
+  hypergate diff ... -o json > diff.json || exit 1`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.diff(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	o.addDiffFlags(cmd.Flags())
+	return cmd
+}
+
+// addDiffFlags adds the flags of run that decide what is written, and those of the report.
+func (o *diffOptions) addDiffFlags(flags *pflag.FlagSet) {
+	o.addFlags(flags)
+	o.addAccessFlags(flags)
+	o.addControllerFlags(flags)
+	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
+		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	flags.DurationVar(&o.timeout, "timeout", time.Minute, "The length of time to wait until both sides are known.")
+}
+
+// checked returns the options of the controller, after all flags were checked.
+func (o *diffOptions) checked() (controller.Options, error) {
+	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
+		err := fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
+		return controller.Options{}, err
+	}
+	if o.timeout <= 0 {
+		return controller.Options{}, fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
+	}
+	return o.options()
+}
+
+// bounded returns the context of the command. Nothing is logged: the report, or the error, has everything.
+func (o *diffOptions) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+}
+
+func (o *diffOptions) diff(ctx context.Context, out io.Writer) error {
+	options, err := o.checked()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := o.bounded(ctx)
+	defer cancel()
+	found, err := controller.Preview(ctx, options)
+	if err != nil {
+		return err
+	}
+	return printed(out, o.output, newDiffReport(found))
+}
+
+// diffReport is the output of the command diff.
+type diffReport struct {
+	// Writes are the writes that would change something, or that the API server refuses. Unchanged is the number of the
+	// others.
+	Writes    []dryrun.Write `json:"writes"`
+	Unchanged int            `json:"unchanged"`
+	// Problem is why there is no plan. OnHold reports whether the control plane is on hold.
+	Problem string `json:"problem,omitempty"`
+	OnHold  bool   `json:"onHold,omitempty"`
+}
+
+func newDiffReport(found controller.Previewed) diffReport {
+	out := diffReport{Writes: []dryrun.Write{}, OnHold: found.Held}
+	for _, w := range found.Writes {
+		if w.Verb == dryrun.None && w.Refusal == "" {
+			out.Unchanged++
+		} else {
+			out.Writes = append(out.Writes, w)
+		}
+	}
+	if found.Refusal != nil {
+		out.Problem = errorText(found.Refusal)
+	}
+	return out
+}
+
+func (r diffReport) code() int {
+	switch {
+	case len(r.Writes) > 0 || r.Problem != "":
+		return exitAct
+	case r.OnHold:
+		return exitUnderWay
+	default:
+		return exitOK
+	}
+}
+
+func (r diffReport) table(out io.Writer) {
+	for _, w := range r.Writes {
+		name := strings.Trim(w.Namespace+"/"+w.Name, "/")
+		fmt.Fprintf(out, "%-6s  %-10s  %s %s\n", w.Verb, w.Side, w.Resource, oneLine(name))
+		for _, field := range w.Fields {
+			fmt.Fprintf(out, "          %s\n", oneLine(field))
+		}
+		if w.More > 0 {
+			fmt.Fprintf(out, "          and %d more fields\n", w.More)
+		}
+		if w.Refusal != "" {
+			fmt.Fprintf(out, "        ! the API server refuses it: %s\n", oneLine(w.Refusal))
+		}
+	}
+	switch {
+	case r.Problem != "":
+		fmt.Fprintf(out, "There is no plan: %s\n", oneLine(r.Problem))
+	case r.OnHold:
+		fmt.Fprintln(out, "The control plane is on hold: nothing would be written.")
+	case len(r.Writes) == 0:
+		fmt.Fprintln(out, "Nothing would change.")
+	default:
+		fmt.Fprintf(out, "%s would change something.\n", counted(len(r.Writes), "write"))
+	}
+}

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/dryrun"
+	"github.com/hypergate/hypergate/test/golden"
+)
+
+// someWrites are writes of each kind.
+func someWrites() []dryrun.Write {
+	return []dryrun.Write{
+		{
+			Side: "guest", Verb: dryrun.Update, Resource: "clusterroles.rbac.authorization.k8s.io", Name: "hypergate-istiod-openshift-gateway",
+			Fields: []string{"metadata.labels.app", "rules[0].verbs"}, More: 3,
+		},
+		{Side: "guest", Verb: dryrun.None, Resource: "configmaps", Namespace: "openshift-ingress", Name: "values"},
+		{Side: "management", Verb: dryrun.Create, Resource: "services", Namespace: "clusters-guest1", Name: "istiod-openshift-gateway"},
+		{
+			Side: "management", Verb: dryrun.Delete, Resource: "secrets", Namespace: "clusters-guest1", Name: "istio-kubeconfig",
+			Refusal: "not allowed\nto delete secrets", Status: http.StatusForbidden,
+		},
+		{
+			Side: "guest", Verb: dryrun.Create, Resource: "roles.rbac.authorization.k8s.io", Namespace: "openshift-ingress", Name: "r",
+			Refusal: "namespaces not found", Status: http.StatusNotFound,
+		},
+	}
+}
+
+// TestDiffOutput checks the output and the exit code of the command diff.
+func TestDiffOutput(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		found controller.Previewed
+		code  int
+	}{
+		"writes":    {controller.Previewed{Writes: someWrites()}, exitAct},
+		"unchanged": {controller.Previewed{Writes: someWrites()[1:2]}, exitOK},
+		"no-plan":   {controller.Previewed{Refusal: errors.New("this guest belongs to another hypergate")}, exitAct},
+		"on-hold":   {controller.Previewed{Held: true}, exitUnderWay},
+	} {
+		for _, format := range []string{outputTable, outputJSON} {
+			var out strings.Builder
+			if err := printed(&out, format, newDiffReport(tc.found)); !endsWith(err, tc.code) {
+				t.Errorf("%s: %v, want code %d", name, err, tc.code)
+			}
+			golden.Equal(t, "testdata/diff-"+name+"."+format, out.String())
+		}
+	}
+}
+
+// TestPreflightOutput checks the output and the exit code of the command preflight.
+func TestPreflightOutput(t *testing.T) {
+	t.Parallel()
+	clusters := preflightReport{}.with("management cluster", "Kubernetes 1.33.1", nil).with("guest", "Kubernetes 1.32.0", nil)
+	for name, tc := range map[string]struct {
+		report preflightReport
+		code   int
+	}{
+		"passed":    {clusters.previewed(controller.Previewed{Writes: someWrites()[:3]}, nil), exitOK},
+		"refused":   {clusters.previewed(controller.Previewed{Writes: someWrites()}, nil), exitAct},
+		"no-plan":   {clusters.previewed(controller.Previewed{Refusal: errors.New("another istiod serves this guest")}, nil), exitAct},
+		"same":      {clusters.previewed(controller.Previewed{}, controller.ErrSameCluster), exitAct},
+		"no-answer": {preflightReport{}.with("guest", "", errors.New("it does not answer: timeout")), exitAct},
+	} {
+		var out strings.Builder
+		if err := printed(&out, outputTable, tc.report); !endsWith(err, tc.code) {
+			t.Errorf("%s: %v, want code %d", name, err, tc.code)
+		}
+		golden.Equal(t, "testdata/preflight-"+name+".table", out.String())
+	}
+}

@@ -1,0 +1,175 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+)
+
+// leastKubernetes is the oldest version of Kubernetes that a guest can have (README.md).
+const leastKubernetes = "1.30"
+
+// preflightOptions holds the flags of the command preflight: those of run that decide what is written.
+type preflightOptions struct{ diffOptions }
+
+const preflightLong = `Check whether "hypergate run" can work, before it is installed.
+
+The command uses the flags and the credentials of "hypergate run". It checks that both API servers answer, that they are
+different clusters, that the guest is new enough and belongs to no other controller, and that both accept the writes of
+"hypergate run". Each write is sent as a server-side dry run, so the command changes nothing, and requests no token.
+
+Exit codes:
+  0  All checks passed.
+  1  An error occurred, for example an invalid flag.
+  2  A check failed. The line of the check says why.`
+
+func newPreflight() *cobra.Command {
+	o := &preflightOptions{}
+	cmd := &cobra.Command{
+		Use:   "preflight",
+		Short: "Check whether hypergate can work, before it is installed",
+		Long:  preflightLong,
+		Example: `  # Check both clusters with the credentials that hypergate will have
+  hypergate preflight --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig guest.kubeconfig \
+    ` + exampleImages + `
+
+  # Install only if all checks pass
+  hypergate preflight ... && kubectl apply -k deploy/hosted/example`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.preflight(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	o.addDiffFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *preflightOptions) preflight(ctx context.Context, out io.Writer) error {
+	options, err := o.checked()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := o.bounded(ctx)
+	defer cancel()
+	report := preflightReport{}
+	guestConfig := options.GuestConfig
+	if guestConfig == nil {
+		guestConfig, err = (&guestAccess{secret: o.guestSecret, namespace: o.namespace, mgmtKubeconfig: o.mgmtKubeconfig}).
+			config(ctx, options.Config.Topology, o.timeout)
+		if err != nil {
+			return printed(out, o.output, report.with("guest kubeconfig", "", err))
+		}
+	}
+	report = report.with(versionOf(ctx, "management cluster", options.MgmtConfig, "")).
+		with(versionOf(ctx, "guest", guestConfig, leastKubernetes))
+	if report.code() == exitOK {
+		found, err := controller.Preview(ctx, options)
+		report = report.previewed(found, err)
+	}
+	return printed(out, o.output, report)
+}
+
+// versionOf returns the result of the check of one API server: its version, and why that is not enough.
+func versionOf(ctx context.Context, name string, config *rest.Config, least string) (check, message string, problem error) {
+	config = rest.CopyConfig(config)
+	if deadline, has := ctx.Deadline(); has {
+		config.Timeout = max(time.Until(deadline), time.Millisecond)
+	}
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return name, "", fmt.Errorf("creating a client: %w", err)
+	}
+	got, err := client.ServerVersion()
+	if err != nil {
+		return name, "", fmt.Errorf("it does not answer: %w", err)
+	}
+	found, err := utilversion.ParseGeneric(got.GitVersion)
+	if err != nil {
+		return name, "", fmt.Errorf("its version cannot be read: %w", err)
+	}
+	if least != "" && found.LessThan(utilversion.MustParseGeneric(least)) {
+		return name, "", fmt.Errorf("it has Kubernetes %s: hypergate needs %s or later", found, least)
+	}
+	return name, "Kubernetes " + found.String(), nil
+}
+
+// preflightReport is the output of the command preflight.
+type preflightReport struct {
+	Checks []preflightCheck `json:"checks"`
+}
+
+// preflightCheck is one check. Message is what was found, or why the check failed.
+type preflightCheck struct {
+	Name    string `json:"name"`
+	Passed  bool   `json:"passed"`
+	Message string `json:"message,omitempty"`
+}
+
+func (r preflightReport) with(name, message string, problem error) preflightReport {
+	if problem != nil {
+		message = errorText(problem)
+	}
+	r.Checks = append(slices.Clone(r.Checks), preflightCheck{name, problem == nil, message})
+	return r
+}
+
+// previewed adds the checks that a preview makes.
+func (r preflightReport) previewed(found controller.Previewed, err error) preflightReport {
+	const different = "two clusters"
+	switch {
+	case errors.Is(err, controller.ErrSameCluster):
+		return r.with(different, "", err)
+	case err != nil:
+		return r.with("observation of both sides", "", err)
+	case found.Refusal != nil:
+		return r.with(different, "", nil).with("plan", "", found.Refusal)
+	}
+	r = r.with(different, "", nil).with("plan", "no other controller serves the guest", nil)
+	refused, later := 0, 0
+	for _, w := range found.Writes {
+		switch {
+		case w.Refusal == "":
+		case w.Status == http.StatusNotFound:
+			later++ // for example, its namespace is created first
+		default:
+			refused++
+			name := fmt.Sprintf("%s %s %s", w.Side, w.Resource, strings.Trim(w.Namespace+"/"+w.Name, "/"))
+			r = r.with(name, "", errors.New(w.Refusal))
+		}
+	}
+	message := fmt.Sprintf("%d of %d accepted", len(found.Writes)-refused-later, len(found.Writes))
+	if later > 0 {
+		message += fmt.Sprintf(", not checked before an earlier write: %d", later)
+	}
+	if refused > 0 {
+		return r.with("writes", "", fmt.Errorf("%s: grant the missing permissions (deploy/README.md)", message))
+	}
+	return r.with("writes", message, nil)
+}
+
+func (r preflightReport) code() int {
+	if slices.ContainsFunc(r.Checks, func(c preflightCheck) bool { return !c.Passed }) {
+		return exitAct
+	}
+	return exitOK
+}
+
+func (r preflightReport) table(out io.Writer) {
+	for _, c := range r.Checks {
+		mark := "ok    "
+		if !c.Passed {
+			mark = "FAILED"
+		}
+		fmt.Fprintf(out, "%s  %s\n", mark, strings.TrimSuffix(oneLine(c.Name)+": "+oneLine(c.Message), ": "))
+	}
+}

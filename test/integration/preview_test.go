@@ -1,0 +1,137 @@
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/dryrun"
+)
+
+// preview returns what hypergate run would write now, and checks that nothing was written.
+func (w *harness) preview() []dryrun.Write {
+	w.Helper()
+	source, err := charts.Embedded()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	mgmtBefore, guestBefore := w.mgmtRequests.count(), w.guestRequests.count()
+	found, err := controller.Preview(ctx, controller.Options{
+		Config: w.cfg, Source: source, MgmtConfig: w.mgmtConfig, GuestConfig: w.guestConfig, TokenLifetime: time.Hour, CAOverlap: time.Hour,
+	})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(found.Refusal).NotTo(gomega.HaveOccurred())
+	w.Expect(writes(slices.Concat(w.mgmtRequests.since(mgmtBefore), w.guestRequests.since(guestBefore)))).To(gomega.BeEmpty())
+	return found.Writes
+}
+
+// verb runs a command that previews the same installation, and returns its exit code and output.
+func (w *harness) verb(name string) (code int, output string) {
+	w.Helper()
+	var out bytes.Buffer
+	code = app.Execute(w.Context(), []string{
+		name, "--management-kubeconfig=" + w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig,
+		"--namespace=" + w.cfg.MgmtNamespace, "--guest-namespace=" + w.cfg.GuestNamespace, "--revision=" + w.cfg.Revision,
+		"--controller-name=" + w.cfg.ControllerName, "--pilot-image=" + w.cfg.PilotImage, "--proxy-image=" + w.cfg.ProxyImage,
+		"--xds-address=" + w.cfg.XDS.String(), "--istiod-guest-server=" + w.cfg.GuestServer, "--ca-overlap=1h",
+	}, &out, &out)
+	return code, out.String()
+}
+
+// changing returns the writes that change something, as "verb side resource name". It leaves out the status of a class:
+// no istiod runs, so the status reports after a while that the webhook is not verified.
+func changing(all []dryrun.Write) []string {
+	var out []string
+	for _, write := range all {
+		if write.Verb != dryrun.None && !strings.HasSuffix(write.Resource, "/status") {
+			out = append(out, write.Verb+" "+write.Side+" "+write.Resource+" "+write.Name)
+		}
+	}
+	return out
+}
+
+// TestAPreviewShowsWhatRunWrites compares a preview with the writes of the controller that starts after it: at rest,
+// after changes of another client, and before a removal. A preview writes nothing.
+func TestAPreviewShowsWhatRunWrites(t *testing.T) {
+	w := newHarness(t)
+	stop := w.run()
+	w.install("demo")
+	stop()
+	w.Expect(changing(w.preview())).To(gomega.BeEmpty(), "at rest")
+	code, report := w.verb("preflight")
+	w.Expect(code).To(gomega.Equal(0), report)
+	w.Expect(report).To(gomega.ContainSubstring("ok      guest: Kubernetes 1."))
+
+	role := "hypergate-istiod-" + w.cfg.Revision
+	_, err := w.guest.RbacV1().ClusterRoles().Patch(t.Context(), role, types.JSONPatchType,
+		[]byte(`[{"op":"remove","path":"/rules/0"}]`), metav1.PatchOptions{FieldManager: vandal})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	services := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace)
+	w.Expect(services.Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
+	shown := w.preview()
+	code, report = w.verb("diff")
+	w.Expect(code).To(gomega.Equal(2), report)
+	w.Expect(report).To(gomega.ContainSubstring("create  management  services " + w.cfg.MgmtNamespace + "/" + w.cfg.IstiodName()))
+	w.Expect(changing(shown)).To(gomega.ConsistOf(
+		"update guest clusterroles.rbac.authorization.k8s.io "+role, "create management services "+w.cfg.IstiodName()))
+
+	mgmtBefore, guestBefore := w.mgmtRequests.count(), w.guestRequests.count()
+	stop = w.run()
+	w.settle()
+	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(
+		objectsOf(slices.Concat(w.mgmtRequests.since(mgmtBefore), w.guestRequests.since(guestBefore)))))
+	stop()
+
+	w.deleteClass("demo")
+	removal := changing(w.preview())
+	w.Expect(removal).To(gomega.ContainElements(
+		"delete management deployments.apps "+w.cfg.IstiodName(),
+		"delete guest validatingwebhookconfigurations.admissionregistration.k8s.io "+w.cfg.ValidatorName()))
+	w.Expect(w.istiod()).NotTo(gomega.BeNil(), "a preview deletes nothing")
+	w.Expect(w.istiod().DeletionTimestamp).To(gomega.BeNil())
+	w.run()
+	w.Eventually(w.istiod).Should(gomega.BeNil())
+}
+
+// changedObjects returns the resource and the name of each write of a preview, including those that change nothing.
+func changedObjects(all []dryrun.Write) []string {
+	var out []string
+	for _, write := range all {
+		resource, subresource, _ := strings.Cut(write.Resource, "/")
+		if subresource == "status" {
+			continue
+		}
+		resource, _, _ = strings.Cut(resource, ".")
+		out = append(out, resource+" "+write.Name)
+	}
+	return out
+}
+
+// objectsOf returns the same of requests, each once.
+func objectsOf(requests []string) []string {
+	var out []string
+	for _, line := range writes(requests) {
+		path, _, _ := strings.Cut(strings.TrimPrefix(line, http.MethodPatch+" "), "?")
+		parts := strings.Split(path, "/")
+		switch parts[len(parts)-1] {
+		case "status":
+			continue
+		case "token":
+			parts = parts[:len(parts)-1]
+		}
+		out = append(out, strings.Join(parts[len(parts)-2:], " "))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
