@@ -134,8 +134,8 @@ func placeholder(r *http.Request) *http.Response {
 	}
 }
 
-// asDryRun returns a write as a dry run, and its body. The options of a deletion are in its body, and an API server then
-// ignores those of the URL.
+// asDryRun returns a write as a dry run, and its body. The options of a deletion are in its body, and an API server
+// then ignores those of the URL.
 func asDryRun(r *http.Request) (dry *http.Request, body []byte, err error) {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch && r.Method != http.MethodPut && r.Method != http.MethodDelete {
 		return nil, nil, fmt.Errorf("a dry run does not send %s %s", r.Method, r.URL.Path)

@@ -189,6 +189,11 @@ func TestAlertsAboutTheState(t *testing.T) {
 			want: []string{"HypergateAbsent warning"},
 		},
 		{
+			name: "the pods are gone, and kube-state-metrics is not installed", at: 60,
+			series: []string{`hypergate_leader{} 1x30 stale`, `kube_deployment_spec_replicas{deployment="hypergate"} gone`},
+			want:   []string{"HypergateAbsent warning"},
+		},
+		{
 			name: "hypergate was uninstalled", at: 120,
 			series: []string{`hypergate_leader{} 1x30 stale`, `kube_deployment_spec_replicas{deployment="hypergate"} 1x30 stale`},
 		},
@@ -218,6 +223,10 @@ func TestAlertsAboutCredentials(t *testing.T) {
 				`hypergate_istiod_token_expiry_timestamp_seconds{} 3600x6000`, `hypergate_istiod_token_issued_timestamp_seconds{} 0x6000`,
 			},
 			want: []string{"HypergateIstiodTokenExpiring critical"},
+		},
+		{
+			name: "istiod's token is renewed five minutes late", at: 52,
+			series: []string{renewed("hypergate_istiod_token", 53, 3600), renewedFrom("hypergate_istiod_token", 53)},
 		},
 		{
 			name: "a token of ten minutes is renewed in time", at: 600,
@@ -271,6 +280,10 @@ func TestAlertsAboutTheGuest(t *testing.T) {
 		{
 			name: "istiod does not answer where it is published", series: []string{`hypergate_published_reachable{} 0x6000`}, at: 15,
 			want: []string{"HypergateEndpointUnreachable critical"},
+		},
+		{
+			name: "istiod does not answer where it is published, during a pause", at: 15,
+			series: []string{`hypergate_published_reachable{} 0x6000`, `hypergate_held{by="paused"} 1x6000`},
 		},
 		{name: "istiod was not probed yet", series: []string{`hypergate_published_reachable{} gone`}, at: 60},
 		{

@@ -15,7 +15,8 @@ import (
 func someWrites() []dryrun.Write {
 	return []dryrun.Write{
 		{
-			Side: "guest", Verb: dryrun.Update, Resource: "clusterroles.rbac.authorization.k8s.io", Name: "hypergate-istiod-openshift-gateway",
+			Side: "guest", Verb: dryrun.Update, Resource: "clusterroles.rbac.authorization.k8s.io",
+			Name:   "hypergate-istiod-openshift-gateway",
 			Fields: []string{"metadata.labels.app", "rules[0].verbs"}, More: 3,
 		},
 		{Side: "guest", Verb: dryrun.None, Resource: "configmaps", Namespace: "openshift-ingress", Name: "values"},
