@@ -23,10 +23,7 @@ func TestEachAlertHasARunbook(t *testing.T) {
 			t.Errorf("%s: its runbook_url is %q", rule.Alert, url)
 		}
 		page := file(t, "docs/runbooks", rule.Alert+".md")
-		var headings []string
-		for _, found := range regexp.MustCompile("(?m)^#+ .*$").FindAllString(page, -1) {
-			headings = append(headings, found)
-		}
+		headings := regexp.MustCompile("(?m)^#+ .*$").FindAllString(page, -1)
 		want := []string{"# " + rule.Alert, "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"}
 		if !slices.Equal(headings, want) {
 			t.Errorf("%s: its page has the headings %q, want %q", rule.Alert, headings, want)
