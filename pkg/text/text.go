@@ -3,6 +3,9 @@
 // Names, versions, paths and messages of an API server can contain anything: line breaks, terminal escapes,
 // characters that change the direction of writing, and megabytes of text.
 //
+// Letters of scripts that are written from right to left are also replaced. A terminal reorders the text around them,
+// and this text includes hypergate's own words.
+//
 // # Workflow
 //
 // Line, Plain and Quoted return one line of limited length. Lines keeps line breaks. Cut only limits the length.
@@ -18,31 +21,24 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/bidi"
 )
 
 // Ellipsis is the end of a text that was cut.
 const Ellipsis = "..."
 
-// Line returns a text as one line of at most most bytes. A space replaces each character that is not printable:
-// control characters, line breaks, invisible characters, and characters that change the direction of writing. U+FFFD
-// replaces bytes that are not UTF-8.
+// Line returns a text as one line of at most most bytes. A space replaces each character that hides or reorders text:
+// control characters, line breaks, invisible characters, marks that are drawn over another character, and characters
+// of scripts that are written from right to left. U+FFFD replaces bytes that are not UTF-8.
 func Line(s string, most int) string {
 	return Cut(strings.Map(printable, head(s, most)), most)
 }
 
-// Plain is like Line, but replaces square brackets with round ones. In conditions, square brackets are reserved for
-// the next step that hypergate proposes.
+// Plain is like Line, but replaces square brackets, and all brackets that resemble them, with round ones. In
+// conditions, square brackets are reserved for the next step that hypergate proposes.
 func Plain(s string, most int) string {
-	return Cut(strings.Map(func(r rune) rune {
-		switch r {
-		case '[':
-			return '('
-		case ']':
-			return ')'
-		default:
-			return printable(r)
-		}
-	}, head(s, most)), most)
+	return Cut(strings.Map(func(r rune) rune { return round(printable(r)) }, head(s, most)), most)
 }
 
 // Quoted returns Plain in quotation marks that the text cannot end, so that the text cannot pass for hypergate's own
@@ -82,9 +78,50 @@ func head(s string, most int) string {
 	return s[:most+utf8.UTFMax]
 }
 
+// printable returns a space for a character that hides or reorders text, and other characters unchanged.
 func printable(r rune) rune {
-	if unicode.IsPrint(r) {
+	if r < utf8.RuneSelf && unicode.IsPrint(r) {
+		return r // most texts are ASCII
+	}
+	if !unicode.IsPrint(r) || unicode.In(r, unicode.Mn, unicode.Me) || isBlank(r) || isRightToLeft(r) {
+		return ' '
+	}
+	return r
+}
+
+// isBlank reports whether a terminal draws the character as nothing or as a space, although it counts as printable: the
+// Hangul fillers and similar characters, Braille without dots, a null note head, and blank hieroglyphs.
+func isBlank(r rune) bool {
+	switch r {
+	case 0x2800, 0x13441, 0x13442, 0x1D159:
+		return true
+	default:
+		return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
+	}
+}
+
+// isRightToLeft reports whether a terminal writes the character, or the characters around it, from right to left.
+func isRightToLeft(r rune) bool {
+	properties, _ := bidi.LookupRune(r)
+	switch properties.Class() {
+	case bidi.R, bidi.AL, bidi.AN:
+		return true
+	default:
+		return false
+	}
+}
+
+// round returns the round bracket for any other opening or closing bracket, except for braces. Unicode also counts the
+// low quotation marks as opening.
+func round(r rune) rune {
+	switch {
+	case r == '{', r == '}', r == '\u201a', r == '\u201e':
+		return r
+	case unicode.Is(unicode.Ps, r), r >= 0x23A1 && r <= 0x23A3: // also the pieces of a tall left square bracket
+		return '('
+	case unicode.Is(unicode.Pe, r), r >= 0x23A4 && r <= 0x23A6:
+		return ')'
+	default:
 		return r
 	}
-	return ' '
 }
