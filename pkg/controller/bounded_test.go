@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // transport is a function that implements http.RoundTripper.
@@ -66,7 +67,7 @@ func TestEachRequestHasADeadline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				config := clientConfig(&rest.Config{Host: "http://api", Transport: tc.server})
+				config := clientConfig(model.SideGuest, &rest.Config{Host: "http://api", Transport: tc.server})
 				client, err := rest.HTTPClientFor(config)
 				if err != nil {
 					t.Fatal(err)
@@ -103,10 +104,11 @@ func TestAWatchThatIsNotOpenedFails(t *testing.T) {
 		errors.New("http: can't write HTTP request on broken connection"),
 	} {
 		asked := 0
-		config := clientConfig(&rest.Config{Host: "http://api", Transport: transport(func(*http.Request) (*http.Response, error) {
+		broken := transport(func(*http.Request) (*http.Response, error) {
 			asked++
 			return nil, cause
-		})})
+		})
+		config := clientConfig(model.SideGuest, &rest.Config{Host: "http://api", Transport: broken})
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			t.Fatal(err)

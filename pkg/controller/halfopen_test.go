@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // relay forwards connections to a server until they are frozen. Frozen connections stay open and forward nothing, as if
@@ -103,9 +104,9 @@ func TestASilentConnectionIsClosed(t *testing.T) {
 	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
 	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
 	for name, through := range map[string]func(*rest.Config) (*rest.Config, error){
-		"the management side": func(c *rest.Config) (*rest.Config, error) { return clientConfig(c), nil },
+		"the management side": func(c *rest.Config) (*rest.Config, error) { return clientConfig(model.SideMgmt, c), nil },
 		"the guest": func(c *rest.Config) (*rest.Config, error) {
-			conn, err := guestconn.New(guestconn.Options{Config: clientConfig(c)})
+			conn, err := guestconn.New(guestconn.Options{Config: clientConfig(model.SideGuest, c)})
 			if err != nil {
 				return nil, err
 			}

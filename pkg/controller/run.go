@@ -67,7 +67,7 @@ type Options struct {
 
 // client returns the configuration of the clients of a side, whose requests the metrics count.
 func (o Options) client(side model.Side, config *rest.Config) *rest.Config {
-	config = clientConfig(config)
+	config = clientConfig(side, config)
 	if o.dryRun != nil {
 		config.Wrap(o.dryRun.Wrap(string(side)))
 	}
@@ -168,10 +168,11 @@ func onceElected(mgr manager.Manager, check func() error) healthz.Checker {
 // clientConfig returns the configuration of the clients of one cluster. Each request has a deadline. There is no
 // client-side rate limit: the API servers have priority and fairness of their own, and a client-side limit only adds
 // latency.
-func clientConfig(config *rest.Config) *rest.Config {
+func clientConfig(side model.Side, config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
 	config.UserAgent = "hypergate"
+	config.WarningHandlerWithContext = warnings{side}
 	config.Wrap(boundRequests)
 	return config
 }
