@@ -215,7 +215,7 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 		}
 	}
 	_ = running.Wait()
-	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
+	return Report{outcomes: shortened(outcomes), stopped: stopped(ctx, outcomes)}
 }
 
 // barrier reports whether objects of the kind to must wait for objects of the kind from. The kind from is the same

@@ -52,6 +52,10 @@
 //   - The rate of writes is limited, so another writer cannot cause endless writes. Each object gets a burst of writes
 //     and deletions, then one every ten seconds (VerdictRateLimited). The package has no timers. Report.RetryAfter
 //     returns when the caller must call again.
+//   - The number of members is not ours to decide: any client can make objects that look like ours. Each call of Prune
+//     deletes a limited number of them, in turn, and all calls together have a rate limit. A report has a limited
+//     number of failed deletions.
+//   - What is kept of a failure from one call to the next is short.
 //   - A failure of one object does not stop the other objects. Only an API server that does not respond ends the call.
 //   - The package uses no discovery, no OpenAPI and no REST mapping. The caller gives a closed table of kinds.
 package apply

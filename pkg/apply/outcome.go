@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // Verdict is the result for one object.
@@ -91,6 +92,32 @@ func Skipped(id ID) Outcome { return Outcome{id: id, verdict: VerdictSkipped} }
 // form of the error; see answer.Brief.
 func Failed(id ID, cause Cause, err error) Outcome {
 	return Outcome{id: id, verdict: VerdictFailed, cause: cause, err: answer.Brief(err)}
+}
+
+// shortError is how much of an error's text is kept where many errors can be kept, in bytes.
+const shortError = 256
+
+// short returns the outcome with an error that has the same cause, but only the beginning of the text. Details of the
+// API server's answer are dropped.
+func (o Outcome) short() Outcome {
+	if o.err != nil {
+		o.err = &causedError{o.cause, errors.New(text.Line(o.err.Error(), shortError))}
+	}
+	return o
+}
+
+// shortened shortens all failures but the first failuresKept.
+func shortened(outcomes []Outcome) []Outcome {
+	failed := 0
+	for i, o := range outcomes {
+		if o.verdict != VerdictFailed {
+			continue
+		}
+		if failed++; failed > failuresKept {
+			outcomes[i] = o.short()
+		}
+	}
+	return outcomes
 }
 
 // after returns the outcome of an object that can be written after retry.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,8 +12,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pruneAttempts is the maximum number of attempts to delete an object that changes at the same time.
-const pruneAttempts = 3
+const (
+	// pruneAttempts is the maximum number of attempts to delete an object that changes at the same time.
+	pruneAttempts = 3
+	// pruneLimit is how many objects one call of Prune deletes. Any client of the cluster can make objects that look
+	// like ours.
+	pruneLimit = 200
+	// pruneAgain is when the caller must call again for the rest, and pruneLater if too many were deleted before.
+	pruneAgain = 100 * time.Millisecond
+	pruneLater = time.Second
+	// failuresKept is how many failures of a call are reported in full. In a larger number, the first ones usually
+	// explain the others.
+	failuresKept = 100
+)
 
 // Prune deletes every member that is not in keep. A member carries the owner label, and Prune deletes it only if our
 // field manager applied fields to it. It deletes only prunable kinds, one kind after the other, in the reverse order of
@@ -22,8 +34,11 @@ const pruneAttempts = 3
 // one outcome for each kind that is missing. keep must name everything that was applied to this cluster, by all calls
 // of Apply. An empty keep deletes all objects.
 //
-// The report has an outcome for each object that was deleted, or that could not be deleted. It also has one for each
-// object that is still being deleted, or that was written and deleted too often.
+// The report has an outcome for each object that was deleted, that could not be deleted, that is still being deleted,
+// or that was written and deleted too often. One call deletes at most pruneLimit objects, and the calls together one
+// object every deletionEvery after a burst. Objects that were tried longest ago come first. For the rest, the report
+// has one skipped outcome, and the caller must call again after Report.RetryAfter. The number of failed outcomes is at
+// most failuresKept; the objects are the same in each call, for as long as they fail.
 func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 	if missing := c.unsynced(); len(missing) > 0 {
 		return Report{outcomes: missing}
@@ -37,12 +52,13 @@ func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 			kept[kind][id.Key] = true
 		}
 	}
-	var outcomes []Outcome
+	var victims []victim
 	for kind, k := range slices.Backward(c.opts.Kinds) {
 		if k.Prune {
-			outcomes = append(outcomes, c.pruneKind(ctx, kind, kept[kind])...)
+			victims = append(victims, c.tracker.victims(kind, kept[kind])...)
 		}
 	}
+	outcomes := c.pruneVictims(ctx, victims)
 	return Report{outcomes: outcomes, stopped: stopped(ctx, outcomes)}
 }
 
@@ -64,29 +80,54 @@ func (c *Cluster) unsynced() []Outcome {
 	return out
 }
 
-func (c *Cluster) pruneKind(ctx context.Context, kind int, kept map[types.NamespacedName]bool) []Outcome {
-	victims := c.tracker.victims(kind, kept)
-	outcomes := make([]Outcome, len(victims))
+// pruneVictims deletes as many of the victims as one call can, one kind after the other.
+func (c *Cluster) pruneVictims(ctx context.Context, victims []victim) []Outcome {
+	var outcomes []Outcome
+	victims = slices.DeleteFunc(victims, func(v victim) bool {
+		if v.terminating && len(outcomes) < pruneLimit { // more of them say nothing new
+			outcomes = append(outcomes, Waiting(c.victimID(v)))
+		}
+		return v.terminating
+	})
+	b := c.tracker.beginDeletes(victims)
+	tried := make([]Outcome, len(b.delete))
 	var running errgroup.Group
 	running.SetLimit(c.opts.Concurrency)
-	for i, v := range victims {
-		id := ID{c.opts.Kinds[kind].GVK, v.key}
-		if v.terminating {
-			outcomes[i] = Waiting(id)
-			continue
+	for i, at := range b.delete {
+		v := victims[at]
+		if i > 0 && v.kind != victims[b.delete[i-1]].kind {
+			_ = running.Wait() // tried holds the errors
 		}
 		running.Go(func() error {
-			pause := c.tracker.beginDelete(kind, v.key)
-			if pause.wait > 0 {
-				outcomes[i] = pause.outcome(id)
-				return nil
-			}
-			outcomes[i] = c.remove(ctx, kind, id, v)
-			c.tracker.ended(kind, outcomes[i])
+			tried[i] = c.remove(ctx, v.kind, c.victimID(v), v)
+			c.tracker.endedDelete(v.kind, tried[i])
 			return nil
 		})
 	}
-	_ = running.Wait() // outcomes hold the errors
+	_ = running.Wait()
+	for i, at := range b.delete {
+		b.known[at] = tried[i]
+	}
+	c.tracker.endDeletes(victims, &b)
+	return append(outcomes, c.pruned(victims, b)...)
+}
+
+func (c *Cluster) victimID(v victim) ID { return ID{c.opts.Kinds[v.kind].GVK, v.key} }
+
+// pruned returns the outcomes of a batch. The last one is for all victims that the batch says nothing about.
+func (c *Cluster) pruned(victims []victim, b batch) []Outcome {
+	var outcomes []Outcome
+	var rest *victim
+	for i, v := range victims {
+		if o, known := b.known[i]; known {
+			outcomes = append(outcomes, o)
+		} else if rest == nil {
+			rest = &v
+		}
+	}
+	if rest != nil {
+		outcomes = append(outcomes, Skipped(ID{GVK: c.opts.Kinds[rest.kind].GVK}).after(b.again).withWrites(b.omittedWrites))
+	}
 	return outcomes
 }
 

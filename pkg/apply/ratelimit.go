@@ -15,6 +15,10 @@ const (
 	// the API server six small requests a minute. After the other writer stops, the object is correct within ten
 	// seconds.
 	repairEvery = 10 * time.Second
+	// deletionBurst is how many objects of a cluster can be deleted without a wait. A whole installation with all
+	// classes is less than half of it. deletionEvery is the interval between deletions beyond the burst.
+	deletionBurst = 1000
+	deletionEvery = 50 * time.Millisecond
 )
 
 // rateLimiter limits how often each object is written or deleted. Each object has a bucket of repairBurst tokens, and
@@ -33,7 +37,7 @@ type place struct {
 
 type bucket struct {
 	full    time.Time // when the bucket will be full
-	failure *Outcome  // the outcome of the last write, if it failed
+	failure *Outcome  // the outcome of the last write in its short form, if it failed
 }
 
 // pause is the reason why an object must not be written now. The zero pause allows the write.
@@ -81,7 +85,7 @@ func (d *rateLimiter) ended(at place, o Outcome) {
 	case o.verdict == VerdictSkipped, class == Unreachable, class == Cancelled:
 		b.full = b.full.Add(-repairEvery)
 	case o.verdict == VerdictFailed:
-		b.failure = &o
+		b.failure = new(o.short())
 	}
 	d.buckets[at] = b
 }

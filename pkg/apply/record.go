@@ -56,6 +56,7 @@ type record struct {
 	busy    bool      // a write is in progress: events wait for its memo
 	stirred bool      // an event that matters came while busy
 	tried   uint64    // the turn of the last try, if it did not succeed; 0 otherwise
+	refused *Outcome  // the failure of the last deletion, if Prune reports it
 	// driftedAt is when the watch first showed a change since our last write. Zero: it showed none. followed is whether
 	// it then showed a version with the same content.
 	driftedAt time.Time
@@ -172,8 +173,11 @@ func (r *record) isForgettable() bool {
 
 // victim returns the object as Prune can delete it. The victim has no UID if there is nothing to delete: the object
 // is gone, or it only carries the owner label and was never applied by us.
-func (r *record) victim(key types.NamespacedName) victim {
-	v := victim{key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating}
+func (r *record) victim(kind int, key types.NamespacedName) victim {
+	v := victim{
+		kind: kind, key: key, uid: r.seen.uid, rv: r.seen.rv, terminating: r.seen.state == terminating,
+		tried: r.tried, refused: r.refused,
+	}
 	switch {
 	case r.isCurrent():
 		v.uid, v.rv = r.memo.uid, r.memo.rv

@@ -1,14 +1,18 @@
 package apply
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // tracker remembers, per kind and object, what we wrote and what the watches show. It is the only mutable state of
@@ -20,8 +24,10 @@ type tracker struct {
 	mu      sync.Mutex
 	kinds   []kindRecords
 	limiter rateLimiter
-	clock   clock.PassiveClock
-	session func() uint64
+	// deletions limits the deletions of all objects together. The number of members is not ours to decide.
+	deletions throttle.Limiter
+	clock     clock.PassiveClock
+	session   func() uint64
 	// answered counts the writes and deletions that were answered.
 	answered uint64
 	started  bool
@@ -31,6 +37,7 @@ type tracker struct {
 
 // kindRecords holds the records of one kind, and the feeds that show its objects: one, or one for each name.
 type kindRecords struct {
+	gvk     schema.GroupVersionKind
 	feeds   []feed
 	settle  time.Duration
 	records map[types.NamespacedName]*record
@@ -39,10 +46,11 @@ type kindRecords struct {
 func newTracker(kinds []Kind, now clock.PassiveClock) *tracker {
 	t := &tracker{
 		kinds: make([]kindRecords, len(kinds)), limiter: rateLimiter{buckets: map[place]bucket{}, swept: now.Now()}, clock: now,
-		session: func() uint64 { return 0 }, notify: func() {},
+		deletions: throttle.NewLimiter(throttle.Rate{Burst: deletionBurst, Every: deletionEvery}),
+		session:   func() uint64 { return 0 }, notify: func() {},
 	}
 	for i, k := range kinds {
-		t.kinds[i] = kindRecords{feeds: feedsOf(k), settle: k.Settle, records: map[types.NamespacedName]*record{}}
+		t.kinds[i] = kindRecords{gvk: k.GVK, feeds: feedsOf(k), settle: k.Settle, records: map[types.NamespacedName]*record{}}
 	}
 	return t
 }
@@ -121,13 +129,6 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64, at stri
 	return p, pause{}
 }
 
-// beginDelete counts a deletion as a write. It returns the pause if the deletion must wait.
-func (t *tracker) beginDelete(kind int, key types.NamespacedName) pause {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.limiter.take(place{kind, key}, t.clock.Now())
-}
-
 // ended stores the outcome of a write or a deletion.
 func (t *tracker) ended(kind int, o Outcome) {
 	t.mu.Lock()
@@ -162,7 +163,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		r := t.record(kind, key)
 		t.answered++
 		m.number = t.answered
-		r.memo, r.busy, r.deleted, r.tried = m, false, "", 0
+		r.memo, r.busy, r.deleted, r.tried, r.refused = m, false, "", 0, nil
 		r.noteDrift(t.clock.Now(), r.seen)
 		return r.stirred && r.drifted()
 	})
@@ -243,10 +244,13 @@ func (t *tracker) listed(from source, all map[types.NamespacedName]sighting, rv 
 
 // victim is a member that Prune can delete.
 type victim struct {
+	kind        int
 	key         types.NamespacedName
 	uid         types.UID
 	rv          string
 	terminating bool
+	tried       uint64
+	refused     *Outcome // the failure of an earlier deletion, if Prune reports it
 }
 
 // victims returns the members of a kind that are not kept. It includes the members that the watch shows, and those
@@ -263,11 +267,13 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 			delete(t.kinds[kind].records, key)
 			continue
 		}
-		if v := r.victim(key); v.uid != "" && (r.deleted != v.uid || v.terminating) {
+		if v := r.victim(kind, key); v.uid != "" && (r.deleted != v.uid || v.terminating) {
 			out = append(out, v)
 		}
 	}
-	slices.SortFunc(out, func(a, b victim) int { return ID{Key: a.key}.compare(ID{Key: b.key}) })
+	slices.SortFunc(out, func(a, b victim) int {
+		return cmp.Or(cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
+	})
 	return out
 }
 

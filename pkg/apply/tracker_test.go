@@ -421,20 +421,23 @@ func TestTrackerVictims(t *testing.T) {
 		kept map[types.NamespacedName]bool
 		want []victim
 	}{
-		"a member": {run: func(s *story) { s.shows("5", "a", 1) }, want: []victim{{tracked, "a", "5", false}}},
+		"a member": {run: func(s *story) { s.shows("5", "a", 1) }, want: []victim{{key: tracked, uid: "a", rv: "5"}}},
 		"kept":     {run: func(s *story) { s.shows("5", "a", 1) }, kept: kept},
 		"never applied by us, labelled by a third party": {run: func(s *story) { s.shows("5", "a", 0) }},
 		"gone":          {run: func(s *story) { s.wrote(1, "4", "a", 1); s.showsGone("5") }},
-		"not shown yet": {run: func(s *story) { s.wrote(1, "4", "a", 1) }, want: []victim{{tracked, "a", "4", false}}},
+		"not shown yet": {run: func(s *story) { s.wrote(1, "4", "a", 1) }, want: []victim{{key: tracked, uid: "a", rv: "4"}}},
 		"recreated, and only the deletion was shown": {
 			run:  func(s *story) { s.shows("3", "a", 1); s.showsGone("4"); s.wrote(1, "6", "b", 1); s.showsGone("5") },
-			want: []victim{{tracked, "b", "6", false}},
+			want: []victim{{key: tracked, uid: "b", rv: "6"}},
 		},
 		"written, then changed by others": {
 			run:  func(s *story) { s.wrote(1, "4", "a", 1); s.shows("5", "a", 1) },
-			want: []victim{{tracked, "a", "5", false}},
+			want: []victim{{key: tracked, uid: "a", rv: "5"}},
 		},
-		"being deleted":            {run: func(s *story) { s.showsTerminating("5", "a") }, want: []victim{{tracked, "a", "5", true}}},
+		"being deleted": {
+			run:  func(s *story) { s.showsTerminating("5", "a") },
+			want: []victim{{key: tracked, uid: "a", rv: "5", terminating: true}},
+		},
 		"deleted by us, not shown": {run: func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a") }},
 		"deleted by us, a late event": {
 			run: func(s *story) { s.wrote(1, "4", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("4", "a", 1) },
@@ -445,11 +448,11 @@ func TestTrackerVictims(t *testing.T) {
 				s.tracker.forget(0, tracked, "a")
 				s.showsTerminating("6", "a")
 			},
-			want: []victim{{tracked, "a", "6", true}},
+			want: []victim{{key: tracked, uid: "a", rv: "6", terminating: true}},
 		},
 		"deleted by us, and recreated by a third party": {
 			run:  func(s *story) { s.shows("5", "a", 1); s.tracker.forget(0, tracked, "a"); s.shows("7", "b", 1) },
-			want: []victim{{tracked, "b", "7", false}},
+			want: []victim{{key: tracked, uid: "b", rv: "7"}},
 		},
 		"deleted by us, and written again": {
 			run: func(s *story) {
@@ -458,7 +461,7 @@ func TestTrackerVictims(t *testing.T) {
 				s.begin(1, planWriteUnknown) // the object that has the name now can be a foreign one
 				s.tracker.wrote(0, tracked, memo{hash: 1, rv: "8", uid: "b"})
 			},
-			want: []victim{{tracked, "b", "8", false}},
+			want: []victim{{key: tracked, uid: "b", rv: "8"}},
 		},
 	}
 	for name, test := range tests {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,11 +52,10 @@ func (r Result) failures() []failure {
 
 // publicFailures returns the text about all failures for the guest. It returns an empty string if there are none.
 func (r Result) publicFailures() string {
-	var texts []string
-	for _, f := range r.failures() {
-		if text := f.public(); !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
+	groups := groupBy(r.failures(), failure.public)
+	texts := make([]string, 0, len(groups))
+	for _, group := range groups {
+		texts = append(texts, group[0].public())
 	}
 	return joinFirst(texts)
 }
@@ -103,14 +101,15 @@ func publicCause(side model.Side, cause apply.Cause) string {
 // failedProblems returns the failures as problems for the HostedControlPlane: objects first, and failures with the
 // same cause together.
 func (r Result) failedProblems() []problem {
-	var groups [][]failure
+	var failures []failure
 	for _, watch := range []bool{false, true} {
 		for _, f := range r.failures() {
 			if f.watch == watch && !r.reportedElsewhere(f) {
-				groups = grouped(groups, f)
+				failures = append(failures, f)
 			}
 		}
 	}
+	groups := groupBy(failures, failure.alike)
 	out := make([]problem, 0, len(groups))
 	for _, group := range groups {
 		out = append(out, group[0].problem(len(group)-1))
@@ -139,16 +138,33 @@ func sameCause(err error, cause apply.Cause) bool {
 	return apply.Classify(err, "list", schema.GroupResource{}).String() == cause.String()
 }
 
-// grouped adds a failure to the group of those that failed alike, or as a new group.
-func grouped(groups [][]failure, f failure) [][]failure {
-	for i, g := range groups {
-		if first := g[0]; first.watch == f.watch && first.side == f.side && first.Verdict() == f.Verdict() &&
-			first.Cause().String() == f.Cause().String() && first.OtherManager() == f.OtherManager() {
-			groups[i] = append(g, f)
-			return groups
+// likeness is what the failures of one problem have in common.
+type likeness struct {
+	watch          bool
+	side           model.Side
+	verdict        apply.Verdict
+	cause, manager string
+}
+
+func (f failure) alike() likeness {
+	return likeness{f.watch, f.side, f.Verdict(), f.Cause().String(), f.OtherManager()}
+}
+
+// groupBy returns the items in groups with the same key, in the order of the first items. The cost is linear: a guest
+// can make each failure another one.
+func groupBy[T any, K comparable](items []T, key func(T) K) [][]T {
+	var groups [][]T
+	at := map[K]int{}
+	for _, item := range items {
+		k := key(item)
+		i, known := at[k]
+		if !known {
+			i = len(groups)
+			at[k], groups = i, append(groups, nil)
 		}
+		groups[i] = append(groups[i], item)
 	}
-	return append(groups, []failure{f})
+	return groups
 }
 
 // problem returns the problem with an object. more is how many other objects failed alike.
