@@ -30,7 +30,8 @@ type pacer struct {
 
 func newPacer(c clock.PassiveClock) *pacer {
 	return &pacer{
-		clock: c, ask: func(time.Duration) {}, turns: throttle.NewLimiter(throttle.Rate{Burst: longBurst, Every: longEvery}), storm: newStorm(),
+		clock: c, ask: func(time.Duration) {},
+		turns: throttle.NewLimiter(throttle.Rate{Burst: longBurst, Every: longEvery}), storm: newStorm(),
 	}
 }
 

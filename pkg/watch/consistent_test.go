@@ -50,8 +50,11 @@ func TestWatchResumesWithoutAList(t *testing.T) {
 			{seconds(timeout), "watch", false, "sent"},
 		},
 		"streamed lists, one after the other": {
-			{0, "stream", true, "fails"}, {0, "stream", false, "refused"}, {firstDelay, "stream", true, "fails"},
-			{firstDelay, "stream", false, "refused"}, {firstDelay, "stream", false, "sent"},
+			{0, "stream", true, "fails"},
+			{0, "stream", false, "refused"},
+			{firstDelay, "stream", true, "fails"},
+			{firstDelay, "stream", false, "refused"},
+			{firstDelay, "stream", false, "sent"},
 		},
 		"a streamed list after a long time": {
 			{0, "stream", false, "sent"}, {resetAfter + 1, "stream", false, "sent"}, {firstDelay, "stream", false, "sent"},

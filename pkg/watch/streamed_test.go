@@ -105,7 +105,8 @@ func TestAnEventBeyondALimitIsNotKept(t *testing.T) {
 				t.Error("it is within the limits")
 			}
 			got, _ := w.Get("a")
-			if kept != b.kept || kept != w.meter.kept || w.meter.objects != 1 || len(w.List()) != 1 || got.(*corev1.ConfigMap).ResourceVersion != "1" {
+			if kept != b.kept || kept != w.meter.kept || w.meter.objects != 1 || len(w.List()) != 1 ||
+				got.(*corev1.ConfigMap).ResourceVersion != "1" {
 				t.Errorf("%d objects and %d bytes are kept, want 1 and %d", len(w.List()), b.kept, kept)
 			}
 		})
