@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,12 +51,11 @@ type Cluster struct {
 	rolled    *gatewayView
 	// observed maps the wanted CRDs to the resourceVersions of the last observation.
 	observed atomic.Pointer[map[apply.ID]string]
-	// arranging is held while watches are started and stopped.
-	arranging sync.Mutex
-	// Start sets notify, arranged and log before it starts any goroutine.
-	notify   func()
-	arranged func()
-	log      logr.Logger
+	// rearrange has a value while an arrangement of watches is requested.
+	rearrange chan struct{}
+	// Start sets notify and log before it starts any goroutine.
+	notify func()
+	log    logr.Logger
 }
 
 const crdKind = "CustomResourceDefinition"
@@ -132,7 +130,7 @@ func connect(conn *guestconn.Conn, cfg model.Config, source desired.ChartSource)
 	}
 	c := &Cluster{
 		cfg: cfg, conn: conn, budget: budget, objects: objects,
-		core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway,
+		core: core, spaces: spaces, dynamic: dynamicClient, gateway: gateway, rearrange: make(chan struct{}, 1),
 	}
 	c.leases = newLeaseView(leases.Leases(cfg.GuestNamespace), ownership.Leases(cfg), budget, func() { c.notify() })
 	c.watches(meta, source)
@@ -144,7 +142,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	notify := func() { c.notify() }
 	c.crds = newCRDView(meta, c.cfg, c.budget, c.onCRD, notify)
 	c.reader = newCRDReader(c.dynamic, c.budget, source, c.crds, func() {
-		c.arranged()
+		c.arrangeSoon()
 		c.notify()
 	})
 	c.olm = newOLMView(meta, c.budget, notify)
@@ -213,8 +211,7 @@ func identityOnly(obj any) (any, error) {
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	ctx = watch.WithSession(ctx, c.conn.Session)
 	c.log = klog.FromContext(ctx).WithValues("cluster", string(model.SideGuest))
-	arranging := klog.NewContext(ctx, c.log)
-	c.notify, c.arranged = notify, func() { c.arrange(arranging) }
+	c.notify = notify
 	go c.conn.Run(ctx, notify)
 	select {
 	case <-c.conn.Begun():
@@ -238,6 +235,7 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 		return fmt.Errorf("watching the guest: %w", err)
 	}
 	ctx = klog.NewContext(ctx, c.log) // the watches of the objects add the cluster name themselves
+	go c.keepArranged(ctx)
 	go c.crds.Run(ctx)
 	go c.reader.run(ctx)
 	go c.namespace.Run(ctx)
@@ -249,9 +247,10 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	return nil
 }
 
-// onCRD handles a change of a CRD that decisions depend on. The guest's other CRDs do not cause a call.
+// onCRD handles a change of a CRD that decisions depend on. The guest's other CRDs do not cause a call. It leaves the
+// work to other goroutines: the guest decides how often it is called.
 func (c *Cluster) onCRD() {
-	c.arranged()
+	c.arrangeSoon()
 	c.reader.look()
 	c.notify()
 }

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -188,25 +187,6 @@ func (c *Cluster) isUnserved(item crdItem) bool {
 	}
 	r, known := c.reader.reading(item)
 	return !known || r.definition.State != crds.Rejected
-}
-
-// arrange starts and stops watches according to the existing CRDs. It is safe for concurrent use.
-func (c *Cluster) arrange(ctx context.Context) {
-	c.arranging.Lock()
-	defer c.arranging.Unlock()
-	key, version := c.crds.at(classCRD)
-	c.classes.Set(ctx, key, version)
-	key, version = c.crds.at(modeCRD)
-	c.mode.Set(ctx, key, version)
-	key, version = c.crds.at(istioCRD)
-	c.foreign.arrange(ctx, key, version)
-	c.olm.arrange(ctx, c.crds)
-	searches := c.searches()
-	key, version = c.crds.at(gatewayCRD)
-	// first: until the owners of the routes are known, all routes count
-	c.inUse.arrangeParents(ctx, searches, key, version)
-	c.inUse.arrange(ctx, searches)
-	c.rolled.arrange(ctx, key, version)
 }
 
 // searches returns the searches for objects that use fields or kinds that istiod ignores.

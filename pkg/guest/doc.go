@@ -8,7 +8,7 @@
 // only the facts that decisions depend on. It reads the CRDs that a plan can contain, and the other CRDs in the
 // groups of the Gateway API.
 //
-// The CRDs decide what else is watched. The function arrange starts and stops these watches:
+// The CRDs decide what else is watched. The function arrange starts and stops these watches, at a limited rate:
 //
 //   - GatewayClasses, and the management mode of OpenShift's ingress operator, while their CRDs exist.
 //   - OLM objects, while a CRD carries the label of an OLM package (olmView).

@@ -95,6 +95,9 @@ type useView struct {
 	mu sync.Mutex
 	// under has the running searches, by resource.
 	under map[schema.GroupVersionResource]*underWay
+	// allowances has the allowance of each CRD with fields that istiod ignores. All kinds that istiod does not know
+	// share the one of the empty name: the guest decides how they are called.
+	allowances map[string]*watch.Allowance
 	// listed is the last list of objects in use.
 	listed inUseList
 
@@ -132,7 +135,7 @@ const usageSize, pointerSize = 96, 8
 func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, budget *watch.Budget, notify func()) *useView {
 	v := &useView{
 		dynamic: client, meta: meta, controllerName: controllerName, budget: budget, notify: notify,
-		under: map[schema.GroupVersionResource]*underWay{},
+		under: map[schema.GroupVersionResource]*underWay{}, allowances: map[string]*watch.Allowance{},
 	}
 	v.gateways = newGatewayWatch(client, budget, v.changed)
 	return v
@@ -179,8 +182,22 @@ func (v *useView) options(s search) watch.Options {
 		}
 	}
 	options.Patience, options.Futile, options.Budget = servedPatience, futile, v.budget
+	options.Allowance = v.allowance(s)
 	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.changed() }, v.changed, v.changed
 	return options
+}
+
+// allowance returns the allowance of a search. It stays the same for a CRD, because each change of the CRD can start
+// another search. The caller holds v.mu.
+func (v *useView) allowance(s search) *watch.Allowance {
+	name := s.crd
+	if len(s.fields) == 0 {
+		name = ""
+	}
+	if v.allowances[name] == nil {
+		v.allowances[name] = v.budget.Allowance()
+	}
+	return v.allowances[name]
 }
 
 // usageOf returns the part of an object that is kept. all is wantedFieldsOf the fields that lookup looks for.

@@ -79,10 +79,10 @@ func (c *Cluster) known() error {
 	}{
 		{"namespaces", c.namespace, !c.namespace.Synced()},
 		{"gatewayclasses", c.classes, c.classesPending()},
-		{modeCRD, c.mode, c.mode.pending()},
+		{modeCRD, c.mode, c.mode.pending() || c.behind(modeCRD, c.mode.Switch)},
 		{"leases", c.leases, c.leases.pending()},
 		{"deployments", c.foreign.istiod, pending(c.foreign.istiod)},
-		{istioCRD, c.foreign.istios, c.foreign.istiosPending()},
+		{istioCRD, c.foreign.istios, c.foreign.istiosPending() || c.behind(istioCRD, c.foreign.istios)},
 	} {
 		if w.pending {
 			missing, errs = append(missing, w.resource), append(errs, w.watch.Err())
@@ -103,7 +103,7 @@ func (c *Cluster) known() error {
 // wait for.
 func (c *Cluster) classesPending() bool {
 	_, exists := c.crds.Get(classCRD)
-	return exists && !c.classes.Synced() && !c.classesUnserved()
+	return exists && (!c.classes.Synced() || c.behind(classCRD, c.classes.Switch)) && !c.classesUnserved()
 }
 
 // answers reports whether the API server answers although something cannot be listed. It returns false for a CRD that

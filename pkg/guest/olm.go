@@ -60,10 +60,17 @@ type olmView struct {
 	mu sync.Mutex
 	// lookups has the lookups by package. Each has one watch per olmKind.
 	lookups map[string][]*watch.Switch
+	// allowances has one allowance per olmKind. The lookups of all packages share it: the guest can name others at any
+	// time.
+	allowances []*watch.Allowance
 }
 
 func newOLMView(client metadata.Interface, budget *watch.Budget, notify func()) *olmView {
-	return &olmView{client: client, budget: budget, notify: notify, lookups: map[string][]*watch.Switch{}}
+	v := &olmView{client: client, budget: budget, notify: notify, lookups: map[string][]*watch.Switch{}}
+	for range olmKinds() {
+		v.allowances = append(v.allowances, budget.Allowance())
+	}
+	return v
 }
 
 // arrange looks up the packages in the labels of the CRDs, and stops all other lookups.
@@ -93,9 +100,10 @@ func (v *olmView) arrange(ctx context.Context, view *crdView) {
 
 func (v *olmView) newLookup(name string) []*watch.Switch {
 	out := make([]*watch.Switch, 0, len(olmKinds()))
-	for _, kind := range olmKinds() {
+	for i, kind := range olmKinds() {
 		options := metadataWatch(v.client, kind.gvr(), metav1.ListOptions{LabelSelector: operatorLabel + name + kind.selector})
 		options.Patience, options.Futile, options.Budget = servedPatience, apierrors.IsForbidden, v.budget
+		options.Allowance = v.allowances[i]
 		options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
 		out = append(out, watch.NewSwitch(options))
 	}
@@ -139,10 +147,11 @@ func (v *olmView) operators(view *crdView) map[string]crds.Operator {
 func found(view *crdView, lookup []*watch.Switch) crds.Operator {
 	out := crds.Operator{Found: crds.None}
 	for i, kind := range olmKinds() {
-		if key, _ := view.at(kind.crd()); key == "" {
+		key, _ := view.at(kind.crd())
+		if key == "" {
 			continue // without its CRD there are no objects
 		}
-		if lookup == nil {
+		if lookup == nil || lookup[i].Key() != key {
 			return crds.Operator{Found: crds.Unsure}
 		}
 		if first, there := firstOf(lookup[i]); there {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
@@ -38,20 +37,18 @@ type Meter struct {
 	budget *Budget
 	name   string
 
+	// allowance limits the bytes of lists and events, and has the pause.
+	allowance *Allowance
+
 	mu sync.Mutex
-	// rate limits the bytes of lists and events.
-	rate *rate.Limiter
 	// bytes and objects count the current list. listing is the memory of what is kept of that list.
 	bytes, listing int64
 	objects        int
 	// kept is the memory of what the watch keeps of the last list and the events after it.
 	kept int64
-	// over is the limit that the last attempt exceeded. settled means that a list was complete since then. until is
-	// the end of the pause.
+	// over is the limit that the last attempt exceeded. settled means that a list was complete since then.
 	over    *LimitError
 	settled bool
-	until   time.Time
-	pause   time.Duration
 	// current is the current request.
 	current *charge
 	// drained is when this side ended the last stream. Zero means that it did not.
@@ -60,17 +57,7 @@ type Meter struct {
 
 // Meter returns the meter of one watch. resource is the watched resource, for errors. A nil Budget returns a nil
 // Meter.
-func (b *Budget) Meter(resource string) *Meter {
-	if b == nil {
-		return nil
-	}
-	return &Meter{budget: b, name: resource, settled: true, rate: b.limiter()}
-}
-
-// limiter returns a rate limiter for the bytes of a watch.
-func (b *Budget) limiter() *rate.Limiter {
-	return rate.NewLimiter(rate.Limit(b.limits.Rate), b.limits.Burst)
-}
+func (b *Budget) Meter(resource string) *Meter { return b.MeterOf(resource, b.Allowance()) }
 
 // Over returns the limit that the watch exceeded, until a list is complete again. Otherwise it returns nil.
 func (m *Meter) Over() error {
@@ -141,8 +128,8 @@ func (s limitedStream) Stop() {
 func (m *Meter) begin(ctx context.Context, lists bool) (context.Context, *charge, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.over != nil && m.budget.now().Before(m.until) {
-		return nil, nil, m.over
+	if over := m.allowance.paused(m.budget.now()); over != nil {
+		return nil, nil, over
 	}
 	c := &charge{meter: m, lists: lists}
 	ctx, c.cancel = context.WithCancel(context.WithValue(ctx, chargeKey{}, c))
@@ -226,7 +213,7 @@ func (m *Meter) read(c *charge, n int64) error {
 	case c.failed != nil:
 	case c.lists && m.bytes > l.ListBytes:
 		m.trip(c, "a list has more than "+size(l.ListBytes))
-	case !m.rate.AllowN(m.budget.now(), int(n)):
+	case !m.allowance.rate.AllowN(m.budget.now(), int(n)):
 		m.trip(c, fmt.Sprintf("there were more than %s and then %s a second", size(int64(l.Burst)), size(int64(l.Rate))))
 	}
 	if c.failed != nil {
@@ -252,14 +239,9 @@ func (m *Meter) trip(c *charge, bound string) {
 	if c == nil || c.failed != nil {
 		return
 	}
-	now, l := m.budget.now(), m.budget.limits
-	if m.over == nil || now.Sub(m.until) > 2*l.MaxPause {
-		m.pause = l.FirstPause
-	} else {
-		m.pause = min(2*m.pause, l.MaxPause)
-	}
 	c.failed = &LimitError{Resource: m.name, Bound: bound}
-	m.over, m.settled, m.until = c.failed, false, now.Add(m.pause)
+	m.over, m.settled = c.failed, false
+	m.allowance.trip(c.failed, m.budget.now(), m.budget.limits)
 	m.release()
 	c.cancel()
 	// The caller may never end the request: a reflector does not stop the stream of a list that its store rejects

@@ -17,14 +17,14 @@ func TestPausesGrowWhileLimitsAreExceeded(t *testing.T) {
 	m := b.Meter("things")
 	breaks := func() time.Duration {
 		_ = broken(t, m).end(nil)
-		pause := m.until.Sub(now)
-		if now = m.until.Add(-time.Nanosecond); m.Over() == nil {
+		pause := m.allowance.until.Sub(now)
+		if now = m.allowance.until.Add(-time.Nanosecond); m.Over() == nil {
 			t.Error("Over does not report the exceeded limit")
 		}
 		if _, _, err := m.begin(t.Context(), true); err == nil {
 			t.Error("an attempt before the pause is over")
 		}
-		now = m.until
+		now = m.allowance.until
 		return pause
 	}
 	for _, seconds := range []int{5, 10, 20, 40, 80, 160, 300, 300} {

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -17,8 +16,6 @@ const restTime = 5 * time.Minute
 // and begins with an empty copy each time. It is safe for concurrent use.
 type Switch struct {
 	opts Options
-	// rate limits the bytes of all its watches together. It is nil without a limit.
-	rate *rate.Limiter
 
 	// mu guards the fields below. The active watch has its own lock, and never takes this one.
 	mu           sync.Mutex
@@ -28,13 +25,19 @@ type Switch struct {
 	ended        chan struct{}
 }
 
-// NewSwitch returns a switch that is off. All watches that it starts share one byte rate.
+// NewSwitch returns a switch that is off. All watches that it starts share one Allowance.
 func NewSwitch(opts Options) *Switch {
-	s := &Switch{opts: opts}
-	if opts.Budget != nil {
-		s.rate = opts.Budget.limiter()
+	if opts.Allowance == nil {
+		opts.Allowance = opts.Budget.Allowance()
 	}
-	return s
+	return &Switch{opts: opts}
+}
+
+// Key returns the key for which the watch is on, or the empty key if it is off.
+func (s *Switch) Key() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key
 }
 
 // Set switches the watch on for a key, such as the UID of a CRD, and off for the empty key. Another key starts a new
@@ -58,9 +61,6 @@ func (s *Switch) Set(ctx context.Context, key, version string) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	on, ended := New(s.opts), make(chan struct{})
-	if s.rate != nil {
-		on.meter.rate = s.rate
-	}
 	s.on, s.stop, s.ended = on, cancel, ended
 	go func() {
 		defer cancel()

@@ -95,6 +95,8 @@ type Options struct {
 	Patience time.Duration
 	// Budget limits what is read and kept. Nil means no limit. The transport of List and Watch must call LimitBody.
 	Budget *Budget
+	// Allowance is the byte rate and the pause, if the watch shares them with others. Nil means that it does not.
+	Allowance *Allowance
 	// Futile reports which other errors count as a 404 for Patience. Nil means none. It is for requests that can stay
 	// forbidden forever, and whose result is not needed.
 	Futile func(error) bool
@@ -135,7 +137,13 @@ func New(opts Options) *Watch {
 	if opts.OnTrouble == nil {
 		opts.OnTrouble = func() {}
 	}
-	w := &Watch{opts: opts, session: oneSession, store: cache.NewStore(cache.MetaNamespaceKeyFunc), meter: opts.Budget.Meter(opts.Name)}
+	if opts.Allowance == nil {
+		opts.Allowance = opts.Budget.Allowance()
+	}
+	w := &Watch{
+		opts: opts, session: oneSession, store: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		meter: opts.Budget.MeterOf(opts.Name, opts.Allowance),
+	}
 	lw := Consistent(Requests{
 		Begin:   w.begin,
 		Session: w.present,
