@@ -77,6 +77,18 @@ type reading struct {
 	definition     crds.Definition
 	difference     crds.Difference
 	why            string
+	// searches are the searches for content that istiod ignores. They are found once, because a CRD can have many
+	// versions and fields. Use searchesOf.
+	searches []search
+}
+
+// searchesOf returns the searches that a reading of a CRD requires.
+func (r reading) searchesOf(item crdItem) []search {
+	out := slices.Clone(r.searches)
+	for i := range out {
+		out[i].at = item.ResourceVersion
+	}
+	return out
 }
 
 // retry is the next attempt to read a CRD.
@@ -262,7 +274,15 @@ func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstr
 // served. The API server allows 253 bytes for a name. A CRD beyond the limit counts as unreadable.
 const maxDefinition = 64 << 10
 
+// maxVersions is the limit for the number of versions of one CRD, served or stored. The Gateway API and Istio have at
+// most four. Time and memory of the searches grow with the versions times the fields. A CRD beyond the limit counts as
+// unreadable.
+const maxVersions = 16
+
 func checkDefinition(d crds.Definition) error {
+	if n := max(len(d.Served), len(d.Stored)); n > maxVersions {
+		return fmt.Errorf("it has %d versions, and at most %d are examined: remove versions that no object uses", n, maxVersions)
+	}
 	n := len(d.Group) + len(d.Kind) + len(d.Plural) + len(d.Why)
 	for _, name := range slices.Concat(d.Served, d.Stored) {
 		n += len(name) + stringSize
@@ -319,6 +339,9 @@ func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 	}
 	if err == nil && r.crds.wanted[u.GetName()] {
 		got.difference, err = r.compare(u, got.definition)
+	}
+	if err == nil {
+		got.searches = searchesFor(u, got.definition, got.difference.Lost, !r.crds.wanted[u.GetName()])
 	}
 	if err != nil {
 		got.content, got.why = crds.Unreadable, answer.Brief(err).Error()

@@ -159,7 +159,7 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 		fact := crds.Fact{Owner: crds.OwnerOf(*item.marks, operators), Metadata: *item.marks}
 		if r, known := c.reader.reading(item); known {
 			fact.Content, fact.Definition, fact.Difference, fact.Why = r.content, r.definition, r.difference, r.why
-			fact.Use = c.inUse.use(searchesFor(item, r.definition, r.difference.Lost, false))
+			fact.Use = c.inUse.use(r.searchesOf(item))
 		}
 		out[item.Name] = fact
 	}
@@ -198,10 +198,8 @@ func (c *Cluster) searches() []search {
 		r, known := c.reader.latest(item)
 		switch {
 		case !known || r.content != crds.Read:
-		case c.crds.wanted[item.Name]:
-			out = append(out, searchesFor(item, r.definition, r.difference.Lost, false)...)
-		case c.isUnserved(item):
-			out = append(out, searchesFor(item, r.definition, nil, true)...)
+		case c.crds.wanted[item.Name], c.isUnserved(item):
+			out = append(out, r.searchesOf(item)...)
 		}
 	}
 	return out

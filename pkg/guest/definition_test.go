@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/crds"
 )
@@ -27,7 +29,9 @@ func TestTheDefinitionOfACRDIsLimited(t *testing.T) {
 		"a stored version": func(n int) crds.Definition {
 			return crds.Definition{Stored: []string{strings.Repeat("x", n-stringSize)}}
 		},
-		"many versions": func(n int) crds.Definition { return crds.Definition{Served: make([]string, n/stringSize+n%stringSize)} },
+		"several versions": func(n int) crds.Definition {
+			return crds.Definition{Served: []string{"v1", "v2", strings.Repeat("x", n-3*stringSize-len("v1v2"))}}
+		},
 	} {
 		if err := checkDefinition(with(limit)); err != nil {
 			t.Errorf("%s, at the limit: %v", name, err)
@@ -35,6 +39,47 @@ func TestTheDefinitionOfACRDIsLimited(t *testing.T) {
 		if err := checkDefinition(with(limit + 1)); err == nil {
 			t.Errorf("%s, beyond the limit: accepted", name)
 		}
+	}
+}
+
+// TestACRDWithManyVersionsIsUnreadable checks the limit for versions, and that nothing is kept of a CRD beyond it. The
+// attack is a CRD of the plan with 3,600 versions and 2,000 fields, of which each is in one version.
+func TestACRDWithManyVersionsIsUnreadable(t *testing.T) {
+	t.Parallel()
+	const routes = "httproutes.gateway.networking.k8s.io"
+	view := &crdView{wanted: map[string]bool{routes: true}}
+	r := newCRDReader(dynamic.NewForConfigOrDie(&rest.Config{Host: "https://nowhere.invalid"}), nil, nil, view, func() {})
+	weigh := func(versions, fields int) reading {
+		u, err := crds.GatewayAPI().Object(routes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make([]any, versions)
+		for i := range all {
+			properties := map[string]any{}
+			for field := i; field < fields; field += versions {
+				properties[fmt.Sprint("f", field)] = map[string]any{"type": "string"}
+			}
+			schema := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": properties}}
+			all[i] = map[string]any{"name": fmt.Sprint("x", i), "served": true, "storage": i == 0, "schema": schema}
+		}
+		if err := unstructured.SetNestedSlice(u.Object, all, "spec", "versions"); err != nil {
+			t.Fatal(err)
+		}
+		return r.weigh(u)
+	}
+	if got := weigh(16, 10); got.content != crds.Read || len(got.searches) == 0 {
+		t.Errorf("16 versions: content %v (%s), %d searches", got.content, got.why, len(got.searches))
+	}
+	if got := weigh(17, 10); got.content != crds.Unreadable {
+		t.Errorf("17 versions: content %v", got.content)
+	}
+	got := weigh(3600, 1990)
+	if got.content != crds.Unreadable || len(got.searches)+len(got.definition.Served)+len(got.difference.Lost) > 0 {
+		t.Errorf("3,600 versions: content %v, %d searches are kept", got.content, len(got.searches))
+	}
+	if want := "3600 versions"; !strings.Contains(got.why, want) {
+		t.Errorf("the cause is %q, want %q in it", got.why, want)
 	}
 }
 

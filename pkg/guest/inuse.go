@@ -48,10 +48,10 @@ func sameField(a, b crds.Field) bool { return a.Path == b.Path && slices.Equal(a
 // would be lost. If whole is set, istiod does not know the kind, and one search covers all of its objects.
 //
 // An object is read in as few versions as are needed to show each of the fields. Usually that is one version.
-func searchesFor(item crdItem, d crds.Definition, lost []crds.Field, whole bool) []search {
+func searchesFor(u *unstructured.Unstructured, d crds.Definition, lost []crds.Field, whole bool) []search {
 	in := func(name string, fields []crds.Field) search {
 		return search{
-			crd: item.Name, key: string(item.UID), at: item.ResourceVersion, kind: d.Kind,
+			crd: u.GetName(), key: string(u.GetUID()), kind: d.Kind,
 			gvr: schema.GroupVersionResource{Group: d.Group, Version: name, Resource: d.Plural}, fields: fields,
 		}
 	}
