@@ -33,7 +33,7 @@ var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger one
 // because the name would appear in the guest's audit log.
 //
 // If the guest does not have it, this guest becomes the guest of this process. From then on, a kubeconfig of another
-// guest is refused.
+// guest is refused. A guest that does not show its namespace kube-system cannot be identified, which is an error.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
 	session := c.conn.Session()
 	found, err := lookAtNamespaces(ctx, c.spaces, uid)

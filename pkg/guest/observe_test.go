@@ -236,7 +236,7 @@ func TestForeignCRDsDoNotNotify(t *testing.T) {
 
 func TestHasNamespace(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
-		api.Put(theNamespaces, "{metadata: {name: a, uid: 5f0b}}", "{metadata: {name: b, uid: 77aa}}")
+		api.Put(theNamespaces, "{metadata: {name: kube-system, uid: 5f0b}}", "{metadata: {name: b, uid: 77aa}}")
 	})
 	for uid, want := range map[types.UID]bool{"77aa": true, "77ab": false} {
 		got, err := f.guest.HasNamespace(t.Context(), uid)
@@ -246,6 +246,17 @@ func TestHasNamespace(t *testing.T) {
 	f.api.Fail(theNamespaces, forbidden("namespaces"))
 	_, err := f.guest.HasNamespace(t.Context(), "77aa")
 	f.Expect(err).To(gomega.MatchError(gomega.ContainSubstring("reading namespaces in the guest")), "could not ask is not none")
+}
+
+// TestAGuestThatHidesKubeSystemIsNotIdentified checks that such a guest is an error that names the namespace, until the
+// guest shows it.
+func TestAGuestThatHidesKubeSystemIsNotIdentified(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) { api.Put(theNamespaces, "{metadata: {name: a, uid: 5f0b}}") })
+	_, err := f.guest.HasNamespace(t.Context(), "77aa")
+	f.Expect(err).To(gomega.MatchError(guestconn.ErrNoIdentity))
+	f.api.Put(theNamespaces, "{metadata: {name: kube-system, uid: 61c9}}")
+	_, err = f.guest.HasNamespace(t.Context(), "77aa")
+	f.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 // TestAnotherGuestBehindTheSameKubeconfigIsAnError checks that a guest that shows another identity than before is not

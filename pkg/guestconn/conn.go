@@ -53,8 +53,8 @@ type Conn struct {
 	current *session
 	// number counts the sessions that were activated.
 	number uint64
-	// guest is the identity of this process's guest, once it is known.
-	guest   identity
+	// guest is the identity of this process's guest. It is empty until it is known.
+	guest   string
 	problem error
 	refusal refusal
 }
@@ -189,7 +189,7 @@ func (c *Conn) end(s *session) {
 func (c *Conn) use(next *session, leadsTo string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.guest.admits(leadsTo); err != nil {
+	if err := c.admits(leadsTo); err != nil {
 		return err
 	}
 	if c.waits() {
@@ -198,7 +198,7 @@ func (c *Conn) use(next *session, leadsTo string) error {
 	old := c.current
 	c.current, c.problem, c.refusal = next, nil, refusal{}
 	c.number++
-	c.guest = identity{true, leadsTo}
+	c.guest = leadsTo
 	if old.underWay == 0 {
 		old.close()
 	} else {

@@ -5,17 +5,10 @@ import (
 	"fmt"
 )
 
-// identity is the identity of this process's guest.
-type identity struct {
-	known bool
-	// uid is empty for a guest that shows no identity.
-	uid string
-}
-
 // admits returns an error if a kubeconfig leads to another guest than the known one, or if the two cannot be
 // compared.
-func (i identity) admits(uid string) error {
-	if !i.known || uid != "" && uid == i.uid {
+func (c *Conn) admits(uid string) error {
+	if c.guest == "" || uid == c.guest {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", unusedText, ErrOtherGuest)
@@ -33,18 +26,24 @@ func (c *Conn) Session() uint64 {
 	return c.number
 }
 
-// Identify records the identity of the guest behind a session. uid is empty if the guest shows none. From then on, a
-// kubeconfig of another guest is never used. It returns an error if the session is not current any more, or if
-// another guest is already known.
+// ErrNoIdentity reports that a guest shows no identity. Without one, a later kubeconfig could not be compared with it.
+var ErrNoIdentity = errors.New("the guest does not show its namespace kube-system, whose UID identifies it: " +
+	"let hypergate list all namespaces of the guest, and make sure that kube-system is one of them")
+
+// Identify records the identity of the guest behind a session. From then on, a kubeconfig of another guest is never
+// used. It returns an error if uid is empty, if the session is not current any more, or if another guest is already
+// known.
 func (c *Conn) Identify(session uint64, uid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case session != c.number:
 		return errReplaced
-	case c.guest.known && c.guest.uid != uid:
+	case uid == "":
+		return ErrNoIdentity
+	case c.guest != "" && c.guest != uid:
 		return ErrOtherGuest
 	}
-	c.guest = identity{true, uid}
+	c.guest = uid
 	return nil
 }

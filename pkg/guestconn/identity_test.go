@@ -22,8 +22,6 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 		"the same guest":                    {"ours", "ours", true, true},
 		"another guest":                     {"ours", "theirs", true, false},
 		"one that shows no identity":        {"ours", "", true, false},
-		"ours showed none, it shows one":    {"", "theirs", true, false},
-		"ours showed none, nor does it":     {"", "", true, false},
 		"nothing was looked at in ours yet": {"ours", "theirs", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +59,31 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAGuestWithoutAnIdentityIsNotIdentified checks a guest that hides its namespace kube-system at first. It is not
+// identified then. When it shows the namespace, it is, and a kubeconfig of the same guest is used.
+func TestAGuestWithoutAnIdentityIsNotIdentified(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := follow(t, server.withToken("a"))
+	if err := f.Identify(f.Session(), ""); !errors.Is(err, ErrNoIdentity) {
+		t.Errorf("without an identity: %v, want %v", err, ErrNoIdentity)
+	}
+	f.guest = "" // the guest still hides it
+	f.replace(server.withToken("b"), nil)
+	if !f.look(f.ctx) {
+		t.Fatal(f.Problem())
+	}
+	if err := f.Identify(f.Session(), "ours"); err != nil {
+		t.Fatal(err)
+	}
+	f.guest = "ours"
+	f.replace(server.withToken("c"), nil)
+	if !f.look(f.ctx) || f.Problem() != nil {
+		t.Errorf("the kubeconfig of the same guest is not used: %v", f.Problem())
+	}
+	f.expectWho("Bearer c")
 }
 
 // TestTheIdentityOfASessionIsNotReused checks that an identity of an earlier session does not count for the next one.

@@ -23,10 +23,10 @@ func Mgmt(tb testing.TB, namespace string) *Server {
 	return s
 }
 
-// Guest returns the API server of a guest without any objects.
+// Guest returns the API server of a guest without any objects but the namespace kube-system, which identifies it.
 func Guest(tb testing.TB) *Server {
 	tb.Helper()
-	return serving(tb, [][3]string{
+	s := serving(tb, [][3]string{
 		{"v1", "namespaces", "Namespace"},
 		{"v1", "serviceaccounts", "ServiceAccount"},
 		{"v1", "configmaps", "ConfigMap"},
@@ -49,6 +49,8 @@ func Guest(tb testing.TB) *Server {
 		{"gateway.networking.k8s.io/v1", "gateways", "Gateway"},
 		{"networking.istio.io/v1", "destinationrules", "DestinationRule"},
 	})
+	s.Put("v1", "namespaces", "{metadata: {name: kube-system, uid: guest-uid}}")
+	return s
 }
 
 func serving(tb testing.TB, kinds [][3]string) *Server {
