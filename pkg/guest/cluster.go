@@ -42,6 +42,7 @@ type Cluster struct {
 	reader    *crdReader
 	olm       *olmView
 	inUse     *useView
+	looks     namespaceLooks
 	namespace *watch.Watch
 	classes   *classWatch
 	mode      *modeWatch

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime/debug"
@@ -42,6 +43,12 @@ const (
 	readEvery = time.Second
 )
 
+// Rate limit of the bytes of all reads: at once, and per second on average. The 20 CRDs of a plan have 4 MiB.
+const (
+	readBytesBurst = 64 << 20
+	readBytesRate  = 256 << 10
+)
+
 // crdReader reads whole CRDs, one after another, when they have changed. It keeps only the facts that decisions
 // depend on: some hundred bytes for each CRD, and a few kilobytes for one that differs from hypergate's. It sends no
 // requests while nothing changes.
@@ -54,6 +61,8 @@ type crdReader struct {
 	changed func()
 	kick    chan struct{}
 	turns   *rate.Limiter
+	// bytes limits the bytes of all reads together. A read takes what it has read, and the next one waits.
+	bytes *rate.Limiter
 	// ours has the CRDs that hypergate would install, as far as they were needed. Only the reader's goroutine uses
 	// it.
 	ours map[string]crds.Definition
@@ -102,8 +111,8 @@ type retry struct {
 func newCRDReader(client dynamic.Interface, budget *watch.Budget, source desired.ChartSource, view *crdView, changed func()) *crdReader {
 	return &crdReader{
 		client: client.Resource(crdResource()), budget: budget, source: source, crds: view, changed: changed, kick: make(chan struct{}, 1),
-		turns: rate.NewLimiter(rate.Every(readEvery), readBurst),
-		ours:  map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
+		turns: rate.NewLimiter(rate.Every(readEvery), readBurst), bytes: rate.NewLimiter(readBytesRate, readBytesBurst),
+		ours: map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
 	}
 }
 
@@ -205,11 +214,12 @@ func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time
 	return item, max(wait, r.turn(now)), due
 }
 
-// turn returns the time until the rate limit allows a read. It consumes no token of the limit.
+// turn returns the time until the rate limits allow a read. It consumes no token of the limits.
 func (r *crdReader) turn(now time.Time) time.Duration {
-	turn := r.turns.ReserveN(now, 1)
+	turn, bytes := r.turns.ReserveN(now, 1), r.bytes.ReserveN(now, 1)
 	defer turn.CancelAt(now)
-	return turn.DelayFrom(now)
+	defer bytes.CancelAt(now)
+	return max(turn.DelayFrom(now), bytes.DelayFrom(now))
 }
 
 // forget removes the results of CRDs that no longer exist.
@@ -244,6 +254,9 @@ func (r *crdReader) read(ctx context.Context, item crdItem) {
 	r.changed()
 }
 
+// errManyCRDs refuses an answer that no API server gives. Its further pages would be read without an end.
+var errManyCRDs = errors.New("the API server answers a list of one CRD by its name with more than one object, or with a further page")
+
 // fetch returns the current CRD, or nil if it does not exist. It lists by name, because that needs no permission
 // besides the one to list CRDs.
 func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstructured, error) {
@@ -252,8 +265,16 @@ func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstr
 	var out *unstructured.Unstructured
 	meter := r.budget.Meter("CRD " + name)
 	defer meter.Close()
-	_, err := meter.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()},
-		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return r.client.List(ctx, o) },
+	defer func() { r.bytes.ReserveN(time.Now(), int(min(meter.ListBytes(), readBytesBurst))) }()
+	one := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String(), Limit: 1}
+	_, err := meter.List(ctx, one,
+		func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := r.client.List(ctx, o)
+			if err == nil && (list.GetContinue() != "" || len(list.Items) > 1) {
+				return nil, errManyCRDs
+			}
+			return list, err
+		},
 		func(obj any) (watch.Small, error) {
 			u, is := obj.(*unstructured.Unstructured)
 			if !is {

@@ -3,6 +3,8 @@ package guest
 import (
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 const (
@@ -36,14 +39,60 @@ var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger one
 // guest is refused. A guest that does not show its namespace kube-system cannot be identified, which is an error.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
 	session := c.conn.Session()
+	if err := c.looks.waits(session, time.Now()); err != nil {
+		return false, err
+	}
 	found, err := lookAtNamespaces(ctx, c.spaces, uid)
-	if err != nil || found.has {
-		return found.has, err
+	if err == nil && !found.has {
+		if err = c.conn.Identify(session, string(found.kubeSystem)); err != nil {
+			err = fmt.Errorf("identifying the guest: %w", err)
+		}
 	}
-	if err := c.conn.Identify(session, string(found.kubeSystem)); err != nil {
-		return false, fmt.Errorf("identifying the guest: %w", err)
+	c.looks.ended(session, found.pages, err, time.Now())
+	return found.has && err == nil, err
+}
+
+// Delays after a look at namespaces that failed: the first, and the longest after at most one page and after more. A
+// look can read 200 pages of 8 MiB, and each pass looks until the guest is identified.
+const (
+	firstLookDelay   = time.Second
+	maxLookDelay     = 10 * time.Second
+	maxLongLookDelay = 5 * time.Minute
+)
+
+// namespaceLooks spaces out the looks at namespaces that fail. It is safe for concurrent use.
+type namespaceLooks struct {
+	mu      sync.Mutex
+	session uint64
+	backoff throttle.Backoff
+	last    error
+}
+
+// waits returns the error of the last look, if it is too early for another one in the same session.
+func (l *namespaceLooks) waits(session uint64, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if session != l.session || l.backoff.Wait(now) == 0 {
+		return nil
 	}
-	return false, nil
+	return l.last
+}
+
+// ended records the result of a look that read a number of pages.
+func (l *namespaceLooks) ended(session uint64, pages int, err error, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if session != l.session || err == nil {
+		l.backoff.Reset()
+	}
+	if l.session, l.last = session, err; err == nil {
+		return
+	}
+	longest := maxLookDelay
+	if pages > 1 {
+		longest = maxLongLookDelay
+	}
+	l.backoff.Failed(now, firstLookDelay, longest)
 }
 
 // HasNamespace reports whether the cluster behind a config has a namespace with this UID. It is for a config that is
@@ -74,6 +123,8 @@ type namespaces struct {
 	has bool
 	// kubeSystem is the UID of the namespace kube-system, which identifies a cluster.
 	kubeSystem types.UID
+	// pages is how many pages were read, also before an error.
+	pages int
 }
 
 // lookAtNamespaces lists all namespaces, page by page. An error means that the result is unknown.
@@ -82,12 +133,15 @@ func lookAtNamespaces(ctx context.Context, client metadata.ResourceInterface, ui
 	options := metav1.ListOptions{Limit: namespacePage}
 	for range namespacePages {
 		page, err := client.List(ctx, options)
+		if err == nil || answer.IsTooLong(err) {
+			found.pages++
+		}
 		switch {
 		case answer.IsTooLong(err) && options.Limit > smallestNamespacePage:
 			options.Limit = max(options.Limit/5, smallestNamespacePage)
 			continue
 		case err != nil:
-			return namespaces{}, fmt.Errorf("reading namespaces in the guest: %w", answer.Brief(err))
+			return namespaces{pages: found.pages}, fmt.Errorf("reading namespaces in the guest: %w", answer.Brief(err))
 		}
 		for i := range page.Items {
 			switch ns := &page.Items[i]; {
@@ -102,5 +156,5 @@ func lookAtNamespaces(ctx context.Context, client metadata.ResourceInterface, ui
 			return found, nil
 		}
 	}
-	return namespaces{}, errManyNamespaces
+	return namespaces{pages: found.pages}, errManyNamespaces
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -111,6 +112,10 @@ func TestNamespacesAreListedInPages(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := lookAtNamespaces(t.Context(), client, tc.uid)
+			if tooLong := name == "too large"; !tooLong && got.pages == 0 || int64(got.pages) != tc.guest.requests.Load() {
+				t.Errorf("%d pages were counted for %d requests", got.pages, tc.guest.requests.Load())
+			}
+			got.pages = 0
 			tooLong := name == "too large"
 			if got != tc.want || answer.IsTooLong(err) != tooLong || !tooLong && !errors.Is(err, tc.err) {
 				t.Errorf("%+v, %v; want %+v, %v", got, err, tc.want, tc.err)
@@ -122,5 +127,34 @@ func TestNamespacesAreListedInPages(t *testing.T) {
 				t.Error(*problem)
 			}
 		})
+	}
+}
+
+// TestLooksAtNamespacesThatFailAreSpacedOut checks the delays: up to 10 s, up to five minutes after many pages, and none
+// for another session.
+func TestLooksAtNamespacesThatFailAreSpacedOut(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("failed")
+	for pages, longest := range map[int]time.Duration{1: 10 * time.Second, 2: 5 * time.Minute} {
+		var l namespaceLooks
+		now := time.Unix(0, 0)
+		for delay := time.Second; delay < 2*longest; delay *= 2 {
+			if err := l.waits(1, now); err != nil {
+				t.Fatal(err)
+			}
+			l.ended(1, pages, failed, now)
+			now = now.Add(min(delay, longest) - 1)
+			if err := l.waits(1, now); !errors.Is(err, failed) {
+				t.Errorf("%d pages: %v before %s are over", pages, err, min(delay, longest))
+			}
+			if err := l.waits(2, now); err != nil {
+				t.Errorf("another session waits: %v", err)
+			}
+			now = now.Add(1)
+		}
+		l.ended(1, 1, nil, now)
+		if err := l.waits(1, now); err != nil {
+			t.Errorf("after a look that worked: %v", err)
+		}
 	}
 }

@@ -1,7 +1,12 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // TestReadsOfAChangingCRDAreRateLimited checks that a CRD that changes all the time is read readBurst times in a row,
@@ -44,5 +50,62 @@ func TestReadsOfAChangingCRDAreRateLimited(t *testing.T) {
 	// A reading parses a whole CRD of up to 1.5 MiB. More than these would take a large part of a core.
 	if readings < 100 || readings > 200 {
 		t.Errorf("%d readings in a minute, want 100 to 200", readings)
+	}
+}
+
+// readerOf returns a reader of the CRDs of an API server.
+func readerOf(t *testing.T, answer http.HandlerFunc) *crdReader {
+	t.Helper()
+	config := apiServer(t, answer)
+	config.QPS = -1
+	config.Wrap(limitStreams)
+	return newCRDReader(dynamic.NewForConfigOrDie(config), watch.NewBudget(watch.DefaultLimits()), nil, nil, func() {})
+}
+
+const listOfCRDs = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinitionList","metadata":{"continue":%q},"items":[%s]}`
+
+func bodyOfCRD(bytes int) string {
+	return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"a.example.com"},"x":"` +
+		strings.Repeat("x", bytes) + `"}`
+}
+
+// TestAReadOfACRDHasOneAnswer checks that an answer with a further page, or with a second object, ends the read.
+func TestAReadOfACRDHasOneAnswer(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]string{
+		"a further page":  fmt.Sprintf(listOfCRDs, "more", bodyOfCRD(1)),
+		"a second object": fmt.Sprintf(listOfCRDs, "", bodyOfCRD(1)+","+bodyOfCRD(1)),
+	} {
+		var requests atomic.Int64
+		r := readerOf(t, func(w http.ResponseWriter, request *http.Request) {
+			requests.Add(1)
+			if limit := request.URL.Query().Get("limit"); limit != "1" {
+				t.Errorf("%s: a list of up to %q objects", name, limit)
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		})
+		if _, err := r.fetch(t.Context(), "a.example.com"); !errors.Is(err, errManyCRDs) || requests.Load() != 1 {
+			t.Errorf("%s: %v after %d requests", name, err, requests.Load())
+		}
+	}
+}
+
+// TestBytesOfReadsAreLimited reads a CRD of 1 MiB until the next read has to wait. Each read has a meter of its own.
+func TestBytesOfReadsAreLimited(t *testing.T) {
+	t.Parallel()
+	body := fmt.Sprintf(listOfCRDs, "", bodyOfCRD(1<<20))
+	r := readerOf(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	})
+	reads := 0
+	for ; reads < 2*readBytesBurst>>20 && r.turn(time.Now()) == 0; reads++ {
+		if _, err := r.fetch(t.Context(), "a.example.com"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if reads < 60 || reads == 2*readBytesBurst>>20 {
+		t.Errorf("%d reads of 1 MiB in a row, and 64 MiB are allowed", reads)
 	}
 }

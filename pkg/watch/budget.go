@@ -362,6 +362,16 @@ func (m *Meter) Listed(version string) error {
 	return nil
 }
 
+// ListBytes returns the number of bytes of the current or the last list.
+func (m *Meter) ListBytes() int64 {
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
+}
+
 // Close gives back the budget of a watch that has ended and no longer keeps its objects.
 func (m *Meter) Close() {
 	if m == nil {

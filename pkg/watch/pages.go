@@ -33,7 +33,7 @@ func (Small) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 // DeepCopyObject returns the same object, because what is kept does not change.
 func (s Small) DeepCopyObject() runtime.Object { return s }
 
-// List reads a list within the limits, page by page. It shrinks each object before it reads the next page. The pager
+// List reads a list within the limits, page by page, with at most o.Limit objects in a page if that is set. It shrinks each object before it reads the next page. The pager
 // of client-go would hold all objects unshrunk.
 func (m *Meter) List(ctx context.Context, o metav1.ListOptions, list ListFunc, shrink ShrinkFunc) (runtime.Object, error) {
 	if m == nil {
@@ -57,7 +57,10 @@ func (m *Meter) pages(
 		o.ResourceVersion = "" // the API server answers 0 from its cache, without pages
 	}
 	all := &internalversion.List{}
-	for o.Limit = pageSize; ; {
+	if o.Limit <= 0 || o.Limit > pageSize {
+		o.Limit = pageSize
+	}
+	for {
 		m.asks(c, o.Limit)
 		page, err := list(ctx, o)
 		switch {
