@@ -71,8 +71,8 @@ func (s *relabelled) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// TestChangesOfCRDsAreArrangedInAPace changes the OLM labels of a CRD a thousand times. Each arrangement of other labels
-// ends 24 watches and starts 24. Most changes share an arrangement, and the last change is arranged.
+// TestChangesOfCRDsAreArrangedInAPace changes the OLM labels of a CRD a thousand times. Each arrangement of other
+// labels ends 24 watches and starts 24. Most changes share an arrangement, and the last change is arranged.
 func TestChangesOfCRDsAreArrangedInAPace(t *testing.T) {
 	t.Parallel()
 	guest := &relabelled{}
@@ -146,8 +146,8 @@ func TestLookupsOfOtherPackagesShareABurst(t *testing.T) {
 	}
 }
 
-// TestSearchesOfACRDShareABurst checks that another version or other fields of a CRD do not bring another allowance, and
-// that all kinds with names of the guest's choice share one.
+// TestSearchesOfACRDShareABurst checks that another version or other fields of a CRD do not bring another allowance,
+// and that all kinds with names of the guest's choice share one.
 func TestSearchesOfACRDShareABurst(t *testing.T) {
 	t.Parallel()
 	nowhere := &rest.Config{Host: "https://nowhere.invalid"}

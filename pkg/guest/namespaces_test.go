@@ -130,8 +130,8 @@ func TestNamespacesAreListedInPages(t *testing.T) {
 	}
 }
 
-// TestLooksAtNamespacesThatFailAreSpacedOut checks the delays: up to 10 s, up to five minutes after many pages, and none
-// for another session.
+// TestLooksAtNamespacesThatFailAreSpacedOut checks the delays: up to 10 s, up to five minutes after many pages, and
+// none for another session.
 func TestLooksAtNamespacesThatFailAreSpacedOut(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")

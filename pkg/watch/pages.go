@@ -33,8 +33,8 @@ func (Small) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 // DeepCopyObject returns the same object, because what is kept does not change.
 func (s Small) DeepCopyObject() runtime.Object { return s }
 
-// List reads a list within the limits, page by page, with at most o.Limit objects in a page if that is set. It shrinks each object before it reads the next page. The pager
-// of client-go would hold all objects unshrunk.
+// List reads a list within the limits, page by page, with at most o.Limit objects in a page if that is set. It shrinks
+// each object before it reads the next page. The pager of client-go would hold all objects unshrunk.
 func (m *Meter) List(ctx context.Context, o metav1.ListOptions, list ListFunc, shrink ShrinkFunc) (runtime.Object, error) {
 	if m == nil {
 		return list(ctx, o)
