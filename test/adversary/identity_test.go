@@ -16,6 +16,7 @@ import (
 func identified(t *testing.T, uid string) *adversary.Server {
 	t.Helper()
 	g := adversary.Guest(t)
+	g.Delete("v1", "namespaces", "", "kube-system") // its UID cannot change
 	g.Put("v1", "namespaces", "{metadata: {name: kube-system, uid: "+uid+"}}")
 	return g
 }
