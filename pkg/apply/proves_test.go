@@ -17,6 +17,7 @@ func TestWhichWatchErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	tooLarge := apierrors.NewTimeoutError("too large resource version", 1)
 	tooLarge.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}
+	gone := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Code: 410}}
 	for name, tc := range map[string]struct {
 		err       error
 		streaming bool
@@ -28,7 +29,7 @@ func TestWhichWatchErrorsAreReported(t *testing.T) {
 		"a streamed list is not known":                    {apierrors.NewBadRequest("sendInitialEvents"), true, false},
 		"a streamed list gets no answer":                  {&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true, true},
 		"a streamed list expires":                         {apierrors.NewResourceExpired("too old"), true, true},
-		"a streamed list is gone":                         {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonGone, Code: 410}}, true, true},
+		"a streamed list is gone":                         {gone, true, true},
 		"the version of a streamed list is in the future": {tooLarge, true, true},
 	} {
 		k := Kind{GVK: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Namespaced: true}

@@ -205,7 +205,7 @@ func (v *gatewayView) arrange(ctx context.Context, key, version string) {
 // WatchGateways starts or stops the watches of Gateways and of their Deployments. It sends no requests itself.
 func (c *Cluster) WatchGateways(on bool) {
 	if c.rolled.wanted.Swap(on) != on {
-		c.arranged()
+		c.arrangeSoon()
 	}
 }
 

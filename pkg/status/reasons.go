@@ -13,7 +13,7 @@ func Reasons() []string {
 		ReasonRolloutStuck, ReasonWaiting, ReasonWaitingForGuest, ReasonBlocked, ReasonEndpointUnreachable, ReasonEndpointPending,
 		ReasonReconciliationPaused, ReasonPlanRejected, ReasonGuestKubeconfig, ReasonWriteConflict, ReasonCARotation,
 		ReasonAdoptionUnfinished, ReasonCRDOwnerUnknown, ReasonFieldsWouldBeDropped, ReasonCRDsNotRead, ReasonManagementSideUnknown,
-		ReasonUnmanaged, ReasonWaitingForControlPlane,
+		ReasonUnmanaged, ReasonWaitingForControlPlane, ReasonGatewayRollout, ReasonGatewayRolloutStuck, ReasonGatewayRolloutForbidden,
 	}
 	for _, row := range precedence() {
 		out = append(out, row.Reason)

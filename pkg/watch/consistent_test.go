@@ -14,11 +14,12 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
 // TestWatchResumesWithoutAList checks from which state a watch can continue without a list.
 func TestWatchResumesWithoutAList(t *testing.T) {
 	t.Parallel()
 	const timeout = 300
-	seconds := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 	type step struct {
 		after time.Duration
 		do    string // list, list fails, stream (a streamed list), watch
@@ -74,9 +75,7 @@ func TestWatchResumesWithoutAList(t *testing.T) {
 			}, now)
 			for i, s := range steps {
 				now.SetTime(now.Now().Add(s.after))
-				if failure = nil; s.fails {
-					failure = errors.New("no answer")
-				}
+				failure = map[bool]error{true: errors.New("no answer")}[s.fails]
 				var err error
 				if s.do == "list" {
 					_, err = lw.ListWithContextFunc(t.Context(), metav1.ListOptions{})
