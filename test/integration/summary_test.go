@@ -72,6 +72,7 @@ func (w *harness) leaseWrites() (n int) {
 // summary costs no write.
 func TestTheLeaseHasASummary(t *testing.T) {
 	w := newHarness(t)
+	w.removeCRDs(dynamic.NewForConfigOrDie(w.pair.Guest.Config)) // another test may have left CRDs of another owner
 	// Without Istio resources there is no webhook. Nothing here could answer its probe.
 	w.cfg.IstioResources, w.elects = nil, true
 	code, none := w.status()
