@@ -320,7 +320,8 @@ func (w *harness) crdContents(guest dynamic.Interface) map[string]string {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, u := range list.Items {
 		// The API server itself writes the status, some time after a change.
-		u.SetManagedFields(slices.DeleteFunc(u.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "status" }))
+		ofStatus := func(e metav1.ManagedFieldsEntry) bool { return e.Subresource == "status" }
+		u.SetManagedFields(slices.DeleteFunc(u.GetManagedFields(), ofStatus))
 		u.SetResourceVersion("")
 		delete(u.Object, "status")
 		data, err := json.Marshal(u.Object)
