@@ -164,10 +164,10 @@ func asDryRun(r *http.Request) (dry *http.Request, body []byte, err error) {
 	return dry, body, nil
 }
 
-// read returns the object of a request as it is now. Nil: it does not exist, or the request creates it.
+// read returns the object of a request as it is now. Empty: it does not exist, or the request creates it.
 func (t transport) read(r *http.Request) (map[string]any, error) {
 	if r.Method == http.MethodPost {
-		return nil, nil //nolint:nilnil // see above
+		return map[string]any{}, nil
 	}
 	get := r.Clone(r.Context())
 	get.Method, get.URL.RawQuery = http.MethodGet, ""
@@ -183,7 +183,7 @@ func (t transport) read(r *http.Request) (map[string]any, error) {
 	case err != nil:
 		return nil, err
 	case response.StatusCode == http.StatusNotFound:
-		return nil, nil //nolint:nilnil // see above
+		return map[string]any{}, nil
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("reading %s: the API server answers %s", r.URL.Path, response.Status)
 	default:

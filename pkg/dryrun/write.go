@@ -44,8 +44,8 @@ func (w Write) key() string {
 	return strings.Join([]string{w.Side, w.Resource, w.Namespace, w.Name}, " ")
 }
 
-// writeOf returns what a write would change. before is the object as it is, nil if there is none. status and after are
-// the response of the dry run.
+// writeOf returns what a write would change. before is the object as it is, empty if there is none. status and after
+// are the response of the dry run.
 func writeOf(side, method string, t target, before map[string]any, status int, after map[string]any) Write {
 	w := Write{Side: side, Resource: t.resource, Namespace: t.namespace, Name: t.name}
 	if t.group != "" {
@@ -62,7 +62,7 @@ func writeOf(side, method string, t target, before map[string]any, status int, a
 	switch {
 	case method == http.MethodDelete:
 		w.Verb = Delete
-	case before == nil:
+	case len(before) == 0:
 		w.Verb = Create
 	}
 	if status >= http.StatusMultipleChoices {
