@@ -35,9 +35,9 @@ func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, star
 	return w
 }
 
-// run writes. The API server takes longest over CRDs, so what istiod's token needs goes first: the token, its Secret
-// and the Deployment then follow while the CRDs are written. istiod itself waits for each CRD. But istiod and RBAC of
-// this version must not run with CRDs of another version, unless they already do.
+// run writes. The API server takes longest over one large CRD, so the CRDs begin at once, and what istiod's token needs
+// goes beside them: the token, its Secret and the Deployment then follow while the CRDs are written. istiod itself waits
+// for each CRD. But istiod and RBAC of this version must not run with CRDs of another version, unless they already do.
 func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) {
 	defer close(w.done)
 	crdsFirst := plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet()
@@ -56,13 +56,13 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan
 			rest = append(rest, o)
 		}
 	}
-	w.needed = g.Apply(ctx, needed)
-	close(w.ready)
 	var crds sync.WaitGroup
 	defer crds.Wait()
 	if !crdsFirst {
 		crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
 	}
+	w.needed = g.Apply(ctx, needed)
+	close(w.ready)
 	if !start.holdsIstiod {
 		w.rest = g.Apply(ctx, rest)
 	}
