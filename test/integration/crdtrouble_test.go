@@ -143,7 +143,12 @@ func theConversionWebhookIsDead(w *crdWorld) {
 		[]string{"PATCH /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/" + model.CredentialSecretName}))
 	w.Expect(paths(writes(w.guestRequests.since(guest)))).To(gomega.Equal(
 		[]string{"POST /api/v1/namespaces/" + w.cfg.GuestNamespace + "/serviceaccounts/" + w.cfg.GuestIstiodName() + "/token"}))
-	w.Expect(strings.Count(w.log.String(), "The guest answers, but some required lists are missing")).To(gomega.Equal(1))
+	missing := func() int {
+		return strings.Count(w.log.String(), "The guest answers, but some required lists are missing")
+	}
+	w.Eventually(missing).Should(gomega.Equal(1))
+	w.settle()
+	w.Expect(missing()).To(gomega.Equal(1))
 
 	w.Log("the conversion works again")
 	w.patch(openshift, `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`)

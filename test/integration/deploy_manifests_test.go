@@ -10,13 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -44,6 +48,7 @@ func render(t *testing.T, dir string) []*unstructured.Unstructured {
 func checkManifests(t *testing.T, own *planes.Pair) {
 	t.Helper()
 	prepare(t, own)
+	prepareMonitoring(t, own.Mgmt)
 	seen := map[string]bool{}
 	for _, test := range []struct {
 		dir     string
@@ -56,6 +61,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		{"standalone", []*planes.Plane{own.Mgmt}, ""},
 		{"sidecar-injection", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"fleet", []*planes.Plane{own.Mgmt}, ""},
+		{"monitoring/hosted", []*planes.Plane{own.Mgmt}, ""},
 	} {
 		t.Run(test.dir, func(t *testing.T) {
 			objects := render(t, test.dir)
@@ -89,6 +95,29 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 	checkEveryFolder(t, own)
 	checkCRDNames(t)
 	checkPorts(t)
+}
+
+// prepareMonitoring installs what deploy/monitoring requires: namespaces, and CRDs of the Prometheus operator. These have
+// no schemas. test/monitoring checks the content of the rules.
+func prepareMonitoring(t *testing.T, plane *planes.Plane) {
+	t.Helper()
+	g := gomega.NewWithT(t)
+	for _, name := range []string{"monitoring", "openshift-monitoring"} {
+		_, err := kubernetes.NewForConfigOrDie(plane.Config).CoreV1().Namespaces().
+			Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	client := dynamic.NewForConfigOrDie(plane.Config)
+	for plural, kind := range map[string]string{"podmonitors": "PodMonitor", "prometheusrules": "PrometheusRule"} {
+		resource := schema.GroupVersionResource{Group: "monitoring.coreos.com", Version: "v1", Resource: plural}
+		_, err := client.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")).
+			Create(t.Context(), minimalCRD(plural+"."+resource.Group, kind, resource.Version, "Namespaced"), metav1.CreateOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Eventually(func() error {
+			_, err := client.Resource(resource).List(t.Context(), metav1.ListOptions{})
+			return err
+		}).Should(gomega.Succeed(), plural)
+	}
 }
 
 // checkEveryFolder checks that a real API server accepts each kustomization of deploy/ without unknown or duplicate

@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ func (w *gatewayWorld) createGateway(name string) {
 		},
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
+	// A later story in this guest can have a class with the same name.
+	w.Cleanup(func() { _ = w.gateway.Gateways(w.namespace).Delete(context.Background(), name, metav1.DeleteOptions{}) })
 	labels := map[string]string{"gateway.networking.k8s.io/gateway-name": name}
 	_, err = w.guest.AppsV1().Deployments(w.namespace).Create(w.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name + "-demo", Labels: labels, OwnerReferences: []metav1.OwnerReference{{

@@ -163,10 +163,12 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	w.createClass("demo")
 	w.Eventually(w.installedText("demo")).
 		Should(gomega.HavePrefix("Unknown Pending: waiting for an address for istiod's load balancer (management side)"))
+	w.Eventually(func() error {
+		_, err := w.guest.RbacV1().ClusterRoles().Get(w.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
 	w.settle()
 	w.Expect(w.istiod()).To(gomega.BeNil())
-	_, err := w.guest.RbacV1().ClusterRoles().Get(w.Context(), w.cfg.GuestIstiodName(), metav1.GetOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
 
 	assign := func(patch string) {
 		_, err := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace).

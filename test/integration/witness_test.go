@@ -55,9 +55,9 @@ func (d *deployed) witness() *witness {
 	w.done.Go(func() { w.watchWebhooks(ctx, events, there, d.cfg.Revision) })
 	list, err := deployments.List(ctx, metav1.ListOptions{})
 	d.Expect(err).NotTo(gomega.HaveOccurred())
-	events, err = deployments.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	changes, err := deployments.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	d.Expect(err).NotTo(gomega.HaveOccurred())
-	w.done.Go(func() { w.watchDeployments(ctx, events, d.cfg.IstiodName()) })
+	w.done.Go(func() { w.watchDeployments(ctx, changes, d.cfg.IstiodName()) })
 	w.done.Go(func() { w.playIstiod(ctx, d) })
 	return w
 }
