@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/guest"
@@ -61,14 +62,7 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 			}
 			return o.client(model.SideGuest, config), nil
 		},
-		Verify: func(ctx context.Context, candidate *rest.Config) (string, error) {
-			var identity types.UID
-			err := checkTwoClusters(ctx, o.Config, m, func(ctx context.Context, uid types.UID) (same bool, err error) {
-				same, identity, err = guest.HasNamespace(ctx, candidate, uid)
-				return same, err
-			})
-			return string(identity), err
-		},
+		Verify: verifier(o.Config, m, clock.RealClock{}),
 	})
 	if err == nil && o.Config.GuestKubeconfigSecret != "" {
 		m.OnGuestKubeconfig(conn.Look)
@@ -84,3 +78,17 @@ func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
 	}
 	return kubeconfig.ParseSecret(name, key, content)
 }
+// verifier returns what checks a kubeconfig before it is used. A kubeconfig that is refused is checked again and again,
+// but its guest gets requests at growing intervals.
+func verifier(cfg model.Config, m *mgmt.Cluster, c clock.PassiveClock) func(context.Context, guestconn.Candidate) (string, error) {
+	candidates := guest.NewCandidates(c)
+	return func(ctx context.Context, candidate guestconn.Candidate) (string, error) {
+		var identity types.UID
+		err := checkTwoClusters(ctx, cfg, m, func(ctx context.Context, uid types.UID) (same bool, err error) {
+			same, identity, err = candidates.HasNamespace(ctx, candidate, uid)
+			return same, err
+		})
+		return string(identity), err
+	}
+}
+

@@ -6,19 +6,23 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
-// TestClusterIdentityCheckEnds checks that checkTwoClusters ends if the guest does not answer, and identifies the
-// management cluster by the UID of its namespace.
-func TestClusterIdentityCheckEnds(t *testing.T) {
+var theNamespaces = fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
+
+// identified returns a management cluster whose namespace has the UID 5f0b.
+func identified(t *testing.T) (model.Config, *mgmt.Cluster) {
+	t.Helper()
 	api := fakeapi.New(t)
-	namespaces := fakeapi.Collection{Path: "/api/v1/namespaces", APIVersion: "v1", Kind: "Namespace"}
-	api.Put(namespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+	api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
 	cfg := model.Config{
 		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
 	}
@@ -26,6 +30,13 @@ func TestClusterIdentityCheckEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cfg, cluster
+}
+
+// TestClusterIdentityCheckEnds checks that checkTwoClusters ends if the guest does not answer, and identifies the
+// management cluster by the UID of its namespace.
+func TestClusterIdentityCheckEnds(t *testing.T) {
+	cfg, cluster := identified(t)
 	for name, tc := range map[string]struct {
 		same bool
 		err  error
@@ -46,6 +57,47 @@ func TestClusterIdentityCheckEnds(t *testing.T) {
 		})
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+// TestARefusedKubeconfigHasABackoff checks that the guest behind a kubeconfig that was refused gets no request before
+// the delay is over, and one at once for another kubeconfig. Each answer refuses it: an error, and the UID of the
+// management cluster.
+func TestARefusedKubeconfigHasABackoff(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer func(*fakeapi.Server)
+		want   func(error) bool
+	}{
+		"it answers badly": {
+			func(api *fakeapi.Server) {
+				api.Fail(theNamespaces, apierrors.NewInternalError(errors.New("etcd is away")))
+			},
+			apierrors.IsInternalError,
+		},
+		"it is the management cluster": {
+			func(api *fakeapi.Server) { api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}") },
+			func(err error) bool { return errors.Is(err, ErrSameCluster) },
+		},
+	} {
+		cfg, cluster := identified(t)
+		guest := fakeapi.New(t)
+		tc.answer(guest)
+		now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+		verify := verifier(cfg, cluster, now)
+		for i, step := range []struct {
+			after     time.Duration
+			candidate uint64
+			requests  int
+		}{
+			{0, 1, 1}, {0, 1, 1}, {time.Second, 1, 2}, {time.Second, 1, 2}, {time.Second, 1, 3}, {0, 2, 4}, {0, 2, 4},
+		} {
+			now.SetTime(now.Now().Add(step.after))
+			_, err := verify(t.Context(), guestconn.Candidate{Config: guest.Config(), Number: step.candidate})
+			if got := len(guest.Requests(theNamespaces)); got != step.requests || !tc.want(err) {
+				t.Errorf("%s, step %d: %d requests, want %d: %v", name, i, got, step.requests, err)
+			}
 		}
 	}
 }

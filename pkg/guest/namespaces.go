@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -37,73 +39,95 @@ var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger one
 //
 // If the guest does not have it, this guest becomes the guest of this process. From then on, a kubeconfig of another
 // guest is refused. A guest that does not show its namespace kube-system cannot be identified, which is an error.
+//
+// A result is valid for its session only. In the same session it is returned again until the next look is due.
 func (c *Cluster) HasNamespace(ctx context.Context, uid types.UID) (bool, error) {
 	session := c.conn.Session()
-	if err := c.looks.waits(session, time.Now()); err != nil {
-		return false, err
-	}
-	found, err := lookAtNamespaces(ctx, c.spaces, uid)
-	if err == nil && !found.has {
-		if err = c.conn.Identify(session, string(found.kubeSystem)); err != nil {
-			err = fmt.Errorf("identifying the guest: %w", err)
+	found, err := c.looks.look(session, uid, time.Now, func() (namespaces, error) {
+		found, err := lookAtNamespaces(ctx, c.spaces, uid)
+		if err == nil && !found.has {
+			if err = c.conn.Identify(session, string(found.kubeSystem)); err != nil {
+				err = fmt.Errorf("identifying the guest: %w", err)
+			}
 		}
-	}
-	c.looks.ended(session, found.pages, err, time.Now())
+		return found, err
+	})
 	return found.has && err == nil, err
 }
 
-// Delays after a look at namespaces that failed: the first, and the longest after at most one page and after more. A
-// look can read 200 pages of 8 MiB, and each pass looks until the guest is identified.
+// Candidates looks at the clusters behind kubeconfigs that are not in use yet. Use NewCandidates.
+type Candidates struct {
+	clock clock.PassiveClock
+	looks namespaceLooks
+}
+
+// NewCandidates returns Candidates without a look.
+func NewCandidates(c clock.PassiveClock) *Candidates { return &Candidates{clock: c} }
+
+// HasNamespace reports whether the cluster behind a kubeconfig has a namespace with this UID. identity is the UID of
+// the cluster's namespace kube-system, or "" if the cluster does not show it. The result of the last look at the same
+// candidate, also an error, is returned again until the next look is due.
+func (c *Candidates) HasNamespace(
+	ctx context.Context, candidate guestconn.Candidate, uid types.UID,
+) (found bool, identity types.UID, err error) {
+	spaces, err := c.looks.look(candidate.Number, uid, c.clock.Now, func() (namespaces, error) {
+		client, err := namespaceClient(candidate.Config)
+		if err != nil {
+			return namespaces{}, fmt.Errorf("making a client of the guest: %w", err)
+		}
+		return lookAtNamespaces(ctx, client, uid)
+	})
+	return spaces.has, spaces.kubeSystem, err
+}
+
+// Delays after a look at namespaces: the first, and the longest. A look can read 200 pages of 8 MiB. Without a delay,
+// each pass would look until the guest is identified, and the connection would look at each interval while a kubeconfig
+// is refused.
 const (
-	firstLookDelay   = time.Second
-	maxLookDelay     = 10 * time.Second
+	firstLookDelay = time.Second
+	maxLookDelay   = 10 * time.Second
+	// maxLongLookDelay is the longest after more than one page, and after a look that found the namespace: only another
+	// kubeconfig is likely to change that.
 	maxLongLookDelay = 5 * time.Minute
 )
 
-// namespaceLooks spaces out the looks at namespaces that fail. It is safe for concurrent use.
+// namespaceLooks spaces out the looks at the namespaces of one cluster, whatever they find. It is safe for concurrent
+// use.
 type namespaceLooks struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// session and uid are the arguments of the last look, found and err its result.
 	session uint64
+	uid     types.UID
+	found   namespaces
+	err     error
 	backoff throttle.Backoff
-	last    error
 }
 
-// waits returns the error of the last look, if it is too early for another one in the same session.
-func (l *namespaceLooks) waits(session uint64, now time.Time) error {
+// look returns the result of do. If it is too early for another look in the same session, for the same UID, it returns
+// the last result instead. now is called again after do, because a look can take seconds.
+func (l *namespaceLooks) look(
+	session uint64, uid types.UID, now func() time.Time, do func() (namespaces, error),
+) (namespaces, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if session != l.session || l.backoff.Wait(now) == 0 {
-		return nil
+	same := session == l.session && uid == l.uid
+	if same && l.backoff.Wait(now()) > 0 {
+		defer l.mu.Unlock()
+		return l.found, l.err
 	}
-	return l.last
-}
-
-// ended records the result of a look that read a number of pages.
-func (l *namespaceLooks) ended(session uint64, pages int, err error, now time.Time) {
+	l.mu.Unlock()
+	found, err := do()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if session != l.session || err == nil {
+	if session != l.session || uid != l.uid {
 		l.backoff.Reset()
 	}
-	if l.session, l.last = session, err; err == nil {
-		return
-	}
+	l.session, l.uid, l.found, l.err = session, uid, found, err
 	longest := maxLookDelay
-	if pages > 1 {
+	if found.pages > 1 || found.has {
 		longest = maxLongLookDelay
 	}
-	l.backoff.Failed(now, firstLookDelay, longest)
-}
-
-// HasNamespace reports whether the cluster behind a config has a namespace with this UID. It is for a config that is
-// not in use yet. identity is the UID of the cluster's namespace kube-system, or "" if the cluster does not show it.
-func HasNamespace(ctx context.Context, restConfig *rest.Config, uid types.UID) (found bool, identity types.UID, err error) {
-	client, err := namespaceClient(restConfig)
-	if err != nil {
-		return false, "", fmt.Errorf("making a client of the guest: %w", err)
-	}
-	spaces, err := lookAtNamespaces(ctx, client, uid)
-	return spaces.has, spaces.kubeSystem, err
+	l.backoff.Failed(now(), firstLookDelay, longest)
+	return found, err
 }
 
 // namespaceClient returns a client for the metadata of namespaces.

@@ -14,8 +14,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
 // annotationHere is the placeholder for an annotation.
@@ -23,10 +25,10 @@ const annotationHere = "annotation-here"
 
 // manyNamespaces serves lists of namespaces page by page, as an API server does. Each namespace has an annotation of
 // the given size. With endless, there is always another page. page limits the size of a page below the requested
-// limit.
+// limit. With refuses, each request is forbidden.
 type manyNamespaces struct {
 	count, annotation, page int
-	endless                 bool
+	endless, refuses        bool
 
 	requests, largest atomic.Int64
 	problem           atomic.Pointer[string]
@@ -34,6 +36,10 @@ type manyNamespaces struct {
 
 func (m *manyNamespaces) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.requests.Add(1)
+	if m.refuses {
+		http.Error(w, "no", http.StatusForbidden)
+		return
+	}
 	query := r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	from, _ := strconv.Atoi(query.Get("continue"))
@@ -130,31 +136,106 @@ func TestNamespacesAreListedInPages(t *testing.T) {
 	}
 }
 
-// TestLooksAtNamespacesThatFailAreSpacedOut checks the delays: up to 10 s, up to five minutes after many pages, and
-// none for another session.
-func TestLooksAtNamespacesThatFailAreSpacedOut(t *testing.T) {
+// TestLooksAtNamespacesAreSpacedOut checks the delays: up to 10 s, and up to five minutes after many pages and after a
+// look that found the namespace. There is none for another session. Until the delay is over, the last result counts.
+func TestLooksAtNamespacesAreSpacedOut(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("failed")
-	for pages, longest := range map[int]time.Duration{1: 10 * time.Second, 2: 5 * time.Minute} {
+	for name, tc := range map[string]struct {
+		found   namespaces
+		err     error
+		longest time.Duration
+	}{
+		"it failed":               {namespaces{pages: 1}, failed, 10 * time.Second},
+		"it failed later":         {namespaces{pages: 2}, failed, 5 * time.Minute},
+		"another cluster":         {namespaces{pages: 1, kubeSystem: "1"}, nil, 10 * time.Second},
+		"another, many pages":     {namespaces{pages: 2, kubeSystem: "1"}, nil, 5 * time.Minute},
+		"the same cluster":        {namespaces{pages: 1, has: true}, nil, 5 * time.Minute},
+		"it could not begin":      {namespaces{}, failed, 10 * time.Second},
+		"the same, on a far page": {namespaces{pages: 9, has: true}, nil, 5 * time.Minute},
+	} {
 		var l namespaceLooks
-		now := time.Unix(0, 0)
-		for delay := time.Second; delay < 2*longest; delay *= 2 {
-			if err := l.waits(1, now); err != nil {
-				t.Fatal(err)
+		now, looks := time.Unix(0, 0), 0
+		look := func(session uint64, uid types.UID) {
+			t.Helper()
+			found, err := l.look(session, uid, func() time.Time { return now }, func() (namespaces, error) {
+				looks++
+				return tc.found, tc.err
+			})
+			if found != tc.found || !errors.Is(err, tc.err) {
+				t.Errorf("%s: %+v, %v", name, found, err)
 			}
-			l.ended(1, pages, failed, now)
-			now = now.Add(min(delay, longest) - 1)
-			if err := l.waits(1, now); !errors.Is(err, failed) {
-				t.Errorf("%d pages: %v before %s are over", pages, err, min(delay, longest))
+		}
+		want := 0
+		expect := func(when string) {
+			t.Helper()
+			if looks != want {
+				t.Fatalf("%s: %d looks %s, want %d", name, looks, when, want)
 			}
-			if err := l.waits(2, now); err != nil {
-				t.Errorf("another session waits: %v", err)
-			}
+		}
+		for delay := time.Second; delay < 2*tc.longest; delay *= 2 {
+			look(1, "x")
+			want++
+			expect("when one was due")
+			now = now.Add(min(delay, tc.longest) - 1)
+			look(1, "x")
+			expect("just before one is due")
 			now = now.Add(1)
 		}
-		l.ended(1, 1, nil, now)
-		if err := l.waits(1, now); err != nil {
-			t.Errorf("after a look that worked: %v", err)
+		for _, other := range []struct {
+			session uint64
+			uid     types.UID
+		}{{2, "x"}, {2, "y"}, {1, "y"}} {
+			look(other.session, other.uid)
+			want++
+			expect("in another session, or for another UID")
+			now = now.Add(firstLookDelay - 1)
+			look(other.session, other.uid)
+			expect("before its first delay is over")
 		}
+	}
+}
+
+// TestARefusedKubeconfigIsNotLookedAtEachTime checks with a clock of its own how many requests a guest gets whose
+// kubeconfig is refused: four in the first ten seconds, and then one in ten, or fewer. Here the connection asks once a
+// second. Another kubeconfig is looked at immediately.
+func TestARefusedKubeconfigIsNotLookedAtEachTime(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		guest *manyNamespaces
+		uid   types.UID
+		// minute is the number of looks in a minute, and pages the number of requests of one look.
+		minute, pages int64
+	}{
+		"it answers badly":        {&manyNamespaces{refuses: true}, "x", 9, 1},
+		"it is another guest":     {&manyNamespaces{count: 4}, "x", 9, 1},
+		"another one, many pages": {&manyNamespaces{count: 4, page: 2}, "x", 6, 2},
+		"it is the management's":  {&manyNamespaces{count: 4}, "uid-3", 6, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := apiServer(t, tc.guest.ServeHTTP)
+			config.QPS = -1
+			now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+			candidates := NewCandidates(now)
+			ask := func(number uint64) {
+				t.Helper()
+				found, identity, err := candidates.HasNamespace(t.Context(), guestconn.Candidate{Config: config, Number: number}, tc.uid)
+				if bad := tc.guest.refuses; found != (tc.uid != "x") || bad != (err != nil) || bad != (identity == "") {
+					t.Errorf("%t, %q, %v", found, identity, err)
+				}
+			}
+			for range 60 {
+				ask(1)
+				now.SetTime(now.Now().Add(time.Second))
+			}
+			if got, want := tc.guest.requests.Load(), tc.minute*tc.pages; got != want {
+				t.Errorf("%d requests in a minute, want %d", got, want)
+			}
+			ask(2)
+			if got, want := tc.guest.requests.Load(), (tc.minute+1)*tc.pages; got != want {
+				t.Errorf("%d requests after another kubeconfig, want %d", got, want)
+			}
+		})
 	}
 }

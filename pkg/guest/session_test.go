@@ -19,6 +19,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestTheGuestIsUnknownAfterAKubeconfigChange checks that the guest is unknown after a change of the kubeconfig until
@@ -61,7 +62,7 @@ func TestTheGuestIsUnknownAfterAKubeconfigChange(t *testing.T) {
 					}
 					return first, nil
 				},
-				Verify: func(context.Context, *rest.Config) (string, error) { return "the same guest", nil },
+				Verify: func(context.Context, guestconn.Candidate) (string, error) { return "the same guest", nil },
 			})
 			g.Expect(err).NotTo(gomega.HaveOccurred())
 			cluster, err := guest.New(conn, config(), embedded(t))
@@ -91,4 +92,39 @@ func TestTheGuestIsUnknownAfterAKubeconfigChange(t *testing.T) {
 			g.Eventually(known).Should(gomega.Succeed())
 		})
 	}
+}
+
+// TestALookAtNamespacesIsKeptForItsSession checks a kubeconfig that leads to the management cluster: the guest gets one
+// request, however often it is asked. The kubeconfig that replaces it gets a request of its own at once, and another
+// answer.
+func TestALookAtNamespacesIsKeptForItsSession(t *testing.T) {
+	t.Parallel()
+	g := hang.Gomega(t)
+	management, other := fakeapi.New(t), fakeapi.New(t)
+	management.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+	other.Put(theNamespaces, "{metadata: {name: kube-system, uid: 61c9}}")
+	var replaced atomic.Bool
+	conn, err := guestconn.New(guestconn.Options{
+		Config: management.Config(),
+		Load: func() (*rest.Config, error) {
+			if replaced.Load() {
+				return other.Config(), nil
+			}
+			return management.Config(), nil
+		},
+		Verify: func(context.Context, guestconn.Candidate) (string, error) { return "61c9", nil },
+	})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	cluster, err := guest.New(conn, config(), embedded(t))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	for range 5 {
+		g.Expect(cluster.HasNamespace(t.Context(), "5f0b")).To(gomega.BeTrue())
+	}
+	g.Expect(management.Requests(theNamespaces)).To(gomega.HaveLen(1))
+
+	replaced.Store(true)
+	go conn.Run(t.Context(), func() {})
+	g.Eventually(conn.Session).ShouldNot(gomega.BeZero())
+	g.Expect(cluster.HasNamespace(t.Context(), "5f0b")).To(gomega.BeFalse())
+	g.Expect(other.Requests(theNamespaces)).To(gomega.HaveLen(1))
 }

@@ -33,8 +33,8 @@ type Options struct {
 	// Load reads the current kubeconfig.
 	Load func() (*rest.Config, error)
 	// Verify returns an error if a new kubeconfig must not be used. Otherwise it returns the identity of the guest
-	// behind it, or "" if the guest shows none. Its config sends requests to the server of the new kubeconfig.
-	Verify func(context.Context, *rest.Config) (identity string, err error)
+	// behind it, or "" if the guest shows none.
+	Verify func(context.Context, Candidate) (identity string, err error)
 	// Every is the interval between reads of the kubeconfig. 0 means 10 s.
 	Every time.Duration
 }
@@ -47,6 +47,10 @@ type Conn struct {
 	wanted chan struct{}
 	// begun is closed once a kubeconfig is in use.
 	begun chan struct{}
+	// candidate is the content of the last kubeconfig that was verified, and candidates the number of different ones.
+	// Only Run's goroutine uses them.
+	candidate  content
+	candidates uint64
 
 	// mu guards the fields below, and the counters of the sessions.
 	mu      sync.Mutex
@@ -309,12 +313,13 @@ func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err err
 	same := c.current.is(config)
 	c.mu.Unlock()
 	if same {
+		c.candidate = content{}
 		return nil, "", nil
 	}
 	if next, err = newSession(config); err == nil {
 		verifyCtx, cancel := context.WithTimeout(ctx, verifyTimeout)
 		defer cancel()
-		if leadsTo, err = c.options.Verify(verifyCtx, through(config, next)); err == nil {
+		if leadsTo, err = c.options.Verify(verifyCtx, c.candidateOf(config, next)); err == nil {
 			return next, leadsTo, nil
 		}
 		next.close()

@@ -151,6 +151,8 @@ type fixture struct {
 	refusals error
 	// guest is the identity of the guest behind the kubeconfig.
 	guest string
+	// verified are the numbers of the candidates that were verified.
+	verified []uint64
 }
 
 func follow(t *testing.T, first *rest.Config) *fixture {
@@ -175,19 +177,20 @@ func (f *fixture) load() (*rest.Config, error) {
 	return f.kube, f.kubeErr
 }
 
-// verify sends a request with the credentials of config.
-func (f *fixture) verify(ctx context.Context, config *rest.Config) (string, error) {
+// verify sends a request with the credentials of a candidate.
+func (f *fixture) verify(ctx context.Context, candidate Candidate) (string, error) {
 	f.mu.Lock()
+	f.verified = append(f.verified, candidate.Number)
 	refused, guest := f.refusals, f.guest
 	f.mu.Unlock()
 	if refused != nil {
 		return "", refused
 	}
-	client, err := rest.HTTPClientFor(config)
+	client, err := rest.HTTPClientFor(candidate.Config)
 	if err != nil {
 		return "", err
 	}
-	_, err = get(ctx, client, config.Host+"/verify")
+	_, err = get(ctx, client, candidate.Config.Host+"/verify")
 	return guest, err
 }
 

@@ -3,7 +3,29 @@ package guestconn
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"reflect"
+
+	"k8s.io/client-go/rest"
 )
+
+// Candidate is a kubeconfig that is not in use yet.
+type Candidate struct {
+	// Config sends requests to the server of the kubeconfig.
+	Config *rest.Config
+	// Number changes when the content of the kubeconfig does. While a kubeconfig is refused, it is verified again and
+	// again: Number shows that a result of an earlier verification is one of the same kubeconfig.
+	Number uint64
+}
+
+// candidateOf returns the candidate for a kubeconfig, whose requests use a transport.
+func (c *Conn) candidateOf(config *rest.Config, transport http.RoundTripper) Candidate {
+	if now := contentOf(config); c.candidates == 0 || !reflect.DeepEqual(now, c.candidate) {
+		c.candidate = now
+		c.candidates++
+	}
+	return Candidate{Config: through(config, transport), Number: c.candidates}
+}
 
 // admits returns an error if a kubeconfig leads to another guest than the known one, or if the two cannot be
 // compared.

@@ -3,6 +3,7 @@ package guestconn
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -58,6 +59,31 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 				t.Errorf("the right kubeconfig is back, but Problem() = %v", f.Problem())
 			}
 		})
+	}
+}
+
+// TestEachKubeconfigHasItsNumber checks that a candidate keeps its number while its content is the same, and gets
+// another one with other content, and when it returns after the kubeconfig in use.
+func TestEachKubeconfigHasItsNumber(t *testing.T) {
+	t.Parallel()
+	server := newAPIServer(t)
+	f := follow(t, server.withToken("in use"))
+	f.refusals = errors.New("it is the management cluster")
+	for i, step := range []struct {
+		token string
+		want  []uint64
+	}{
+		{"a", []uint64{1}},
+		{"a", []uint64{1, 1}},
+		{"b", []uint64{1, 1, 2}},
+		{"a", []uint64{1, 1, 2, 3}},
+		{"in use", []uint64{1, 1, 2, 3}},
+		{"a", []uint64{1, 1, 2, 3, 4}},
+	} {
+		f.replace(server.withToken(step.token), nil)
+		if f.look(f.ctx); !slices.Equal(f.verified, step.want) {
+			t.Fatalf("step %d: %v, want %v", i, f.verified, step.want)
+		}
 	}
 }
 
