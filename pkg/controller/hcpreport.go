@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -37,14 +38,34 @@ type hcpReporter struct {
 }
 
 // kubeconfigProblem marks a problem of the guest kubeconfig that usually ends soon: its Secret does not exist yet, or
-// HyperShift renews what is in it.
-func kubeconfigProblem(err error) error {
+// HyperShift renews what is in it. It adds the next step to one that a missing permission causes.
+func kubeconfigProblem(cfg model.Config, err error) error {
 	_, first := errors.AsType[guestconn.AwaitedError](err)
 	_, none := errors.AsType[mgmt.NoKubeconfigError](err)
-	if first && none || errors.Is(err, guestconn.ErrRefused) {
+	switch {
+	case first && none || errors.Is(err, guestconn.ErrRefused):
 		return status.AwaitedError{Err: err}
+	case apierrors.IsForbidden(err):
+		return status.MissingPermissionError{Step: permissionFor(cfg, err), Err: err}
+	default:
+		return err
 	}
-	return err
+}
+
+// permissionFor returns the permission to grant after a request was forbidden that the guest kubeconfig needs. There
+// are three: the one for the Secret with the kubeconfig, and those that compare the two clusters.
+func permissionFor(cfg model.Config, err error) string {
+	secret, ofSecret := errors.AsType[mgmt.ForbiddenSecretError](err)
+	_, ofGuest := errors.AsType[guestCheckError](err)
+	switch {
+	case ofSecret:
+		return fmt.Sprintf("allow hypergate's service account to list and watch the Secret %s in namespace %s "+
+			"(role in deploy/rbac/cluster-api)", secret.Key.Name, secret.Key.Namespace)
+	case ofGuest:
+		return "allow hypergate's user in the guest to list namespaces (cluster role in deploy/rbac/guest)"
+	default:
+		return fmt.Sprintf("allow hypergate's service account to get the namespace %s (role in deploy/rbac/management)", cfg.MgmtNamespace)
+	}
 }
 
 // pendingPatch is what one HostedControlPlane should say and does not.

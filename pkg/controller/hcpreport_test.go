@@ -2,13 +2,17 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -16,6 +20,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 var start = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -132,11 +137,48 @@ func TestTransientKubeconfigProblems(t *testing.T) {
 		"the guest refuses its credentials": {guestconn.ErrRefused, true},
 		"all is well":                       {nil, false},
 	} {
-		got := kubeconfigProblem(c.err)
+		got := kubeconfigProblem(model.Config{}, c.err)
 		if _, is := errors.AsType[status.AwaitedError](got); is != c.want || (got == nil) != (c.err == nil) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// TestNextStepsOfKubeconfigProblems checks what a condition says about each problem of the guest kubeconfig. A missing
+// permission is named with its verb, its resource, its namespace, and the manifest that grants it.
+func TestNextStepsOfKubeconfigProblems(t *testing.T) {
+	t.Parallel()
+	cannot := func(verb, resource, scope string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf(
+			"User %q cannot %s resource %q in API group \"\" %s", "hypergate", verb, resource, scope))
+	}
+	secret := func(verb string) error {
+		key := types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"}
+		return mgmt.ForbiddenSecretError{Key: key, Err: cannot(verb, "secrets", `in the namespace "clusters-guest1"`)}
+	}
+	var out strings.Builder
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{"the Secret may not be listed", guestconn.AwaitedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
+		{"the Secret may not be watched", secret("watch")},
+		{"namespaces of the guest may not be listed", guestCheckError{cannot("list", "namespaces", "at the cluster scope")}},
+		{"the namespace may not be read", cannot("get", "namespaces", `in the namespace "clusters-guest1"`)},
+		{"the guest answers badly", guestCheckError{apierrors.NewInternalError(errors.New("etcd is away"))}},
+		{"the guest does not accept it", guestconn.ErrRefused},
+		{"it is the management cluster's", ErrSameCluster},
+		{"it is another guest's", guestconn.ErrOtherGuest},
+		{"it is none", errors.New("Secret guest1-kubeconfig: it has no kubeconfig")},
+	} {
+		res := status.Result{KubeconfigProblem: kubeconfigProblem(model.Config{MgmtNamespace: "clusters-guest1"}, c.err)}
+		var since status.DegradedSince
+		since, _ = since.Observe(res, time.Unix(0, 0))
+		all := status.ControlPlane(res, since, nil, time.Unix(0, 0).Add(time.Hour))
+		degraded := meta.FindStatusCondition(all, status.ControlPlaneDegraded)
+		fmt.Fprintf(&out, "%s:\n  %s %s: %s\n", c.name, degraded.Status, degraded.Reason, degraded.Message)
+	}
+	golden.Equal(t, "testdata/kubeconfig-problems.txt", out.String())
 }
 
 // TestReportsAreDebounced checks that a stable text is written after hcpQuiet, and a changing one after

@@ -189,7 +189,7 @@ type findings struct {
 func (r *Reconciler) find(ctx context.Context, o observation, d decision, out outcome) findings {
 	f := findings{
 		mgmtWatches: r.mgmt.WatchProblems(), guestWatches: r.guest.WatchProblems(),
-		guestWatch: r.guest.WatchTrouble(), kubeconfig: kubeconfigProblem(r.guest.KubeconfigProblem()),
+		guestWatch: r.guest.WatchTrouble(), kubeconfig: kubeconfigProblem(r.config, r.guest.KubeconfigProblem()),
 		byTunnel: publish.UsesTunnel(r.config, o.mgmt.ControlPlane),
 	}
 	now := r.clock.Now()

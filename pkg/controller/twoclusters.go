@@ -3,11 +3,10 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -34,13 +33,24 @@ func checkTwoClusters(
 	defer cancel()
 	same, err := guestHas(guestCtx, uid)
 	if err != nil {
-		return fmt.Errorf("checking that the guest is not the management cluster: %w", err)
+		return guestCheckError{err}
 	}
 	if same {
 		return ErrSameCluster
 	}
 	return nil
 }
+
+// guestCheckError is a failure to look at the guest's namespaces.
+type guestCheckError struct{ err error }
+
+// Error returns what was checked, and the cause.
+func (e guestCheckError) Error() string {
+	return "checking that the guest is not the management cluster: " + e.err.Error()
+}
+
+// Unwrap returns the cause.
+func (e guestCheckError) Unwrap() error { return e.err }
 
 // guestConn returns the connection to the guest. A kubeconfig that replaces the one in use must lead to the same guest,
 // and not to the management cluster.
@@ -70,14 +80,6 @@ func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	return conn, err
 }
 
-// fromSecret returns the guest's client configuration from a Secret of the management cluster.
-func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
-	content, key, err := m.GuestKubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	return kubeconfig.ParseSecret(name, key, content)
-}
 // verifier returns what checks a kubeconfig before it is used. A kubeconfig that is refused is checked again and again,
 // but its guest gets requests at growing intervals.
 func verifier(cfg model.Config, m *mgmt.Cluster, c clock.PassiveClock) func(context.Context, guestconn.Candidate) (string, error) {
@@ -92,3 +94,11 @@ func verifier(cfg model.Config, m *mgmt.Cluster, c clock.PassiveClock) func(cont
 	}
 }
 
+// fromSecret returns the guest's client configuration from a Secret of the management cluster.
+func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
+	content, key, err := m.GuestKubeconfig()
+	if err != nil {
+		return nil, err
+	}
+	return kubeconfig.ParseSecret(name, key, content)
+}

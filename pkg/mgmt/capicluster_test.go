@@ -318,6 +318,9 @@ func TestKubeconfigFromASecret(t *testing.T) {
 		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
 			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"),
 			gomega.ContainSubstring("forbidden"))))
+		_, _, err := f.mgmt.GuestKubeconfig()
+		denied, _ := errors.AsType[mgmt.ForbiddenSecretError](err)
+		f.Expect(denied.Key).To(gomega.Equal(types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"}))
 	})
 }
 

@@ -178,10 +178,7 @@ func (s *guestSecret) kubeconfig() (content []byte, key string, err error) {
 	secret := s.shown()
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, "", fmt.Errorf(
-			"not allowed to read it: allow hypergate to list and watch this one Secret, as deploy/rbac/cluster-api does: %w",
-			err,
-		)
+		return nil, "", ForbiddenSecretError{s.key, err}
 	case secret == nil && err != nil:
 		return nil, "", err
 	case !s.watch.Synced():
@@ -230,6 +227,20 @@ func notFound(key types.NamespacedName) string {
 	return fmt.Sprintf("it does not exist in namespace %s; the provider creates it with the control plane; if it has another name, set "+
 		"--guest-kubeconfig-secret", key.Namespace)
 }
+
+// ForbiddenSecretError means that RBAC does not allow hypergate to list or watch the Secret with the guest's kubeconfig.
+type ForbiddenSecretError struct {
+	Key types.NamespacedName
+	Err error
+}
+
+// Error returns what to do, and the API server's answer.
+func (e ForbiddenSecretError) Error() string {
+	return "not allowed to read it: allow hypergate to list and watch this one Secret, as deploy/rbac/cluster-api does: " + e.Err.Error()
+}
+
+// Unwrap returns the API server's answer.
+func (e ForbiddenSecretError) Unwrap() error { return e.Err }
 
 // NoKubeconfigError means that the Secret for the guest's kubeconfig does not exist, or was not read yet.
 type NoKubeconfigError struct{ why string }

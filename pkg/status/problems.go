@@ -88,10 +88,11 @@ func (r Result) kubeconfig() problem {
 	if class != apply.Other { // why is only the cause of a failed request: reading the Secret, or verifying its content
 		why = "the guest kubeconfig cannot be read or verified: " + why
 	}
-	p := problem{
-		reason: ReasonGuestKubeconfig,
-		text:   "connecting to the guest: " + why + nextStep("store a working kubeconfig for this guest in its Secret"),
+	step := "store a working kubeconfig for this guest in its Secret"
+	if missing, is := errors.AsType[MissingPermissionError](r.KubeconfigProblem); is {
+		step = missing.Step
 	}
+	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: " + why + nextStep(step)}
 	_, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem)
 	if awaited || class.IsTransient() {
 		p.waits = ReasonWaitingForGuest

@@ -63,8 +63,8 @@ type Result struct {
 	// GuestWatchProblem is the problem with watching the guest. It is nil if the observation of the guest is up to
 	// date.
 	GuestWatchProblem error
-	// KubeconfigProblem is why the guest kubeconfig is not in use. It is an AwaitedError if this usually ends
-	// without an action.
+	// KubeconfigProblem is why the guest kubeconfig is not in use. It is a MissingPermissionError if a permission is
+	// missing, and an AwaitedError if this usually ends without an action.
 	KubeconfigProblem error
 	// TokenProblem is why istiod's guest token could not be requested.
 	TokenProblem error
@@ -82,6 +82,19 @@ type Result struct {
 
 // Complete reports whether all planned objects on both sides are up to date.
 func (r Result) Complete() bool { return r.Mgmt.Complete() && r.Guest.Complete() }
+
+// MissingPermissionError is a reason why the guest kubeconfig is not in use: a request was forbidden. Step says which
+// permission to grant, and to whom.
+type MissingPermissionError struct {
+	Step string
+	Err  error
+}
+
+// Error returns the text of Err.
+func (e MissingPermissionError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e MissingPermissionError) Unwrap() error { return e.Err }
 
 // AwaitedError is a reason why something is not in use that usually ends without an action.
 type AwaitedError struct{ Err error }
