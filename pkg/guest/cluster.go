@@ -9,9 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -148,7 +146,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	})
 	c.olm = newOLMView(meta, c.budget, notify)
 	c.inUse = newUseView(c.dynamic, meta, c.cfg.ControllerName, c.budget, notify)
-	namespace := metadataWatch(meta, namespaceResource(), metav1.ListOptions{FieldSelector: "metadata.name=" + c.cfg.GuestNamespace})
+	namespace := metadataWatch(meta, namespaceResource(), named(c.cfg.GuestNamespace))
 	namespace.Budget = c.budget
 	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
 	c.namespace = watch.New(namespace)
@@ -183,18 +181,9 @@ const crdSettle = 300 * time.Millisecond
 // metadataWatch returns the options of a watch of a resource's metadata, in all namespaces. It keeps the identity of
 // each object that selected matches.
 func metadataWatch(client metadata.Interface, gvr schema.GroupVersionResource, selected metav1.ListOptions) watch.Options {
-	return watch.Options{
-		Name: gvr.Resource,
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector, o.LabelSelector = selected.FieldSelector, selected.LabelSelector
-			return client.Resource(gvr).List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector, o.LabelSelector = selected.FieldSelector, selected.LabelSelector
-			return client.Resource(gvr).Watch(ctx, o)
-		},
-		Example: &metav1.PartialObjectMetadata{}, Client: client, Transform: identityOnly,
-	}
+	out := selectedWatch(gvr.Resource, client.Resource(gvr), selected)
+	out.Example, out.Client, out.Transform = &metav1.PartialObjectMetadata{}, client, identityOnly
+	return out
 }
 
 func identityOnly(obj any) (any, error) {

@@ -9,9 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -53,19 +51,9 @@ type foreignView struct {
 func newForeignView(client metadata.Interface, cfg model.Config, budget *watch.Budget, notify func()) *foreignView {
 	istios := metadataWatch(client, istioResource(), metav1.ListOptions{})
 	istios.Patience = servedPatience
-	deployments, selector := client.Resource(deploymentResource()).Namespace(cfg.GuestNamespace), "metadata.name="+cfg.IstiodName()
-	istiod := watch.Options{
-		Name: deploymentResource().Resource,
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return deployments.List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = selector
-			return deployments.Watch(ctx, o)
-		},
-		Example: &metav1.PartialObjectMetadata{}, Client: client, Transform: ownerOnly,
-	}
+	deployments := client.Resource(deploymentResource()).Namespace(cfg.GuestNamespace)
+	istiod := selectedWatch(deploymentResource().Resource, deployments, named(cfg.IstiodName()))
+	istiod.Example, istiod.Client, istiod.Transform = &metav1.PartialObjectMetadata{}, client, ownerOnly
 	for _, o := range []*watch.Options{&istios, &istiod} {
 		o.OnEvent, o.OnSynced, o.OnTrouble, o.Budget = func(watch.Event) { notify() }, notify, notify, budget
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -62,32 +61,23 @@ func newGatewayView(client dynamic.Interface, revision string, budget *watch.Bud
 	own := model.HoldValue(revision)
 	gateway := func(u *unstructured.Unstructured) any { return rolledGatewayOf(u, own) }
 	options := func(gvr schema.GroupVersionResource, selector string, transform func(*unstructured.Unstructured) any) watch.Options {
-		resource := client.Resource(gvr)
-		return watch.Options{
-			Name: gvr.Resource,
-			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.LabelSelector = selector
-				return resource.List(ctx, o)
-			},
-			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-				o.LabelSelector = selector
-				return resource.Watch(ctx, o)
-			},
-			Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile, Budget: budget,
-			Transform: func(obj any) (any, error) {
-				u, ok := obj.(*unstructured.Unstructured)
-				if !ok {
-					return obj, nil
-				}
-				return transform(u), nil
-			},
-			OnEvent: func(e watch.Event) {
-				if e.Gone || !sameForRollout(e.Before, e.Object) {
-					notify()
-				}
-			},
-			OnSynced: notify, OnTrouble: notify,
+		out := selectedWatch(gvr.Resource, client.Resource(gvr), metav1.ListOptions{LabelSelector: selector})
+		out.Example, out.Client, out.Budget = &unstructured.Unstructured{}, client, budget
+		out.Patience, out.Futile = servedPatience, futile
+		out.Transform = func(obj any) (any, error) {
+			u, ok := obj.(*unstructured.Unstructured)
+			if !ok {
+				return obj, nil
+			}
+			return transform(u), nil
 		}
+		out.OnEvent = func(e watch.Event) {
+			if e.Gone || !sameForRollout(e.Before, e.Object) {
+				notify()
+			}
+		}
+		out.OnSynced, out.OnTrouble = notify, notify
+		return out
 	}
 	return &gatewayView{
 		gateways:    watch.NewSwitch(options(gatewayResource(), "", gateway)),

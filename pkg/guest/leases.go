@@ -13,9 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
@@ -65,31 +63,21 @@ func newLeaseView(
 }
 
 func (v *leaseView) watchOf(lease string, budget *watch.Budget, notify func()) *watch.Watch {
-	selector := "metadata.name=" + lease
-	return watch.New(watch.Options{
-		Name: "leases",
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return v.client.List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = selector
-			return v.client.Watch(ctx, o)
-		},
-		Example: &coordinationv1.Lease{}, Client: v.client, Transform: leaseOnly, Budget: budget,
-		OnEvent: func(e watch.Event) {
-			if item, ok := e.Object.(*leaseItem); ok && !e.Unseen {
-				v.observed(lease, item.ResourceVersion)
-			}
-			notify()
-		},
-		OnListing: func() { v.listing(lease) },
-		OnListed: func(version string) {
-			v.listed(lease, version)
-			notify()
-		},
-		OnTrouble: notify,
-	})
+	options := selectedWatch("leases", v.client, named(lease))
+	options.Example, options.Client, options.Transform, options.Budget = &coordinationv1.Lease{}, v.client, leaseOnly, budget
+	options.OnEvent = func(e watch.Event) {
+		if item, ok := e.Object.(*leaseItem); ok && !e.Unseen {
+			v.observed(lease, item.ResourceVersion)
+		}
+		notify()
+	}
+	options.OnListing = func() { v.listing(lease) }
+	options.OnListed = func(version string) {
+		v.listed(lease, version)
+		notify()
+	}
+	options.OnTrouble = notify
+	return watch.New(options)
 }
 
 // run starts the watches. They run until ctx ends.

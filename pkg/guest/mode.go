@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -9,9 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -61,31 +58,23 @@ const maxMode = 100
 
 func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(), unknown func(mode string)) *modeWatch {
 	w := &modeWatch{unknown: unknown, reports: rate.Sometimes{First: 3, Interval: time.Minute}}
-	w.Switch = watch.NewSwitch(watch.Options{
-		Name: modeResource().Resource,
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = "metadata.name=" + modeObject
-			return client.Resource(modeResource()).List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = "metadata.name=" + modeObject
-			return client.Resource(modeResource()).Watch(ctx, o)
-		},
-		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Budget: budget,
-		Transform: func(obj any) (any, error) {
-			u, ok := obj.(*unstructured.Unstructured)
-			if !ok {
-				return obj, nil
-			}
-			mode, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayAPI", "managementMode")
-			return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, bounded(mode, maxMode)}, nil
-		},
-		OnEvent: func(e watch.Event) {
-			w.report(e)
-			notify()
-		},
-		OnSynced: notify, OnTrouble: notify,
-	})
+	options := selectedWatch(modeResource().Resource, client.Resource(modeResource()), named(modeObject))
+	options.Example, options.Client, options.Budget = &unstructured.Unstructured{}, client, budget
+	options.Patience = servedPatience
+	options.Transform = func(obj any) (any, error) {
+		u, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return obj, nil
+		}
+		mode, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayAPI", "managementMode")
+		return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, bounded(mode, maxMode)}, nil
+	}
+	options.OnEvent = func(e watch.Event) {
+		w.report(e)
+		notify()
+	}
+	options.OnSynced, options.OnTrouble = notify, notify
+	w.Switch = watch.NewSwitch(options)
 	return w
 }
 

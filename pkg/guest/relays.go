@@ -1,14 +1,10 @@
 package guest
 
 import (
-	"context"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -27,26 +23,16 @@ func (i *relayItem) KeptBytes() int { return 8 }
 // newRelayWatch returns a watch of the status of the tunnel's relays, by name.
 func newRelayWatch(client dynamic.Interface, namespace string, budget *watch.Budget, notify func()) *watch.Watch {
 	resource := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
-	relays, selector := client.Resource(resource).Namespace(namespace), "metadata.name="+model.RelayName
-	return watch.New(watch.Options{
-		Name: resource.Resource,
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = selector
-			return relays.List(ctx, o)
-		},
-		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-			o.FieldSelector = selector
-			return relays.Watch(ctx, o)
-		},
-		Example: &unstructured.Unstructured{}, Client: client, Transform: readyOnly, Budget: budget,
-		OnEvent: func(e watch.Event) {
-			before, _ := e.Before.(*relayItem)
-			if after, is := e.Object.(*relayItem); e.Gone || !is || before == nil || before.ready != after.ready {
-				notify()
-			}
-		},
-		OnSynced: notify,
-	})
+	options := selectedWatch(resource.Resource, client.Resource(resource).Namespace(namespace), named(model.RelayName))
+	options.Example, options.Client, options.Transform, options.Budget = &unstructured.Unstructured{}, client, readyOnly, budget
+	options.OnEvent = func(e watch.Event) {
+		before, _ := e.Before.(*relayItem)
+		if after, is := e.Object.(*relayItem); e.Gone || !is || before == nil || before.ready != after.ready {
+			notify()
+		}
+	}
+	options.OnSynced = notify
+	return watch.New(options)
 }
 
 // readyOnly keeps the number of ready pods. The guest decides what it is, so it is at most the number of relays.
