@@ -40,7 +40,8 @@ IMAGE ?= registry.example.com/hypergate:dev
 UNIT := ./pkg/... ./cmd/... ./hack/...
 # CONCURRENT are the packages that do I/O with goroutines. `unit` runs only these under the race detector, because it
 # makes tests that render charts ten times slower.
-CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/mgmt ./pkg/tunnel ./pkg/watch
+CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestconn ./pkg/logs ./pkg/metrics \
+./pkg/mgmt ./pkg/tunnel ./pkg/watch
 # SLOW are the tests of CONCURRENT that take minutes under the race detector, and seconds without it. They render
 # charts, read whole CRDs, or open thousands of connections. `make race` also runs them.
 SLOW := TestKubeconfigChangesDoNotLeak|TestPublishingOnEachPlatform|TestClusterIsObserved|TestGoldens|\
