@@ -117,7 +117,7 @@ func (d decider) decideOwnership(o observation) decision {
 		_, unusable := errors.AsType[unusableCAError](err)
 		return noPlan{problem: err, renew: hasIstiod(o), rereadCA: unusable}
 	}
-	unclaimed, is := o.ownership.(ownership.Unclaimed)
+	unowned, is := o.ownership.(ownership.Unowned)
 	if !is || !planned.plan.Installed {
 		return planned
 	}
@@ -128,10 +128,10 @@ func (d decider) decideOwnership(o observation) decision {
 	}
 	if wait := d.acquiring.Wait(o.now); wait > 0 {
 		return noPlan{renew: hasIstiod(o), problem: ownership.ContestedError{
-			Missing: unclaimed.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery, Wait: wait,
+			Missing: unowned.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery, Wait: wait,
 		}}
 	}
-	planned.acquire = unclaimed.Missing
+	planned.acquire = unowned.Missing
 	return planned
 }
 
@@ -198,7 +198,7 @@ func ownershipProblem(cfg model.Config, o ownership.State) error {
 		return ownership.CheckError{Verb: "list", Err: o.Err}
 	case ownership.OwnedByOther:
 		return ownership.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}
-	case ownership.Unclaimed, ownership.Owned:
+	case ownership.Unowned, ownership.Owned:
 	}
 	return nil
 }
@@ -217,7 +217,7 @@ func (s standby) after(cfg model.Config, o ownership.State, now time.Time) stand
 		return standby{refused: ownership.OwnedByOtherError{OwnedByOther: o, Namespace: cfg.GuestNamespace}}
 	case ownership.Owned:
 		return standby{}
-	case ownership.Unclaimed:
+	case ownership.Unowned:
 		if s.refused.Namespace != "" && s.vacant.IsZero() {
 			s.vacant = now
 		}

@@ -160,7 +160,7 @@ func TestDecideWithoutTheGuest(t *testing.T) {
 // TestDecideWhenReadsFail has the rows for reads that fail on either side.
 func TestDecideWhenReadsFail(t *testing.T) {
 	base := newTestDecider(t)
-	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
+	unowned := ownership.Unowned{Missing: ownership.Leases(base.config)}
 	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
 	checkDecisions(t, []decisionCase{
@@ -178,7 +178,7 @@ func TestDecideWhenReadsFail(t *testing.T) {
 		},
 		{
 			name: "they cannot, not owned", want: "no plan, renew false, again 0s",
-			edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = failed, unclaimed }},
+			edit: []func(*observation){func(o *observation) { o.identityProblem, o.ownership = failed, unowned }},
 		},
 		{
 			name: "they cannot, another server", want: "no plan, renew false, again 0s",
@@ -214,7 +214,7 @@ func TestDecideOwnership(t *testing.T) {
 	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{
 		Lease: ownership.Leases(base.config)[0], HeldLease: model.HeldLease{Holder: "x"},
 	}}}
-	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(base.config)}
+	unowned := ownership.Unowned{Missing: ownership.Leases(base.config)}
 	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
 	checkDecisions(t, []decisionCase{
@@ -243,30 +243,30 @@ func TestDecideOwnership(t *testing.T) {
 			edit: []func(*observation){func(o *observation) { o.guest.Foreign.Istios, o.guest.Classes = []string{"r"}, nil }},
 		},
 		{
-			name: "unclaimed", want: "converge, installed true, acquire 2",
-			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			name: "unowned", want: "converge, installed true, acquire 2",
+			edit: []func(*observation){func(o *observation) { o.ownership = unowned }},
 		},
 		{
-			name: "unclaimed, no class", want: "converge, installed false, acquire 0",
-			edit: []func(*observation){func(o *observation) { o.ownership, o.guest.Classes = unclaimed, nil }},
+			name: "unowned, no class", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){func(o *observation) { o.ownership, o.guest.Classes = unowned, nil }},
 		},
 		{
 			name: "the other has just gone", want: "no plan, renew false, again 3s", problem: "another hypergate",
-			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			edit: []func(*observation){func(o *observation) { o.ownership = unowned }},
 			decider: func(d *decider) {
-				d.standby = standby{}.after(d.config, other, start).after(d.config, unclaimed, start.Add(-2*time.Second))
+				d.standby = standby{}.after(d.config, other, start).after(d.config, unowned, start.Add(-2*time.Second))
 			},
 		},
 		{
 			name: "the other has gone", want: "converge, installed true, acquire 2",
-			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			edit: []func(*observation){func(o *observation) { o.ownership = unowned }},
 			decider: func(d *decider) {
-				d.standby = standby{}.after(d.config, other, start).after(d.config, unclaimed, start.Add(-standbyTime))
+				d.standby = standby{}.after(d.config, other, start).after(d.config, unowned, start.Add(-standbyTime))
 			},
 		},
 		{
 			name: "Leases are deleted again and again", want: "no plan, renew true, again 10s", problem: "deleted or released",
-			edit: []func(*observation){func(o *observation) { o.ownership = unclaimed }},
+			edit: []func(*observation){func(o *observation) { o.ownership = unowned }},
 			decider: func(d *decider) {
 				d.acquiring = throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})
 				d.acquiring.Take(start)
@@ -308,17 +308,17 @@ func checkDecisions(t *testing.T, cases []decisionCase) {
 func TestStandbyEnds(t *testing.T) {
 	d := newTestDecider(t)
 	other := ownership.OwnedByOther{By: []ownership.LeaseOfOther{{Lease: ownership.Leases(d.config)[0]}}}
-	unclaimed := ownership.Unclaimed{Missing: ownership.Leases(d.config)}
+	unowned := ownership.Unowned{Missing: ownership.Leases(d.config)}
 	for name, tc := range map[string]struct {
 		seen []ownership.State
 		want time.Duration
 	}{
-		"never owned by another":       {[]ownership.State{ownership.Owned{}, unclaimed}, 0},
-		"owned by another":             {[]ownership.State{other, unclaimed}, standbyTime},
-		"and not known in between":     {[]ownership.State{other, nil, unclaimed}, standbyTime},
-		"and then by this one":         {[]ownership.State{other, ownership.Owned{}, unclaimed}, 0},
-		"unclaimed before and after":   {[]ownership.State{unclaimed, other, unclaimed}, standbyTime},
-		"unclaimed, acquired, deleted": {[]ownership.State{other, unclaimed, ownership.Owned{}, unclaimed}, 0},
+		"never owned by another":     {[]ownership.State{ownership.Owned{}, unowned}, 0},
+		"owned by another":           {[]ownership.State{other, unowned}, standbyTime},
+		"and not known in between":   {[]ownership.State{other, nil, unowned}, standbyTime},
+		"and then by this one":       {[]ownership.State{other, ownership.Owned{}, unowned}, 0},
+		"unowned before and after":   {[]ownership.State{unowned, other, unowned}, standbyTime},
+		"unowned, acquired, deleted": {[]ownership.State{other, unowned, ownership.Owned{}, unowned}, 0},
 	} {
 		var s standby
 		for _, o := range tc.seen {

@@ -101,7 +101,7 @@ func (e *execution) renewAlone(ctx context.Context, renew bool) {
 func (e *execution) endOnLoss() {
 	before := e.observed.mgmt
 	switch e.observed.ownership.(type) {
-	case ownership.Owned, ownership.Unclaimed:
+	case ownership.Owned, ownership.Unowned:
 		e.passContext.endWhen(func() error { return e.lostNow(before) })
 	default:
 		e.passContext.endWhen(func() error { return e.onHoldNow(before.ControlPlane) })

@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
-const claimLease = "hypergate-claim-revision-openshift-gateway"
+const revisionLease = "hypergate-claim-revision-openshift-gateway"
 
 // unwatched is a guest in which Leases can be acquired and released while their watches are down.
 type unwatched struct {
@@ -34,7 +34,7 @@ func startUnwatched(t *testing.T) *unwatched {
 			case r.Method == http.MethodPatch:
 				u.down.Lock()
 				u.api.Put(theLeases,
-					`{metadata: {name: `+claimLease+`, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`)
+					`{metadata: {name: `+revisionLease+`, namespace: openshift-ingress, uid: u1}, spec: {holderIdentity: me}}`)
 				defer u.answered()
 				return next.RoundTrip(look)
 			case r.Method == http.MethodDelete:
@@ -53,7 +53,7 @@ func startUnwatched(t *testing.T) *unwatched {
 
 func (u *unwatched) acquire() {
 	u.Helper()
-	u.Expect(u.guest.Acquire(u.Context(), ownership.Lease{Name: claimLease, Purpose: "the revision"}, "me")).To(gomega.Succeed())
+	u.Expect(u.guest.Acquire(u.Context(), ownership.Lease{Name: revisionLease, Purpose: "the revision"}, "me")).To(gomega.Succeed())
 }
 
 func (u *unwatched) held() []model.HeldLease { return u.observed().Leases.Held }

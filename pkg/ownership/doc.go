@@ -7,7 +7,7 @@
 // # Workflow
 //
 //	Config ─► Leases ────────────┐
-//	Config, management ─► Holders┼─► Of ─► Unclaimed | Owned | OwnedByOther | Unknown
+//	Config, management ─► Holders┼─► Of ─► Unowned | Owned | OwnedByOther | Unknown
 //	observed Leases ─────────────┘
 //
 //	Config, foreign installations in the guest ─► Conflicts ─► IngressOperator | ForeignIstiod

@@ -22,7 +22,8 @@ type Lease struct {
 // ensures that two installations that need the same Leases never wait for each other.
 //
 // The Leases represent the controller name, because two installations would serve the same GatewayClasses, and the
-// revision, which is in the names of everything that hypergate creates.
+// revision, which is in the names of everything that hypergate creates. Their names must stay the same from version to
+// version: a hypergate sees the Leases of another version by their names.
 func Leases(c model.Config) []Lease {
 	return []Lease{
 		{Name: "hypergate-claim-controller-" + digest(8, c.ControllerName), Purpose: "the controller name " + c.ControllerName},
@@ -59,12 +60,12 @@ func Holders(cfg model.Config, mgmt model.ManagementObservation) []string {
 	return out
 }
 
-// State is who owns a guest: exactly one of Unclaimed, Owned, OwnedByOther and Unknown. The interface is sealed.
+// State is who owns a guest: exactly one of Unowned, Owned, OwnedByOther and Unknown. The interface is sealed.
 type State interface{ isState() }
 
-// Unclaimed means that no other hypergate holds one of the Leases, and that this one does not hold all of them.
+// Unowned means that no other hypergate holds one of the Leases, and that this one does not hold all of them.
 // Missing are the Leases that it does not hold yet.
-type Unclaimed struct{ Missing []Lease }
+type Unowned struct{ Missing []Lease }
 
 // Owned means that this hypergate holds all Leases.
 type Owned struct{}
@@ -81,7 +82,7 @@ type LeaseOfOther struct {
 // Unknown means that the Leases could not be observed, because of Err.
 type Unknown struct{ Err error }
 
-func (Unclaimed) isState()    {}
+func (Unowned) isState()      {}
 func (Owned) isState()        {}
 func (OwnedByOther) isState() {}
 func (Unknown) isState()      {}
@@ -107,7 +108,7 @@ func Of(cfg model.Config, mgmt model.ManagementObservation, seen model.ObservedL
 	case len(ofOthers) > 0:
 		return OwnedByOther{ofOthers}
 	case len(missing) > 0:
-		return Unclaimed{missing}
+		return Unowned{missing}
 	default:
 		return Owned{}
 	}

@@ -118,7 +118,7 @@ func TestOwnership(t *testing.T) {
 		seen model.ObservedLeases
 		want ownership.State
 	}{
-		"unclaimed": {model.ObservedLeases{}, ownership.Unclaimed{Missing: leases}},
+		"unowned": {model.ObservedLeases{}, ownership.Unowned{Missing: leases}},
 		"ours": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0]), held(1, holders[0])}}, ownership.Owned{},
 		},
@@ -126,14 +126,14 @@ func TestOwnership(t *testing.T) {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[1]), held(1, holders[0])}}, ownership.Owned{},
 		},
 		"half ours": {
-			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unclaimed{Missing: leases[1:]},
+			model.ObservedLeases{Held: []model.HeldLease{held(0, holders[0])}}, ownership.Unowned{Missing: leases[1:]},
 		},
 		"without a holder": {
-			model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unclaimed{Missing: leases[:1]},
+			model.ObservedLeases{Held: []model.HeldLease{held(0, ""), held(1, holders[0])}}, ownership.Unowned{Missing: leases[:1]},
 		},
 		"of another controller name": {
 			model.ObservedLeases{Held: []model.HeldLease{{Name: "hypergate-claim-controller-0", Holder: "x"}}},
-			ownership.Unclaimed{Missing: leases},
+			ownership.Unowned{Missing: leases},
 		},
 		"the controller name taken": {
 			model.ObservedLeases{Held: []model.HeldLease{held(0, "x"), held(1, holders[0])}},

@@ -119,7 +119,7 @@ func (r Result) failedProblems() []problem {
 
 // reportedElsewhere reports whether a failure follows from another problem that the HostedControlPlane shows.
 func (r Result) reportedElsewhere(f failure) bool {
-	_, claiming := errors.AsType[ownership.CheckError](r.PlanProblem)
+	_, acquiring := errors.AsType[ownership.CheckError](r.PlanProblem)
 	class := f.Cause().Class()
 	switch {
 	case class == apply.Cancelled:
@@ -129,7 +129,7 @@ func (r Result) reportedElsewhere(f failure) bool {
 	case f.watch || f.side == model.SideMgmt:
 		return false
 	default:
-		return claiming || r.GuestWatchProblem != nil && f.Verdict() == apply.VerdictFailed && class.IsTransient()
+		return acquiring || r.GuestWatchProblem != nil && f.Verdict() == apply.VerdictFailed && class.IsTransient()
 	}
 }
 

@@ -196,8 +196,8 @@ func (r Result) observationProblem() (problem, bool) {
 // planNeedsObservation reports whether there is no plan because of a transient problem that is already reported as a
 // problem of observing the guest.
 func (r Result) planNeedsObservation() bool {
-	_, claiming := errors.AsType[ownership.CheckError](r.PlanProblem)
-	return claiming && r.GuestUnseen() && planProblemOf(r.PlanProblem).problem.waits != ""
+	_, acquiring := errors.AsType[ownership.CheckError](r.PlanProblem)
+	return acquiring && r.GuestUnseen() && planProblemOf(r.PlanProblem).problem.waits != ""
 }
 
 // tokens is the resource that hypergate creates in the guest for istiod's token.

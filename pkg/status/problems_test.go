@@ -39,7 +39,7 @@ func refusing(err error) status.Result {
 const (
 	leasesForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this " +
 		"permission to hypergate's user in the guest (roles in deploy/rbac/guest)]"
-	claimUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
+	ownershipUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
 		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
 	inUse = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the " +
 		"Leases the-lease in its namespace openshift-ingress: " +
@@ -63,7 +63,7 @@ func TestARejectedPlanHidesNoOtherProblem(t *testing.T) {
 		},
 		"the guest does not answer about its owner": {
 			refusing(ownership.CheckError{Verb: "list", Err: unreachable()}),
-			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + claimUnknown},
+			want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + ownershipUnknown},
 			want{metav1.ConditionFalse, "AsExpected", noAction},
 		},
 		"nor anything else": {
