@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
+	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/summary"
 )
@@ -136,8 +137,9 @@ func (s *summarizer) conclude(res status.Result, targets []mgmt.StatusTarget, no
 	return requeue
 }
 
-// noteIstiod adds what a result shows of istiod to the summary.
+// noteIstiod adds what a result shows of istiod, and of a rollout of gateways, to the summary.
 func (s *summarizer) noteIstiod(res status.Result) {
+	s.last.Gateways = gatewaysOf(res.GatewayRollout.Step)
 	s.last.Istiod.Since = time.Time{}
 	if res.Istiod == model.Available {
 		s.last.Istiod.Since = res.Since
@@ -237,6 +239,30 @@ func published(cfg model.Config, m model.ManagementObservation, d converge) summ
 		out.Address, out.State = endpoint.At.String(), summary.PublishedReached
 	case publish.EndpointUnavailable:
 		out.State = summary.PublishedUnavailable
+	}
+	return out
+}
+
+// gatewaysOf returns the progress of a rollout of gateways after a step. It is zero if the step belongs to none.
+func gatewaysOf(step rollout.Step) summary.Gateways {
+	out := summary.Gateways{State: summary.GatewaysRolling}
+	var progress rollout.Progress
+	var awaited model.Gateway
+	switch s := step.(type) {
+	case rollout.Hold:
+		return summary.Gateways{State: summary.GatewaysHolding, Done: s.Progress.Total - len(s.Gateways), Total: s.Progress.Total}
+	case rollout.Release:
+		progress, awaited = s.Progress, s.Gateway
+	case rollout.Wait:
+		progress, awaited = s.Progress, s.Gateway
+	case rollout.Stop:
+		out.State, progress, awaited = summary.GatewaysStopped, s.Progress, s.Gateway
+	default:
+		return summary.Gateways{}
+	}
+	out.Done, out.Total = progress.Rolled, progress.Total
+	if awaited.Key.Name != "" {
+		out.Gateway = awaited.Key.String()
 	}
 	return out
 }

@@ -23,10 +23,13 @@ const (
 	leastMessage   = 60
 	// maxRead is how much of a message is read. Conditions have at most 8 KiB (pkg/status).
 	maxRead = 8 << 10
+	// mostGateways is more than a rollout handles.
+	mostGateways = 9999
 )
 
 // Encode returns a summary as one line of JSON with at most MaxSize bytes. It sets the schema, cleans and cuts texts,
-// and cuts the messages further until all fits.
+// and cuts the messages further until all fits. If there is no room for messages, it leaves out the name of the Gateway
+// that a rollout waits for.
 func Encode(s Summary) (string, error) {
 	s = s.clean()
 	s.Schema = Schema
@@ -35,6 +38,11 @@ func Encode(s Summary) (string, error) {
 		encoded, err := s.withMessages(long, short).line()
 		if err != nil || len(encoded) <= MaxSize {
 			return encoded, err
+		}
+		if long == 0 && s.Gateways.Gateway != "" {
+			s.Gateways.Gateway = ""
+			long, short = longestMessage, shortMessage
+			continue
 		}
 		if long == 0 {
 			return "", fmt.Errorf("a summary has %d bytes without messages: the limit is %d", len(encoded), MaxSize)
@@ -102,6 +110,8 @@ func (s Summary) clean() Summary {
 		{&s.Published.State, longestWord},
 		{&s.CA.Phase, longestWord},
 		{&s.Webhook.Policy, longestWord},
+		{&s.Gateways.State, longestWord},
+		{&s.Gateways.Gateway, longestName},
 	} {
 		*field.text = unescaped.Replace(text.Line(*field.text, field.most))
 	}
@@ -111,9 +121,12 @@ func (s Summary) clean() Summary {
 	} {
 		*at = inSeconds(*at)
 	}
-	for _, n := range []*int{&s.Classes, &s.CRDs.Ours, &s.CRDs.Others, &s.CRDs.Blocked, &s.CRDs.Undetermined} {
+	for _, n := range []*int{
+		&s.Classes, &s.CRDs.Ours, &s.CRDs.Others, &s.CRDs.Blocked, &s.CRDs.Undetermined, &s.Gateways.Done, &s.Gateways.Total,
+	} {
 		*n = max(*n, 0)
 	}
+	s.Gateways.Done, s.Gateways.Total = min(s.Gateways.Done, mostGateways), min(s.Gateways.Total, mostGateways)
 	s.Writes, s.Repairs = max(s.Writes, 0), max(s.Repairs, 0)
 	s.Conditions = cleanConditions(s.Conditions, unescaped)
 	return s

@@ -50,6 +50,8 @@ type Summary struct {
 	CA              CA       `json:"ca,omitzero"`
 	Webhook         Webhook  `json:"webhook,omitzero"`
 	CRDs            CRDs     `json:"crds,omitzero"`
+	// Gateways is the rollout of gateways. It is zero while there is none.
+	Gateways Gateways `json:"gateways,omitzero"`
 	// Writes is the number of write requests since the pod started. Repairs is the number of objects among them that
 	// were as planned before, and that another client had changed or deleted.
 	Writes  int64 `json:"writes"`
@@ -162,6 +164,23 @@ type CRDs struct {
 	Blocked      int `json:"blocked"`
 	Undetermined int `json:"undetermined"`
 }
+
+// Gateways is the progress of a rollout of gateways. Done is how many of Total are held, in the state holding, or have
+// rolled, in the others. Gateway is the one whose new pods are awaited, as namespace/name.
+type Gateways struct {
+	State   string `json:"state"`
+	Done    int    `json:"done"`
+	Total   int    `json:"total"`
+	Gateway string `json:"gateway,omitempty"`
+}
+
+// The values of Gateways.State. Gateways are held before istiod is changed, and then roll one after another. A rollout
+// that stopped needs an action.
+const (
+	GatewaysHolding = "holding"
+	GatewaysRolling = "rolling"
+	GatewaysStopped = "stopped"
+)
 
 // Condition returns the condition of a type. It returns the zero value if the summary has none.
 func (s Summary) Condition(conditionType string) Condition {

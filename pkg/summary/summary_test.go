@@ -60,11 +60,16 @@ func TestTheSchema(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(encoded), encoded)
 	}
 	golden.Equal(t, "testdata/summary.json", strings.ReplaceAll(encoded, `,"`, ",\n\"")+"\n")
+	encoded = encode(t, edited(func(s *summary.Summary) {
+		s.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
+	}))
+	golden.Equal(t, "testdata/summary-rollout.json", strings.ReplaceAll(encoded, `,"`, ",\n\"")+"\n")
 }
 
 func TestWhatIsEncodedIsParsed(t *testing.T) {
 	t.Parallel()
 	want := installed()
+	want.Gateways = summary.Gateways{State: summary.GatewaysStopped, Done: 3, Total: 12, Gateway: "shop/web"}
 	got, err := summary.Parse(encode(t, want))
 	want.Schema = summary.Schema
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -86,7 +91,7 @@ func TestEncodeFits(t *testing.T) {
 			PausedUntil: noon(), Classes: 1 << 40, Istiod: summary.Istiod{long, noon()}, Published: summary.Published{long, long, long},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
 			CA: summary.CA{noon(), long}, Webhook: summary.Webhook{long, noon()}, CRDs: summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},
-			Writes: 1 << 60, Repairs: 1 << 60,
+			Gateways: summary.Gateways{long, 1 << 40, 1 << 40, long}, Writes: 1 << 60, Repairs: 1 << 60,
 		}
 		for _, c := range []string{summary.Upgradeable, summary.Degraded, summary.Available, summary.Progressing, "Other"} {
 			s.Conditions = append(s.Conditions, summary.Condition{c, summary.True, long, noon(), long})

@@ -112,9 +112,16 @@ func TestStatusOutput(t *testing.T) {
 	none := summaryOf("guest1")
 	none.Published, none.Token, none.CA = summary.Published{}, summary.Validity{}, summary.CA{}
 	none.Webhook, none.Istiod = summary.Webhook{}, summary.Istiod{}
+	rolling := summaryOf("guest1")
+	rolling.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
+	rolling.Conditions[1] = summary.Condition{
+		Type: summary.Progressing, Status: summary.True, Reason: "GatewayRollout", Since: noon().Add(-4 * time.Minute),
+		Message: "gateways roll one by one: 3 of 12 Gateways have rolled; waiting for the new pods of shop/web",
+	}
 	for name, reading := range map[string]summary.Reading{
 		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
-		"silent": readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
+		"rolling": renewed(t, rolling),
+		"silent":  readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
 	} {
 		for suffix, screen := range screens() {
 			report := statusReport{Installations: []summary.Reading{reading}, screen: screen, now: noon(), wide: suffix == ""}
@@ -133,6 +140,22 @@ func TestStatusOutput(t *testing.T) {
 			t.Error(err)
 		}
 		golden.Equal(t, "testdata/status-degraded."+format, out.String())
+	}
+}
+
+// TestGatewaysLine checks the line of the command status about a rollout of gateways in each of its states.
+func TestGatewaysLine(t *testing.T) {
+	for want, gateways := range map[string]summary.Gateways{
+		"":                                       {},
+		"5 of 12 held, istiod changes next":      {State: summary.GatewaysHolding, Done: 5, Total: 12},
+		"0 of 12 rolled":                         {State: summary.GatewaysRolling, Total: 12},
+		"3 of 12 rolled, waiting for shop/web":   {State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"},
+		"3 of 12 rolled, stopped at shop/web":    {State: summary.GatewaysStopped, Done: 3, Total: 12, Gateway: "shop/web"},
+		"1 of 2 rolled, waiting for a/of-future": {State: "future", Done: 1, Total: 2, Gateway: "a/of-future"},
+	} {
+		if got := gatewaysText(gateways); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

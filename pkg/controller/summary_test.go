@@ -1,0 +1,63 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// TestTheSummaryHasTheRolloutOfGateways checks the progress in the summary after each step of a rollout of gateways. It
+// stays while the guest is not known.
+func TestTheSummaryHasTheRolloutOfGateways(t *testing.T) {
+	t.Parallel()
+	web := model.Gateway{ForeignObject: model.ForeignObject{Key: types.NamespacedName{Namespace: "shop", Name: "web"}}}
+	progress := rollout.Progress{Rolled: 3, Total: 12}
+	for name, c := range map[string]struct {
+		step rollout.Step
+		want summary.Gateways
+	}{
+		"no step":     {nil, summary.Gateways{}},
+		"done":        {rollout.Done{}, summary.Gateways{}},
+		"look":        {rollout.Look{Before: true}, summary.Gateways{}},
+		"change":      {rollout.Change{}, summary.Gateways{}},
+		"release all": {rollout.ReleaseAll{Gateways: []model.Gateway{web}}, summary.Gateways{}},
+		"hold": {
+			rollout.Hold{Gateways: make([]model.Gateway, 7), Progress: rollout.Progress{Total: 12}},
+			summary.Gateways{State: summary.GatewaysHolding, Done: 5, Total: 12},
+		},
+		"release": {
+			rollout.Release{Gateway: web, Progress: progress},
+			summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"},
+		},
+		"wait": {
+			rollout.Wait{Gateway: web, Progress: progress},
+			summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"},
+		},
+		"wait for none": {
+			rollout.Wait{Progress: progress}, summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12},
+		},
+		"stop": {
+			rollout.Stop{Gateway: web, Progress: progress},
+			summary.Gateways{State: summary.GatewaysStopped, Done: 3, Total: 12, Gateway: "shop/web"},
+		},
+	} {
+		s := summarizer{board: &board{leaseless: true}}
+		res := status.Result{GatewayRollout: rollout.Report{Step: c.step}}
+		if s.conclude(res, nil, start); s.last.Gateways != c.want {
+			t.Errorf("%s: %+v, want %+v", name, s.last.Gateways, c.want)
+		}
+		unseen := status.Result{ObservationProblem: errors.New("the guest is not known yet")}
+		if s.conclude(unseen, nil, start); s.last.Gateways != c.want {
+			t.Errorf("%s: %+v while the guest is not known, want %+v", name, s.last.Gateways, c.want)
+		}
+		if s.conclude(status.Result{}, nil, start); s.last.Gateways != (summary.Gateways{}) {
+			t.Errorf("%s: %+v after the rollout", name, s.last.Gateways)
+		}
+	}
+}
