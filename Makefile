@@ -198,13 +198,13 @@ core: servers build ## Run a selection of the stories of integration and e2e, an
 		$(filter-out $(NEED_ROOT) $(OWN_TARGET) $(shell go list ./test/integration ./test/cluster/planes),$(TEST_PACKAGES))
 	@for story in $(subst |, ,$(subst $(space),,$(CORE))); do \
 		grep -q "^func $$story(" test/integration/*_test.go || { \
-			echo "core: there is no story $$story; mend CORE in the Makefile" >&2; \
+			echo "core: there is no story $$story; correct CORE in the Makefile" >&2; \
 			exit 1; \
 		}; \
 	done
 	@for story in $(subst |, ,$(CORE_E2E) $(CORE_TRAFFIC)); do \
 		grep -q "\"$${story//_/ }" test/e2e/*_test.go || { \
-			echo "core: there is no story $$story; mend CORE_E2E in the Makefile" >&2; \
+			echo "core: there is no story $$story; correct CORE_E2E in the Makefile" >&2; \
 			exit 1; \
 		}; \
 	done

@@ -384,7 +384,7 @@ func TestTrackerEventsDuringAWrite(t *testing.T) {
 				s.t.Errorf("%d records, want none", n)
 			}
 		},
-		"resource versions that are no numbers count when they differ": func(s *story) {
+		"resource versions that are not numbers count when they differ": func(s *story) {
 			s.wrote(1, "abc", "a", 7)
 			s.shows("abc", "a", 7)
 			s.begin(1, planNothing)

@@ -13,8 +13,7 @@
 // # Invariants
 //
 //   - A new kubeconfig is used only after it was verified through the session that will use it. A bad kubeconfig
-//     changes nothing. While it stays, it is verified again at each read. Candidate.Number lets the caller space out the
-//     requests of that.
+//     changes nothing. It is verified again at each read. Candidate.Number lets the caller space out the requests.
 //   - A kubeconfig of another guest is never used. The caller provides the identity of the guest (Identify,
 //     Options.Verify). The step that activates a new session compares the two identities.
 //   - Session returns another number after each change of the kubeconfig. The caller can distinguish lists that

@@ -55,14 +55,14 @@ func tokenValidity(token string) (from, until time.Time) {
 	if json.Unmarshal(payload, &claims) != nil {
 		return time.Time{}, time.Time{}
 	}
-	return claimed(claims.IssuedAt), claimed(claims.ExpiresAt)
+	return timeOf(claims.IssuedAt), timeOf(claims.ExpiresAt)
 }
 
-// latestClaim is the last second of the year 9999.
-const latestClaim = 253402300799
+// latestTime is the last second of the year 9999.
+const latestTime = 253402300799
 
-func claimed(seconds float64) time.Time {
-	if !(seconds > 0 && seconds <= latestClaim) {
+func timeOf(seconds float64) time.Time {
+	if !(seconds > 0 && seconds <= latestTime) {
 		return time.Time{}
 	}
 	return time.Unix(int64(seconds), 0)

@@ -51,7 +51,7 @@ func ownerLabel(kind crds.OwnerKind) string {
 	return string(kind)
 }
 
-// versionLabel returns the version that a CRD claims. The claim is an annotation that the guest's admin can set to any
+// versionLabel returns the version that a CRD claims. It is an annotation that the guest's admin can set to any
 // value, and each value is a separate series over time. So only the wanted version, and what can be a release of the
 // Gateway API, is exported.
 func versionLabel(claimed, wanted string) string {

@@ -228,7 +228,7 @@ func notFound(key types.NamespacedName) string {
 		"--guest-kubeconfig-secret", key.Namespace)
 }
 
-// ForbiddenSecretError means that RBAC does not allow hypergate to list or watch the Secret with the guest's kubeconfig.
+// ForbiddenSecretError means that hypergate is not allowed to list or watch the Secret with the guest kubeconfig.
 type ForbiddenSecretError struct {
 	Key types.NamespacedName
 	Err error

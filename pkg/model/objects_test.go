@@ -103,7 +103,7 @@ func TestNewObjectChecksNamespaces(t *testing.T) {
 			mgmt, "{apiVersion: apps/v1beta1, kind: Deployment, metadata: {name: a, namespace: clusters-guest1}}",
 			[]string{"Deployment clusters-guest1/a"},
 		},
-		"labels that are no strings": {
+		"labels that are not strings": {
 			guest, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: openshift-ingress, labels: {a: 1}}}",
 			[]string{"ConfigMap openshift-ingress/a", "labels"},
 		},

@@ -214,10 +214,10 @@ func TestControlPlaneReportsFailedWrites(t *testing.T) {
 		},
 		"the plan is refused": {
 			with(serving(), func(r *status.Result) {
-				r.Plan, r.PlanProblem = desired.Plan{}, errors.New("rejecting the plan, nothing was changed: the CA is spoiled: mend it")
+				r.Plan, r.PlanProblem = desired.Plan{}, errors.New("rejecting the plan, nothing was changed: the CA is spoiled: repair it")
 			}),
 			but(func(t *reported) {
-				const text = "planning: rejecting the plan, nothing was changed: the CA is spoiled: mend it"
+				const text = "planning: rejecting the plan, nothing was changed: the CA is spoiled: repair it"
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
 				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "unknown while the plan is rejected"}

@@ -19,7 +19,7 @@ type wire struct {
 	raw            io.Closer
 	silence, write time.Duration
 	guard          *guard
-	// pace limits how much is read. nil is no limit.
+	// pace limits how much is read. nil means without a limit.
 	pace   *rate.Limiter
 	closed context.Context //nolint:containedctx // its end is that of the connection, and Read has no context
 	end    context.CancelFunc

@@ -19,7 +19,7 @@ const (
 	// each streamEvery.
 	openBurst = 1000
 	// streamBurst is how many streams a sidecar accepts on a tunnel at once, and then one in each streamEvery. It is so
-	// much more than openBurst that streams which arrive late, and together, are no abuse.
+	// much more than openBurst that streams which arrive late, and together, do not count as abuse.
 	streamBurst = 2000
 	// maxHealth is the number of connections on the port for health checks and metrics.
 	maxHealth = 32

@@ -62,7 +62,7 @@ func TestLimitsFitTogether(t *testing.T) {
 		"the pace of a tunnel allows one read":                 inboundBurst >= streamWindow,
 		"a stopping sidecar ends before its pod":               stopTime < 30*time.Second,
 		"all gateways can connect again at once":               openBurst >= maxGateways,
-		"late streams of an honest relay are no abuse":         streamBurst >= openBurst+int(silenceTime/streamEvery),
+		"late streams of a relay are not abuse":                streamBurst >= openBurst+int(silenceTime/streamEvery),
 		"ten pods are needed to fill a relay":                  maxGateways >= 10*maxPerSource,
 		"streams of honest relays are never more than allowed": maxGateways <= maxStreams,
 	} {

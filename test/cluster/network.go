@@ -87,9 +87,9 @@ func peerLink(name string) string { return "hp-" + name }
 
 const nodeLink = "uplink"
 
-// reserveNetwork creates the veth pair and claims a free block. The host route is the claim: the kernel refuses a
-// second route to the same destination, so two concurrent starts cannot both succeed. The search starts at a hash of
-// the name, so the same name usually gets the same addresses.
+// reserveNetwork creates the veth pair and reserves a free block, by its host route: the kernel refuses a second route
+// to the same destination, so two concurrent starts cannot both succeed. The search starts at a hash of the name, so
+// the same name usually gets the same addresses.
 func reserveNetwork(ctx context.Context, name string) (network, error) {
 	if err := ip(ctx, "link", "add", hostLink(name), "type", "veth", "peer", "name", peerLink(name)); err != nil {
 		return network{}, err

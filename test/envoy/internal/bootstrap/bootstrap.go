@@ -62,7 +62,7 @@ const sdsCluster = "sds-grpc"
 func Read(text []byte, t *translate.Translator) (*Config, error) {
 	var from document
 	if err := json.Unmarshal(text, &from); err != nil {
-		return nil, fmt.Errorf("the bootstrap configuration is no valid JSON: %w", err)
+		return nil, fmt.Errorf("the bootstrap configuration is not valid JSON: %w", err)
 	}
 	out := &Config{Node: &corev3.Node{}}
 	if err := decode("node", from.Node, out.Node); err != nil {

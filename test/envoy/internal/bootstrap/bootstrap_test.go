@@ -59,7 +59,7 @@ func TestRead(t *testing.T) {
 	for text, want := range map[string]string{
 		text("GRPC", "xds-grpc"):    "only DELTA_GRPC is",
 		text("DELTA_GRPC", "other"): `there is no static cluster "other"`,
-		"{":                         "no valid JSON",
+		"{":                         "not valid JSON",
 		`{"node": {}}`:              "admin.address.socket_address is missing",
 	} {
 		if _, err := bootstrap.Read([]byte(text), translate.New()); err == nil || !strings.Contains(err.Error(), want) {

@@ -108,7 +108,7 @@ func retryConditions() map[string]model.RetryOn {
 // retry returns nil without a policy.
 func retry(p *routev3.RetryPolicy) (*model.Retry, error) {
 	if p == nil {
-		return nil, nil //nolint:nilnil // nil is no retry.
+		return nil, nil //nolint:nilnil // nil means without a retry
 	}
 	out := &model.Retry{Attempts: 1, TryTimeout: p.GetPerTryTimeout().AsDuration(), Base: defaultRetryBase}
 	if p.GetNumRetries() != nil {

@@ -88,7 +88,7 @@ func clientCertificate(common *tlsv3.CommonTlsContext) (*model.SecretRef, error)
 	case len(certificates) > 1:
 		return nil, fmt.Errorf("common_tls_context: only one certificate is supported")
 	case len(certificates) == 0:
-		return nil, nil //nolint:nilnil // nil is no certificate.
+		return nil, nil //nolint:nilnil // nil means without a certificate
 	}
 	return secretRef(certificates[0])
 }
@@ -149,7 +149,7 @@ func validation(common *tlsv3.CommonTlsContext) (*model.Validation, error) {
 		static, config = combined.GetDefaultValidationContext(), combined.GetValidationContextSdsSecretConfig()
 	}
 	if static == nil && config == nil {
-		return nil, nil //nolint:nilnil // nil is no verification.
+		return nil, nil //nolint:nilnil // nil means without verification
 	}
 	out := &model.Validation{System: static.GetSystemRootCerts() != nil}
 	var err error

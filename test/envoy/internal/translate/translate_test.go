@@ -155,7 +155,7 @@ func TestTypesThatAreUnknown(t *testing.T) {
 	}{
 		"telemetry of Istio, by its type": {&anypb.Any{TypeUrl: "type.googleapis.com/stats.PluginConfig"}, true},
 		"telemetry of Istio, as a struct": {typed, true},
-		"a filter that nobody knows":      {&anypb.Any{TypeUrl: "type.googleapis.com/acme.Filter"}, false},
+		"an unknown filter":               {&anypb.Any{TypeUrl: "type.googleapis.com/acme.Filter"}, false},
 	} {
 		listener := read(t, hcm(`"http_filters": [`+router+`]`), &listenerv3.Listener{})
 		chain := listener.GetFilterChains()[0]
