@@ -253,6 +253,8 @@ limited: ## Run every move of `make hostile` once, in a cgroup with the memory l
 .PHONY: bench
 bench: servers build ## Measure time, writes and memory, and compare them with the lower bound. Accepts BENCH_FLAGS.
 	go run ./hack/bench $(BENCH_FLAGS)
+	@hack/servers/build.sh proxy-server proxy-agent
+	go test -run '^$$' -bench '^BenchmarkWays$$' -benchtime 500x -timeout 30m ./test/tunnel
 
 .PHONY: scale
 scale: servers ## Measure the cost of CLUSTERS (100) hosted clusters on one management API server. Accepts SCALE_FLAGS.

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -65,8 +63,9 @@ type Options struct {
 	Konnectivity bool
 	// HostNames are names that resolve to this machine on the guest's nodes, as a published address would.
 	HostNames []string
-	// GuestImages are the images on the guest's nodes.
-	GuestImages []Image
+	// GuestImages are the images on the guest's nodes. GuestArchives are existing files, as Archives.
+	GuestImages   []Image
+	GuestArchives map[string]string
 	// Dir is the folder for keys, kubeconfigs, logs and audit logs. Stop does not remove it. Empty means a temporary
 	// folder, which Stop removes.
 	Dir string
@@ -126,9 +125,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(options.Archives)) {
-		tars = append(tars, importable{Name: name, Tar: options.Archives[name]})
-	}
+	tars = append(tars, archived(options.Archives)...)
 	onGuest, err := guestImages(ctx, options)
 	if err != nil {
 		return nil, err

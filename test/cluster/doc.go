@@ -8,7 +8,7 @@
 // A guest can have real nodes: containerd, kubelet, kube-proxy and CoreDNS, each node in namespaces of its own. Its API
 // server reaches them directly, or through konnectivity as in HyperShift ([Options].Konnectivity).
 //
-// NetworkPolicies are enforced on the management node alone. On nodes of the guest they have no effect.
+// NetworkPolicies are enforced on all nodes, each by the policies of its own cluster.
 //
 // # Workflow
 //

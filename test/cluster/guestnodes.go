@@ -159,6 +159,7 @@ func (c *Cluster) writeNodeKeys(r run) error {
 		keys.AddKubeconfig("kubelet", server, "system:node:"+r.NodeName, "system:nodes"),
 		keys.AddKubeconfig("kube-proxy", server, "system:kube-proxy", ""),
 		keys.AddKubeconfig("coredns", server, "coredns", "system:masters"),
+		keys.AddKubeconfig("network-policies", server, "network-policies", "system:masters"),
 		keys.AddServing("kubelet-serving", r.NodeName, r.Net.Node.String(), r.NodeName),
 	); err != nil {
 		return err

@@ -124,7 +124,17 @@ func guestImages(ctx context.Context, options Options) ([]importable, error) {
 		return nil, fmt.Errorf("building the pause program: %w", err)
 	}
 	all := []Image{{Name: pauseImage, User: "65535", Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": pause}}}
-	return importables(dir, slices.Concat(all, standIns(options, pause), options.GuestImages))
+	tars, err := importables(dir, slices.Concat(all, standIns(options, pause), options.GuestImages))
+	return append(tars, archived(options.GuestArchives)...), err
+}
+
+// archived returns existing image files, in the order of their names.
+func archived(files map[string]string) []importable {
+	tars := make([]importable, 0, len(files))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		tars = append(tars, importable{Name: name, Tar: files[name]})
+	}
+	return tars
 }
 
 // importables returns the tars of images. It creates missing tars in dir.

@@ -19,8 +19,8 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/netpol"
 )
 
-// enforcePolicies enforces NetworkPolicies in the node's network namespace, like a network plugin. Like a plugin, it
-// has its own identity, so that an audit log does not show it as a component under test.
+// enforcePolicies enforces the NetworkPolicies of the node's cluster in the node's network namespace, like a network
+// plugin. Like a plugin, it has its own identity, so that an audit log does not show it as a component under test.
 func (r run) enforcePolicies(ctx context.Context) error {
 	config, err := plane.RESTConfig(filepath.Join(r.Keys, "network-policies.kubeconfig"))
 	if err != nil {

@@ -203,9 +203,7 @@ func (s *supervisor) goThrough(ctx context.Context) {
 		if err := plane.WaitReady(ctx, config); err != nil {
 			return err
 		}
-		if s.run.Role == managementNode {
-			go func() { s.failed <- s.run.enforcePolicies(ctx) }()
-		}
+		go func() { s.failed <- s.run.enforcePolicies(ctx) }()
 		for _, name := range s.run.servers().then {
 			if err := s.order(verbStart, name); err != nil {
 				return err

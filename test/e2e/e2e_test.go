@@ -153,6 +153,8 @@ type teller struct {
 	*world.World
 	*suite
 	ctx context.Context
+	// settings are arguments of each hypergate, besides those that a story adds.
+	settings []string
 }
 
 // Context returns the story's context, with its timeout.

@@ -25,11 +25,11 @@ import (
 
 const class = "openshift-default"
 
-// start runs hypergate with exactly these arguments. hypergate continues to run after the story, until another story
-// starts it with other arguments.
+// start runs hypergate with the settings of the world and exactly these arguments. hypergate continues to run after the
+// story, until another story starts it with other arguments.
 func (t *teller) start(more ...string) *world.Hypergate {
 	t.Helper()
-	h, err := t.StartHypergate(t.ctx, more...)
+	h, err := t.StartHypergate(t.ctx, slices.Concat(t.settings, more)...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(h.Release)
 	return h

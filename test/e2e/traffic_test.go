@@ -35,16 +35,21 @@ const (
 // TestTraffic runs the stories with real gateways on real nodes of the guest, under load from outside.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
-	whole := t.Context()
 	world := alone(t, world.Options{Name: "e2e-traffic", GuestNodes: 2})
 	edge := world.trafficGateway()
-	for _, s := range trafficStories() {
-		t.Run(s.name, func(t *testing.T) {
-			teller := *world
+	world.tellAll(edge, trafficStories())
+}
+
+// tellAll tells stories with a gateway, one after the other.
+func (t *teller) tellAll(edge *edgeOfTheGuest, stories []trafficStory) {
+	whole := t.T.Context()
+	for _, s := range stories {
+		t.Run(s.name, func(test *testing.T) {
+			teller := *t
 			var cancel context.CancelFunc
 			teller.ctx, cancel = context.WithTimeout(whole, storyTimeout)
-			t.Cleanup(cancel) // after all other cleanups
-			teller.T, teller.Gomega = t, hang.Gomega(t)
+			test.Cleanup(cancel) // after all other cleanups
+			teller.T, teller.Gomega = test, hang.Gomega(test)
 			teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 			s.tell(&teller, edge)
 		})
@@ -79,6 +84,7 @@ func trafficStories() []trafficStory {
 		{"a node of the guest is drained, and no request fails", guestNodeDrained},
 		{"two replicas of istiod are replaced, and no request fails", twoIstiodsReplaced},
 		{"TLS passes through to the backend, and no request fails", passthrough},
+		{"istiod is published by the tunnel instead, and no request fails", publishedByTunnel},
 	}
 }
 

@@ -43,7 +43,7 @@ const (
 
 // world is a guest's API server, the mesh CA, and the files of a relay and a sidecar.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	g      *gomega.WithT
 	dir    string
 	binary string
@@ -55,7 +55,7 @@ type world struct {
 	gateways atomic.Uint32
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	w := &world{t: t, g: hang.Gomega(t), dir: t.TempDir()}
 	var err error
@@ -191,8 +191,8 @@ func (w *world) sidecar() *proc.Process {
 		"--pod-ip="+istiodIP, "--health-address="+istiodIP+health)
 }
 
-// istiod serves TLS at istiod's port, and returns what it receives. What gateways and istiod say does not matter to the
-// tunnel.
+// istiod serves TLS at istiod's port. It returns what it receives, or as many bytes as asked for by more. What gateways
+// and istiod say does not matter to the tunnel.
 func (w *world) istiod() {
 	w.t.Helper()
 	serving, err := w.ca.Serving(time.Now(), istiodName)
@@ -210,10 +210,32 @@ func (w *world) istiod() {
 			}
 			go func() {
 				defer func() { _ = conn.Close() }()
-				_, _ = io.Copy(conn, conn)
+				answer(conn)
 			}()
 		}
 	}()
+}
+
+// more is a request for a number of bytes. It is the first and only one on its connection. No other text begins so.
+const more = "more: %d\n"
+
+// answer returns what arrives on a connection, or what more asks for.
+func answer(conn net.Conn) {
+	from := bufio.NewReader(conn)
+	if begin, _ := from.Peek(1); string(begin) != more[:1] {
+		_, _ = io.Copy(conn, from) // until the client ends it
+		return
+	}
+	var size int64
+	if _, err := fmt.Fscanf(from, more, &size); err != nil {
+		return
+	}
+	block := make([]byte, 32<<10)
+	for ; size > 0; size -= int64(len(block)) {
+		if _, err := conn.Write(block); err != nil {
+			return
+		}
+	}
 }
 
 // gateway is a connection of a gateway, with the TLS of the mesh. The gateways take turns with 250 addresses.

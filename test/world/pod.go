@@ -28,8 +28,9 @@ import (
 )
 
 const (
-	// image is the name of hypergate's image in deploy/.
-	image = "registry.example.com/hypergate:dev"
+	// HypergateImage is the name of hypergate's image in deploy/. It is on the management node, and on real nodes of the
+	// guest.
+	HypergateImage = "registry.example.com/hypergate:dev"
 	// mountedKubeconfig is the Secret that deploy/hosted/example mounts.
 	mountedKubeconfig = "hypergate-service-account-kubeconfig"
 	healthPort        = "8081"
@@ -44,7 +45,7 @@ func makeImage(binary, dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, _, err := hypergate.Image(binary, filepath.Join(root, "NOTICE"), image, "e2e")
+	made, _, err := hypergate.Image(binary, filepath.Join(root, "NOTICE"), HypergateImage, "e2e")
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func makeImage(binary, dir string) (map[string]string, error) {
 	if _, err := made.Write(file); err != nil {
 		return nil, fmt.Errorf("writing hypergate's image: %w", err)
 	}
-	return map[string]string{image: file}, nil
+	return map[string]string{HypergateImage: file}, nil
 }
 
 // mgmtFolder returns the folder of deploy/ for the side on which hypergate's pod runs.
@@ -95,7 +96,7 @@ func (w *World) deployment(more []string) (*unstructured.Unstructured, []string,
 			}
 		}
 	}
-	container["env"], container["image"] = env, image
+	container["env"], container["image"] = env, HypergateImage
 	return objects[i], args, errors.Join(unstructured.SetNestedStringSlice(container, args, "args"),
 		unstructured.SetNestedSlice(objects[i].Object, containers, field...))
 }

@@ -158,7 +158,7 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 		Progress: options.Progress,
 		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
-		GuestNodes: options.GuestNodes, Konnectivity: options.GuestNodes > 0, GuestImages: onGuest,
+		GuestNodes: options.GuestNodes, Konnectivity: options.GuestNodes > 0, GuestImages: onGuest, GuestArchives: archives,
 		HostNames: []string{routedHost(deploy.Guest)},
 	})
 }
@@ -303,6 +303,12 @@ func (w *World) peers() []string {
 		"--xds-peers=" + w.HostAddress().String() + "/32", "--dns-peers=" + w.DNSAddress().String() + "/32",
 		"--publish-probe=" + w.RouterAddress(),
 	}
+}
+
+// ByTunnel returns the flags with which hypergate publishes istiod by the tunnel, and not at the router. The relays need
+// real nodes of the guest.
+func ByTunnel() []string {
+	return []string{"--xds-address=", "--publish=tunnel", "--relay-image=" + HypergateImage, "--publish-probe="}
 }
 
 // Attach opens a world that another process started in dir with Detach. The error is fs.ErrNotExist if there is none.

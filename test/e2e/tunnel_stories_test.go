@@ -1,0 +1,365 @@
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+func throughTheTunnel(t *teller, edge *edgeOfTheGuest) {
+	t.installed()
+	t.tunnelUp()
+	t.Log("gateways have the address of the relays' Service")
+	d, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, trafficGateway+"-"+class, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(envOf(d)["CA_ADDR"]).To(gomega.Equal(relayAddress()))
+	t.Log("the HostedControlPlane says how istiod is published")
+	t.Eventually(t.availableText).Should(gomega.ContainSubstring("published by tunnel: 2 relays"))
+
+	load := edge.load(t)
+	t.reconfigured(edge)
+	t.more(load, 500)
+	t.judge(load, 1000)
+
+	t.Log("both ends count what they carry")
+	sidecar, err := t.sidecar()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	_, shown := t.mustRelays()
+	for _, name := range []string{"hypergate_tunnel_streams_total", "hypergate_tunnel_bytes_total", "hypergate_tunnel_round_trip_seconds"} {
+		t.Expect(sidecar.sum(name)).To(gomega.BeNumerically(">", 0), name)
+	}
+	t.Expect(shown[0].sum("hypergate_relay_bytes_total") + shown[1].sum("hypergate_relay_bytes_total")).To(gomega.BeNumerically(">", 0))
+	t.Logf("round trip of a keepalive: %.2f ms and %.2f ms", 1000*sidecar[`hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`],
+		1000*sidecar[`hypergate_tunnel_round_trip_seconds{relay="istiod-relay-1"}`])
+	pods, err := t.relayPods()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Logf("the relays are on %s and %s", pods[0].Spec.NodeName, pods[1].Spec.NodeName)
+}
+
+// relayAddress returns the address of xDS that gateways have with the tunnel.
+func relayAddress() string {
+	return net.JoinHostPort(model.RelayName+"."+world.GuestNamespace+".svc", strconv.Itoa(model.GatewaysPort))
+}
+
+// availableText returns the message of the HostedControlPlane's condition Available.
+func (t *teller) availableText() (string, error) {
+	plane, err := t.MgmtDynamic.Resource(world.Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).
+		Namespace(t.MgmtNamespace).Get(t.ctx, t.GuestName, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	state, _ := plane.Object["status"].(map[string]any)
+	conditions, _ := state["conditions"].([]any)
+	for _, c := range conditions {
+		if condition, _ := c.(map[string]any); condition["type"] == status.ControlPlaneAvailable {
+			return fmt.Sprint(condition["message"]), nil
+		}
+	}
+	return "", errors.New("the HostedControlPlane has no such condition")
+}
+
+// outcome returns what happens to a connection from a pod.
+func (t *teller) outcome(from *corev1.Pod, address string) string {
+	err := t.ConnectFrom(t.ctx, from.UID, address)
+	switch {
+	case err == nil:
+		return "open"
+	case errors.Is(err, cluster.ErrForbidden):
+		return "forbidden"
+	}
+	return err.Error()
+}
+
+func tunnelIsFenced(t *teller, _ *edgeOfTheGuest) {
+	t.installed()
+	t.tunnelUp()
+	istiod, gateway, backend := t.istiodPod(), t.gatewayPod(), t.podsOf(backends, "app=backend")[0]
+	relays, _ := t.mustRelays()
+	t.Log("istiod's policy admits no client of xDS, neither in its own namespace nor from the guest")
+	for who, from := range map[string]*corev1.Pod{
+		"kube-apiserver": t.podOf("app=kube-apiserver"), "another pod of the namespace": t.podOf("app=kube-controller-manager"),
+		"a gateway": gateway, "a relay": &relays[0],
+	} {
+		for _, port := range []string{"15010", "15012", "15444"} {
+			t.Expect(t.outcome(from, net.JoinHostPort(istiod.Status.PodIP, port))).To(gomega.Equal("forbidden"), "from %s to %s", who, port)
+		}
+	}
+	_, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(t.ctx, "tcp", net.JoinHostPort(istiod.Status.PodIP, "15012"))
+	t.Expect(err).To(gomega.HaveOccurred(), "from this machine")
+
+	t.Log("a relay admits gateways, and on the port for tunnels all pods, which must prove who they are")
+	for i := range relays {
+		for port, want := range map[string][2]string{ // of a gateway, of another pod
+			"15012": {"open", "forbidden"}, "15443": {"open", "open"}, "15444": {"forbidden", "forbidden"},
+		} {
+			address := net.JoinHostPort(relays[i].Status.PodIP, port)
+			t.Expect(t.outcome(gateway, address)).To(gomega.Equal(want[0]), "from a gateway to %s of %s", port, relays[i].Name)
+			t.Expect(t.outcome(&backend, address)).To(gomega.Equal(want[1]), "from a backend to %s of %s", port, relays[i].Name)
+		}
+	}
+	t.Log("a relay connects to nothing")
+	kubernetesService, err := t.GuestClient.CoreV1().Services(metav1.NamespaceDefault).Get(t.ctx, "kubernetes", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, address := range []string{
+		net.JoinHostPort(kubernetesService.Spec.ClusterIP, "443"), net.JoinHostPort(backend.Status.PodIP, "8080"),
+	} {
+		t.Expect(t.outcome(gateway, address)).To(gomega.Equal("open"), "the address is right: "+address)
+		t.Expect(t.outcome(&relays[0], address)).To(gomega.Equal("forbidden"), "from a relay to "+address)
+	}
+}
+
+// relayKilled kills the relay with the most connections of gateways. The tunnel of the other one stays.
+func relayKilled(t *teller, edge *edgeOfTheGuest) {
+	t.start()
+	t.tunnelUp()
+	pods, before := t.mustRelays()
+	busy := 0
+	if before[1][relayGateways] > before[0][relayGateways] {
+		busy = 1
+	}
+	t.throughFault(edge, func() { t.killRelay(&pods[busy]) })
+	_, after := t.mustRelays()
+	t.Expect(after[1-busy][relayTunnelsEver]).To(gomega.Equal(before[1-busy][relayTunnelsEver]), "the tunnel of the other relay stays")
+}
+
+// killRelay kills a relay, and waits until the sidecar has noticed and the kubelet has restarted it.
+func (t *teller) killRelay(relay *corev1.Pod) {
+	t.Helper()
+	sidecar, err := t.sidecar()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(t.KillIn(t.step(), relay.UID, tunnelProgram)).To(gomega.Succeed())
+	t.Eventually(func() (float64, error) {
+		now, err := t.sidecar()
+		return now.reconnects("ended"), err
+	}).Should(gomega.BeNumerically(">", sidecar.reconnects("ended")))
+	t.Eventually(func() (map[string]int32, error) {
+		now, err := t.GuestClient.CoreV1().Pods(relay.Namespace).Get(t.ctx, relay.Name, metav1.GetOptions{})
+		return restartsOf(now), err
+	}).ShouldNot(gomega.Equal(restartsOf(relay)))
+}
+
+func sidecarKilled(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() {
+		_, before := t.mustRelays()
+		istiod := t.istiodPod()
+		t.Expect(t.KillIn(t.step(), istiod.UID, tunnelProgram)).To(gomega.Succeed())
+		t.eachGotATunnel(before)
+		t.Eventually(func() map[string]int32 { return restartsOf(t.istiodPod()) }).Should(gomega.Equal(map[string]int32{
+			"discovery": restartsOf(istiod)["discovery"], tunnelContainer: restartsOf(istiod)[tunnelContainer] + 1,
+		}), "istiod does not restart")
+	})
+}
+
+// killInAPIServerPod kills a program in the pod of the guest's API server, and waits until both relays got a new
+// tunnel. The kubelet restarts the container.
+func (t *teller) killInAPIServerPod(program string) {
+	t.Helper()
+	_, before := t.mustRelays()
+	t.Expect(t.KillIn(t.step(), t.podOf("app=kube-apiserver").UID, program)).To(gomega.Succeed())
+	t.guestAPIReady()
+	ready := time.Now()
+	t.eachGotATunnel(before)
+	t.Logf("both tunnels are new %s after the API server is ready", time.Since(ready).Round(10*time.Millisecond))
+}
+
+// guestAPIReady waits until the guest's API server is ready.
+func (t *teller) guestAPIReady() {
+	t.Helper()
+	t.Eventually(func() error {
+		_, err := t.GuestClient.CoreV1().RESTClient().Get().AbsPath("/readyz").DoRaw(t.ctx)
+		return err
+	}).Should(gomega.Succeed())
+}
+
+func guestAPIKilled(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() { t.killInAPIServerPod("kube-apiserver") })
+}
+
+func konnectivityServerKilled(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() { t.killInAPIServerPod("proxy-server") })
+}
+
+func konnectivityAgentsKilled(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() {
+		for _, node := range t.GuestNodes {
+			t.Expect(node.Stop(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
+		}
+		t.Eventually(func() (float64, error) {
+			now, err := t.sidecar()
+			return now.sum("hypergate_tunnel_up"), err
+		}).Should(gomega.BeZero())
+		_, before := t.mustRelays()
+		for _, node := range t.GuestNodes {
+			t.Expect(node.Start(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
+		}
+		t.eachGotATunnel(before)
+	})
+}
+
+// permissionTaken takes the sidecar's permission while hypergate does not run. Open tunnels stay. A relay that restarts
+// gets none, until hypergate gives the permission back.
+func permissionTaken(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() {
+		t.start().Terminate()
+		pods, before := t.mustRelays()
+		t.Expect(t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace).Delete(t.ctx, model.TunnelAccountName, metav1.DeleteOptions{})).
+			To(gomega.Succeed())
+		t.killRelay(&pods[0])
+		t.Eventually(func() (float64, error) {
+			now, err := t.sidecar()
+			return now.reconnects("forbidden"), err
+		}).Should(gomega.BeNumerically(">", 3))
+		_, now := t.mustRelays()
+		t.Expect(now[1][relayTunnelsEver]).To(gomega.Equal(before[1][relayTunnelsEver]), "the open tunnel stays")
+		t.Expect(now[1][relayTunnels]).To(gomega.BeEquivalentTo(1))
+		t.reconfigured(edge)
+		h := t.start()
+		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	})
+}
+
+// sidecarAccountReplaced deletes the sidecar's account in the guest, which ends its token. hypergate makes another one
+// with another token. Open tunnels stay, and the next one uses the new token.
+func sidecarAccountReplaced(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() {
+		pods, before := t.mustRelays()
+		pid, err := t.ProcessIn(t.istiodPod().UID, tunnelProgram)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		mounted := func() (string, error) {
+			token, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/var/run/secrets/guest/token", pid))
+			return string(token), err
+		}
+		old, err := mounted()
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, model.TunnelAccountName, metav1.DeleteOptions{})).
+			To(gomega.Succeed())
+		t.Eventually(mounted).ShouldNot(gomega.Equal(old))
+		t.Eventually(func() bool { return t.authenticated(old) }).Should(gomega.BeFalse()) // the API server caches the answer
+		_, now := t.mustRelays()
+		for i := range now {
+			t.Expect(now[i][relayTunnelsEver]).To(gomega.Equal(before[i][relayTunnelsEver]), "the open tunnels stay")
+		}
+		t.killRelay(&pods[0])
+	})
+}
+
+// halfOpen drops the packets of both open tunnels between the sidecar and the API server. No end is notified.
+func halfOpen(t *teller, edge *edgeOfTheGuest) {
+	t.throughFault(edge, func() {
+		before, err := t.sidecar()
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		restore, err := t.DropConnections(t.step(), t.istiodPod().UID, tunnelProgram, 6443, model.RelayReplicas)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		begin := time.Now()
+		t.Eventually(func() (float64, error) {
+			now, err := t.sidecar()
+			return now.reconnects("silent"), err
+		}).Should(gomega.BeNumerically(">=", before.reconnects("silent")+model.RelayReplicas))
+		t.Logf("noticed after %s", time.Since(begin).Round(10*time.Millisecond))
+		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
+	})
+}
+
+func istiodRollsBehindTheTunnel(t *teller, edge *edgeOfTheGuest) {
+	t.start()
+	istiodRolls(t, edge)
+	t.tunnelUp()
+	t.reconfigured(edge)
+}
+
+// rotationBehindTheTunnel rotates the mesh CA, and then kills both relays. Their next tunnels verify the sidecar with
+// the new root.
+func rotationBehindTheTunnel(t *teller, edge *edgeOfTheGuest) {
+	servesDuringRotation(t, edge)
+	t.throughFault(edge, func() {
+		pods, before := t.mustRelays()
+		for i := range pods {
+			t.killRelay(&pods[i])
+		}
+		t.Logf("before, the relays had got %v and %v tunnels", before[0][relayTunnelsEver], before[1][relayTunnelsEver])
+	})
+}
+
+// strategySwitched publishes istiod at the router, and by the tunnel again. The Gateways roll one by one.
+func strategySwitched(t *teller, edge *edgeOfTheGuest) {
+	const second = "second"
+	t.start()
+	t.tunnelUp()
+	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": second, "namespace": world.GuestNamespace, "class": class})).
+		To(gomega.Succeed())
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, second)).To(gomega.Succeed())
+	t.available(world.GuestNamespace, second+"-"+class)
+	both := []string{trafficGateway, second}
+
+	t.settings = nil
+	t.switched(edge, t.XDS().String(), both)
+	t.Eventually(func() ([]corev1.Pod, error) {
+		pods, err := t.GuestClient.CoreV1().Pods(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=" + model.RelayName})
+		return pods.Items, err
+	}).Should(gomega.BeEmpty(), "nothing of the tunnel stays")
+
+	t.settings = world.ByTunnel()
+	t.switched(edge, relayAddress(), both)
+	t.tunnelUp()
+	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, second, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// publishedByTunnel switches from the router to the tunnel.
+func publishedByTunnel(t *teller, edge *edgeOfTheGuest) {
+	t.settings = world.ByTunnel()
+	t.switched(edge, relayAddress(), []string{trafficGateway})
+	t.tunnelUp()
+}
+
+// switched restarts hypergate with the settings of the story, and waits until all Gateways have the address. A load
+// goes on meanwhile.
+func (t *teller) switched(edge *edgeOfTheGuest, address string, gateways []string) {
+	t.Helper()
+	load, begin := t.loaded(edge.shortStreams()), time.Now()
+	h := t.start()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	t.oneByOne(address, gateways)
+	t.Logf("all gateways have the address %s after %s", address, time.Since(begin).Round(100*time.Millisecond))
+	t.rolledOut()
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	t.reconfigured(edge)
+	t.more(load, 500)
+	t.judge(load, 1000)
+	t.served(edge)
+}
+
+// oneByOne waits until the Deployments of all Gateways have an address, and are complete. At no look may more than one
+// be incomplete.
+func (t *teller) oneByOne(address string, gateways []string) {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		done, rolling := 0, map[string]bool{}
+		for _, name := range gateways {
+			d, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, name+"-"+class, metav1.GetOptions{})
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			s := d.Status
+			if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < *d.Spec.Replicas || s.AvailableReplicas < s.Replicas ||
+				s.Replicas > s.UpdatedReplicas {
+				rolling[name] = true
+			} else if envOf(d)["CA_ADDR"] == address {
+				done++
+			}
+		}
+		t.Expect(len(rolling)).To(gomega.BeNumerically("<=", 1), "%v roll at once", slices.Sorted(maps.Keys(rolling)))
+		g.Expect(done).To(gomega.Equal(len(gateways)))
+	}).Should(gomega.Succeed())
+}

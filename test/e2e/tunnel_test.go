@@ -1,0 +1,227 @@
+package e2e_test
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// TestTunnel runs the stories about the tunnel with real parts: relay pods on real nodes of the guest, the sidecar in
+// istiod's pod, and konnectivity between the guest's API server and the relays. The gateways are real, and under load.
+func TestTunnel(t *testing.T) {
+	t.Parallel()
+	teller := alone(t, world.Options{Name: "e2e-tunnel", GuestNodes: 2})
+	teller.Expect(teller.AddControlPlane(teller.step())).To(gomega.Succeed())
+	teller.settings = world.ByTunnel()
+	teller.tellAll(teller.trafficGateway(), tunnelStories())
+}
+
+// tunnelStories returns the stories about the tunnel, in their order.
+func tunnelStories() []trafficStory {
+	return []trafficStory{
+		{"requests go through a gateway whose istiod is behind the tunnel", throughTheTunnel},
+		{"only gateways reach the relays, and only the sidecar reaches istiod", tunnelIsFenced},
+		{"a relay is killed, and no request fails", relayKilled},
+		{"the sidecar is killed, and no request fails", sidecarKilled},
+		{"the guest's API server is killed, and no request fails", guestAPIKilled},
+		{"konnectivity's server is killed, and no request fails", konnectivityServerKilled},
+		{"konnectivity's agents are killed, and no request fails", konnectivityAgentsKilled},
+		{"the sidecar loses its permission, and no request fails", permissionTaken},
+		{"the sidecar's account is replaced, and no request fails", sidecarAccountReplaced},
+		{"both tunnels carry nothing any more, and no request fails", halfOpen},
+		{"istiod is replaced behind the tunnel, and no request fails", istiodRollsBehindTheTunnel},
+		{"the mesh CA is rotated behind the tunnel, and no request fails", rotationBehindTheTunnel},
+		{"a node with a relay is drained, and no request fails", guestNodeDrained},
+		{"istiod leaves the tunnel and returns, and no request fails", strategySwitched},
+	}
+}
+
+const (
+	tunnelProgram    = "hypergate-tunnel"
+	tunnelContainer  = "tunnel"
+	relayTunnels     = "hypergate_relay_tunnels"
+	relayTunnelsEver = "hypergate_relay_tunnels_total"
+	relayGateways    = "hypergate_relay_gateways"
+)
+
+// metrics are values by the name of the metric with its labels.
+type metrics map[string]float64
+
+// sum returns the sum of all values of a metric, over its labels.
+func (m metrics) sum(name string) (total float64) {
+	for key, value := range m {
+		if key == name || strings.HasPrefix(key, name+"{") {
+			total += value
+		}
+	}
+	return total
+}
+
+// reconnects returns how often the sidecar had to dial again for a reason. Without one, it counts all reasons.
+func (m metrics) reconnects(reason string) float64 {
+	const name = "hypergate_tunnel_reconnects_total"
+	if reason == "" {
+		return m.sum(name)
+	}
+	return m[name+`{reason="`+reason+`"}`]
+}
+
+// metricsOf returns what an end of the tunnel shows.
+func (t *teller) metricsOf(pod *corev1.Pod) (metrics, error) {
+	text, err := t.GetIn(t.ctx, pod.UID, model.TunnelHealthPort, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	out := metrics{}
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(name, "#") {
+			continue
+		}
+		if out[name], err = strconv.ParseFloat(value, 64); err != nil {
+			return nil, fmt.Errorf("reading the metric %q: %w", line, err)
+		}
+	}
+	return out, nil
+}
+
+// sidecar returns what the sidecar shows.
+func (t *teller) sidecar() (metrics, error) {
+	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods.Items) != 1 {
+		return nil, fmt.Errorf("%d pods of istiod", len(pods.Items))
+	}
+	return t.metricsOf(&pods.Items[0])
+}
+
+// relayPods returns the pods of the relays.
+func (t *teller) relayPods() ([]corev1.Pod, error) {
+	pods, err := t.GuestClient.CoreV1().Pods(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=" + model.RelayName})
+	if err != nil {
+		return nil, err
+	}
+	if len(pods.Items) != model.RelayReplicas {
+		return nil, fmt.Errorf("%d pods of the relays", len(pods.Items))
+	}
+	return pods.Items, nil
+}
+
+// relays returns the pods of the relays, and what they show.
+func (t *teller) relays() (pods []corev1.Pod, shown []metrics, err error) {
+	if pods, err = t.relayPods(); err != nil {
+		return nil, nil, err
+	}
+	for i := range pods {
+		m, err := t.metricsOf(&pods[i])
+		if err != nil {
+			return nil, nil, err
+		}
+		shown = append(shown, m)
+	}
+	return pods, shown, nil
+}
+
+// mustRelays returns the relays of a tunnel that works.
+func (t *teller) mustRelays() ([]corev1.Pod, []metrics) {
+	t.Helper()
+	pods, shown, err := t.relays()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return pods, shown
+}
+
+// tunnelUp waits until both relays have a tunnel and are ready, and gateways have connections through them.
+func (t *teller) tunnelUp() {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		sidecar, err := t.sidecar()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(sidecar.sum("hypergate_tunnel_up")).To(gomega.BeEquivalentTo(model.RelayReplicas))
+		g.Expect(sidecar["hypergate_tunnel_streams"]).To(gomega.BeNumerically(">=", 1))
+		pods, shown, err := t.relays()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		held := 0.0
+		for i := range pods {
+			g.Expect(servesRequests(&pods[i])).To(gomega.BeTrue(), pods[i].Name)
+			g.Expect(shown[i][relayTunnels]).To(gomega.BeNumerically(">=", 1), pods[i].Name)
+			held += shown[i][relayGateways]
+		}
+		g.Expect(held).To(gomega.BeNumerically(">=", 1))
+	}).Should(gomega.Succeed())
+}
+
+// reconfigured adds a route, and waits until the gateway serves it. Only istiod can bring it to the gateway.
+func (t *teller) reconfigured(edge *edgeOfTheGuest) {
+	t.Helper()
+	name := strings.ToLower(rand.Text())
+	host := gatewayv1.Hostname(name + ".guest1.example.com")
+	routes := t.Gateways.HTTPRoutes(backends)
+	t.Eventually(func() error {
+		_, err := routes.Create(t.ctx, &gatewayv1.HTTPRoute{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: gatewayv1.HTTPRouteSpec{
+				CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
+					Name: trafficGateway, Namespace: new(gatewayv1.Namespace(world.GuestNamespace)),
+				}}},
+				Hostnames: []gatewayv1.Hostname{host},
+				Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
+					BackendObjectReference: gatewayv1.BackendObjectReference{Name: "backend", Port: new(gatewayv1.PortNumber(8080))},
+				}}}}},
+			},
+		}, metav1.CreateOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	t.Eventually(edge.status).WithArguments(t.ctx, string(host)).Should(gomega.Equal(http.StatusOK))
+	t.Expect(routes.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After
+// it, both tunnels are up again, and new configuration reaches the gateway.
+func (t *teller) throughFault(edge *edgeOfTheGuest, cause func()) {
+	t.Helper()
+	t.start()
+	t.tunnelUp()
+	t.undisturbed(edge, func() {
+		cause()
+		over := time.Now()
+		t.tunnelUp()
+		t.Logf("tunnels and streams are back %s after the end of the fault was seen", time.Since(over).Round(10*time.Millisecond))
+		t.reconfigured(edge)
+		t.Logf("new configuration has reached the gateway after %s", time.Since(over).Round(10*time.Millisecond))
+	})
+}
+
+// restartsOf returns how often the containers of a pod have restarted, by name.
+func restartsOf(pod *corev1.Pod) map[string]int32 {
+	out := map[string]int32{}
+	for _, c := range pod.Status.ContainerStatuses {
+		out[c.Name] = c.RestartCount
+	}
+	return out
+}
+
+// eachGotATunnel waits until each relay was given a new tunnel since.
+func (t *teller) eachGotATunnel(before []metrics) {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		_, shown, err := t.relays()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for i := range shown {
+			g.Expect(shown[i][relayTunnelsEver]).To(gomega.BeNumerically(">", before[i][relayTunnelsEver]))
+		}
+	}).Should(gomega.Succeed())
+}
