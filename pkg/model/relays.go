@@ -125,25 +125,33 @@ func relayLabels() map[string]any {
 // HyperShift's API servers reach pods (openshift/hypershift
 // control-plane-operator/hostedclusterconfigoperator/controllers/resources/konnectivity).
 func (c Config) relayPod() map[string]any {
-	spread := func(topology string) any {
-		return map[string]any{
-			"maxSkew": int64(1), "topologyKey": topology, "whenUnsatisfiable": "ScheduleAnyway",
-			"labelSelector": map[string]any{"matchLabels": RelayPods()},
-		}
-	}
 	return map[string]any{
 		"serviceAccountName":            RelayName,
 		"automountServiceAccountToken":  false,
 		"enableServiceLinks":            false,
 		"priorityClassName":             "system-node-critical",
 		"terminationGracePeriodSeconds": int64(30),
-		"topologySpreadConstraints":     []any{spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")},
+		"affinity":                      map[string]any{"podAntiAffinity": apart()},
 		"containers":                    []any{c.relayContainer()},
 		"volumes": []any{map[string]any{"name": "mesh-root", "configMap": map[string]any{
 			"name": c.TrustBundleName(), "defaultMode": int64(0o644),
 			"items": []any{map[string]any{"key": CARootFile, "path": CARootFile}},
 		}}},
 	}
+}
+
+// apart returns an affinity that puts the relays on different nodes and, if the nodes have zones, in different zones.
+// Constraints for a topology spread would not do this on nodes without zones: the scheduler ignores all of them on a
+// node that lacks the label of one (kubernetes pkg/scheduler/framework/plugins/podtopologyspread/scoring.go).
+func apart() map[string]any {
+	term := func(weight int64, topology string) any {
+		return map[string]any{"weight": weight, "podAffinityTerm": map[string]any{
+			"topologyKey": topology, "labelSelector": map[string]any{"matchLabels": RelayPods()},
+		}}
+	}
+	return map[string]any{"preferredDuringSchedulingIgnoredDuringExecution": []any{
+		term(100, "kubernetes.io/hostname"), term(100, "topology.kubernetes.io/zone"),
+	}}
 }
 
 // relayContainer returns the container of a relay. It is ready while it holds a tunnel, so that gateways connect to the

@@ -103,6 +103,25 @@ func TestRelaysHaveNoPower(t *testing.T) {
 	}
 }
 
+// TestRelaysAreApart checks that the scheduler puts the relays on different nodes also if the nodes have no zones. Then
+// it ignores all constraints for a topology spread of a pod with one for zones.
+func TestRelaysAreApart(t *testing.T) {
+	_, set := relays(t)
+	pod := set.Spec.Template.Spec
+	if len(pod.TopologySpreadConstraints) > 0 {
+		t.Errorf("constraints that nodes without zones do not meet: %+v", pod.TopologySpreadConstraints)
+	}
+	apart := map[string]map[string]string{}
+	for _, term := range pod.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+		apart[term.PodAffinityTerm.TopologyKey] = term.PodAffinityTerm.LabelSelector.MatchLabels
+	}
+	app := map[string]string{"app": set.Spec.Template.Labels["app"]}
+	want := map[string]map[string]string{"kubernetes.io/hostname": app, "topology.kubernetes.io/zone": app}
+	if diff := cmp.Diff(want, apart); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func checkRestricted(t *testing.T, c corev1.Container) {
 	t.Helper()
 	own := c.SecurityContext

@@ -45,9 +45,10 @@ func throughTheTunnel(t *teller, edge *edgeOfTheGuest) {
 	t.Expect(shown[0].sum("hypergate_relay_bytes_total") + shown[1].sum("hypergate_relay_bytes_total")).To(gomega.BeNumerically(">", 0))
 	t.Logf("round trip of a keepalive: %.2f ms and %.2f ms", 1000*sidecar[`hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`],
 		1000*sidecar[`hypergate_tunnel_round_trip_seconds{relay="istiod-relay-1"}`])
+	t.Log("the relays are on different nodes")
 	pods, err := t.relayPods()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Logf("the relays are on %s and %s", pods[0].Spec.NodeName, pods[1].Spec.NodeName)
+	t.Expect(pods[0].Spec.NodeName).NotTo(gomega.Equal(pods[1].Spec.NodeName))
 }
 
 // relayAddress returns the address of xDS that gateways have with the tunnel.
