@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -171,18 +172,22 @@ func (t *teller) killInAPIServerPod(program string) {
 	t.Helper()
 	_, before := t.mustRelays()
 	t.Expect(t.KillIn(t.step(), t.podOf("app=kube-apiserver").UID, program)).To(gomega.Succeed())
-	t.guestAPIReady()
-	ready := time.Now()
+	t.reachesPods()
+	reaches := time.Now()
 	t.eachGotATunnel(before)
-	t.Logf("both tunnels are new %s after the API server is ready", time.Since(ready).Round(10*time.Millisecond))
+	t.Logf("both tunnels are new %s after the API server reaches pods", time.Since(reaches).Round(10*time.Millisecond))
 }
 
-// guestAPIReady waits until the guest's API server is ready.
-func (t *teller) guestAPIReady() {
+// reachesPods waits until the guest's API server is ready and reaches a kubelet through konnectivity.
+func (t *teller) reachesPods() {
 	t.Helper()
-	t.Eventually(func() error {
+	t.Eventually(func(g gomega.Gomega) {
 		_, err := t.GuestClient.CoreV1().RESTClient().Get().AbsPath("/readyz").DoRaw(t.ctx)
-		return err
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		pods, err := t.relayPods()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		_, err = t.GuestClient.CoreV1().Pods(world.GuestNamespace).GetLogs(pods[0].Name, &corev1.PodLogOptions{}).DoRaw(t.ctx)
+		g.Expect(err).NotTo(gomega.HaveOccurred())
 	}).Should(gomega.Succeed())
 }
 
@@ -194,6 +199,8 @@ func konnectivityServerKilled(t *teller, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() { t.killInAPIServerPod("proxy-server") })
 }
 
+// konnectivityAgentsKilled kills the agents on all nodes. Meanwhile istiod, which reaches the guest's API server, sees a
+// new route, and nothing else brings it to the gateway.
 func konnectivityAgentsKilled(t *teller, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		for _, node := range t.GuestNodes {
@@ -203,11 +210,16 @@ func konnectivityAgentsKilled(t *teller, edge *edgeOfTheGuest) {
 			now, err := t.sidecar()
 			return now.sum("hypergate_tunnel_up"), err
 		}).Should(gomega.BeZero())
+		name, host := t.newRoute()
+		t.Expect(t.RouteAccepted(t.step(), backends, name)).To(gomega.Succeed())
+		t.Expect(edge.status(t.ctx, host)).To(gomega.Equal(http.StatusNotFound))
 		_, before := t.mustRelays()
 		for _, node := range t.GuestNodes {
 			t.Expect(node.Start(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
 		}
+		t.reachesPods()
 		t.eachGotATunnel(before)
+		t.Eventually(edge.status).WithArguments(t.ctx, host).Should(gomega.Equal(http.StatusOK))
 	})
 }
 
@@ -246,8 +258,8 @@ func sidecarAccountReplaced(t *teller, edge *edgeOfTheGuest) {
 		}
 		old, err := mounted()
 		t.Expect(err).NotTo(gomega.HaveOccurred())
-		t.Expect(t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace).Delete(t.ctx, model.TunnelAccountName, metav1.DeleteOptions{})).
-			To(gomega.Succeed())
+		accounts := t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace)
+		t.Expect(accounts.Delete(t.ctx, model.TunnelAccountName, metav1.DeleteOptions{})).To(gomega.Succeed())
 		t.Eventually(mounted).ShouldNot(gomega.Equal(old))
 		t.Eventually(func() bool { return t.authenticated(old) }).Should(gomega.BeFalse()) // the API server caches the answer
 		_, now := t.mustRelays()
@@ -308,10 +320,8 @@ func strategySwitched(t *teller, edge *edgeOfTheGuest) {
 
 	t.settings = nil
 	t.switched(edge, t.XDS().String(), both)
-	t.Eventually(func() ([]corev1.Pod, error) {
-		pods, err := t.GuestClient.CoreV1().Pods(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=" + model.RelayName})
-		return pods.Items, err
-	}).Should(gomega.BeEmpty(), "nothing of the tunnel stays")
+	t.Eventually(func() []corev1.Pod { return t.podsOf(world.GuestNamespace, "app="+model.RelayName) }).
+		Should(gomega.BeEmpty(), "no relay stays")
 
 	t.settings = world.ByTunnel()
 	t.switched(edge, relayAddress(), both)

@@ -167,17 +167,24 @@ func (t *teller) tunnelUp() {
 // reconfigured adds a route, and waits until the gateway serves it. Only istiod can bring it to the gateway.
 func (t *teller) reconfigured(edge *edgeOfTheGuest) {
 	t.Helper()
-	name := strings.ToLower(rand.Text())
-	host := gatewayv1.Hostname(name + ".guest1.example.com")
-	routes := t.Gateways.HTTPRoutes(backends)
+	name, host := t.newRoute()
+	t.Eventually(edge.status).WithArguments(t.ctx, host).Should(gomega.Equal(http.StatusOK))
+	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// newRoute adds a route to the backends, with a host of its own.
+func (t *teller) newRoute() (name, host string) {
+	t.Helper()
+	name = strings.ToLower(rand.Text())
+	host = name + ".guest1.example.com"
 	t.Eventually(func() error {
-		_, err := routes.Create(t.ctx, &gatewayv1.HTTPRoute{
+		_, err := t.Gateways.HTTPRoutes(backends).Create(t.ctx, &gatewayv1.HTTPRoute{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: gatewayv1.HTTPRouteSpec{
 				CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
 					Name: trafficGateway, Namespace: new(gatewayv1.Namespace(world.GuestNamespace)),
 				}}},
-				Hostnames: []gatewayv1.Hostname{host},
+				Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(host)},
 				Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{
 					BackendObjectReference: gatewayv1.BackendObjectReference{Name: "backend", Port: new(gatewayv1.PortNumber(8080))},
 				}}}}},
@@ -185,8 +192,7 @@ func (t *teller) reconfigured(edge *edgeOfTheGuest) {
 		}, metav1.CreateOptions{})
 		return err
 	}).Should(gomega.Succeed())
-	t.Eventually(edge.status).WithArguments(t.ctx, string(host)).Should(gomega.Equal(http.StatusOK))
-	t.Expect(routes.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	return name, host
 }
 
 // throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After

@@ -3,6 +3,7 @@ package tunnel_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -91,9 +92,7 @@ func (w *world) megabytes(b *testing.B, ip string, ends map[string]int) {
 	}
 	const megabyte = 1 << 20
 	processes := w.plane.PIDs()
-	for name, pid := range ends {
-		processes[name] = pid
-	}
+	maps.Copy(processes, ends)
 	before, done := w.cpu(processes), 0
 	if _, err := fmt.Fprintf(conn, more, int64(1)<<40); err != nil { // more than it gets
 		b.Fatal(err)

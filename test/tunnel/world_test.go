@@ -55,15 +55,15 @@ type world struct {
 	gateways atomic.Uint32
 }
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
-	w := &world{t: t, g: hang.Gomega(t), dir: t.TempDir()}
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	w := &world{t: tb, g: hang.Gomega(tb), dir: tb.TempDir()}
 	var err error
 	w.ca, err = pki.New(time.Now())
 	w.must(err)
-	w.plane, err = planes.StartPlane(t.Context(), "guest", filepath.Join(w.dir, "guest"), false)
+	w.plane, err = planes.StartPlane(tb.Context(), "guest", filepath.Join(w.dir, "guest"), false)
 	w.must(err)
-	t.Cleanup(w.plane.Stop)
+	tb.Cleanup(w.plane.Stop)
 	w.guest, err = kubernetes.NewForConfig(w.plane.Config)
 	w.must(err)
 	w.build()
