@@ -9,11 +9,14 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -193,6 +196,58 @@ func (t *teller) reachesPods() {
 
 func guestAPIKilled(t *teller, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() { t.killInAPIServerPod("kube-apiserver") })
+}
+
+// guestAPIRolls gives the guest a second API server with a konnectivity server of its own, as HyperShift does for a
+// highly available control plane, and replaces one after the other.
+func guestAPIRolls(t *teller, edge *edgeOfTheGuest) {
+	one := t.guestAPIServers().Spec
+	t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
+		s.Replicas = new(int32(2))
+		s.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+			MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
+		}}
+		for i := range s.Template.Spec.Containers {
+			for j, argument := range s.Template.Spec.Containers[i].Command {
+				s.Template.Spec.Containers[i].Command[j] = strings.Replace(argument, "--server-count=1", "--server-count=2", 1)
+			}
+		}
+	})
+	defer t.rollGuestAPI(func(s *appsv1.DeploymentSpec) { *s = one })
+	t.throughFault(edge, func() {
+		_, before := t.mustRelays()
+		t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
+			s.Template.Annotations = map[string]string{"example.com/rolled": "under load"}
+		})
+		t.eachGotATunnel(before)
+	})
+}
+
+// guestAPIServers returns the Deployment of the guest's API servers.
+func (t *teller) guestAPIServers() *appsv1.Deployment {
+	t.Helper()
+	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "kube-apiserver", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return d
+}
+
+// rollGuestAPI changes the Deployment of the guest's API servers, and waits for its pods.
+func (t *teller) rollGuestAPI(change func(*appsv1.DeploymentSpec)) {
+	t.Helper()
+	t.Eventually(func() error {
+		d := t.guestAPIServers()
+		change(&d.Spec)
+		_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Update(t.ctx, d, metav1.UpdateOptions{})
+		return err
+	}).Should(gomega.Succeed())
+	t.Eventually(func() int {
+		d := t.guestAPIServers()
+		if d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > d.Status.UpdatedReplicas {
+			return -1
+		}
+		return int(*d.Spec.Replicas - d.Status.AvailableReplicas)
+	}).Should(gomega.BeZero())
+	t.reachesPods()
 }
 
 func konnectivityServerKilled(t *teller, edge *edgeOfTheGuest) {

@@ -36,6 +36,7 @@ func tunnelStories() []trafficStory {
 		{"a relay is killed, and no request fails", relayKilled},
 		{"the sidecar is killed, and no request fails", sidecarKilled},
 		{"the guest's API server is killed, and no request fails", guestAPIKilled},
+		{"two API servers of the guest are replaced, and no request fails", guestAPIRolls},
 		{"konnectivity's server is killed, and no request fails", konnectivityServerKilled},
 		{"konnectivity's agents are killed, and no request fails", konnectivityAgentsKilled},
 		{"the sidecar loses its permission, and no request fails", permissionTaken},
