@@ -40,6 +40,11 @@ const (
 	sidecarMemoryLimit = "128Mi"
 )
 
+// relayLeaving is how long a relay that is asked to end still serves, in seconds. Meanwhile each node learns that new
+// connections go to the other relay. Without it, a gateway that connects again at this moment waits for ten seconds for
+// an address that nothing has any more.
+const relayLeaving = 5
+
 // RelayReplicas is the number of relays. The sidecar has as many names of pods as a default.
 const RelayReplicas = 2
 
@@ -167,6 +172,7 @@ func (c Config) relayContainer() map[string]any {
 		"httpGet":       map[string]any{"path": "/readyz", "port": int64(TunnelHealthPort)},
 		"periodSeconds": int64(2), "timeoutSeconds": int64(2), "failureThreshold": int64(2),
 	}
+	container["lifecycle"] = map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": int64(relayLeaving)}}}
 	container["volumeMounts"] = []any{map[string]any{"name": "mesh-root", "mountPath": meshRootPath, "readOnly": true}}
 	return container
 }

@@ -122,6 +122,17 @@ func TestRelaysAreApart(t *testing.T) {
 	}
 }
 
+// TestARelayLeavesInTime checks that a relay that is asked to end still serves, so that no gateway connects to an address
+// that is gone, and that it then has time to end.
+func TestARelayLeavesInTime(t *testing.T) {
+	_, set := relays(t)
+	pod := set.Spec.Template.Spec
+	sleep := pod.Containers[0].Lifecycle.PreStop.Sleep
+	if sleep == nil || sleep.Seconds < 5 || 2*sleep.Seconds > *pod.TerminationGracePeriodSeconds {
+		t.Errorf("it serves for %+v, of %d s until it is killed", sleep, *pod.TerminationGracePeriodSeconds)
+	}
+}
+
 func checkRestricted(t *testing.T, c corev1.Container) {
 	t.Helper()
 	own := c.SecurityContext

@@ -254,8 +254,8 @@ func konnectivityServerKilled(t *teller, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() { t.killInAPIServerPod("proxy-server") })
 }
 
-// konnectivityAgentsKilled kills the agents on all nodes. Meanwhile istiod, which reaches the guest's API server, sees a
-// new route, and nothing else brings it to the gateway.
+// konnectivityAgentsKilled kills the agents on all nodes. istiod reaches the guest's API server, and sees a new route
+// meanwhile. Nothing brings it to the gateway before the agents are back.
 func konnectivityAgentsKilled(t *teller, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		for _, node := range t.GuestNodes {

@@ -162,7 +162,8 @@ func (s *sender) get(ctx context.Context, client *http.Client, path string, chec
 		s.answered.Store(connection, out.gateway)
 	}
 	if response.StatusCode != http.StatusOK {
-		out.err = statusError(response.StatusCode)
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 200)) // the status is the failure, with or without a text
+		out.err = fmt.Errorf("%w: %q", statusError(response.StatusCode), text)
 		return out
 	}
 	out.err = check(response.Body)
