@@ -122,8 +122,8 @@ func TestRelaysAreApart(t *testing.T) {
 	}
 }
 
-// TestARelayLeavesInTime checks that a relay that is asked to end still serves, so that no gateway connects to an address
-// that is gone, and that it then has time to end.
+// TestARelayLeavesInTime checks that a relay that is asked to end still serves, so that no gateway connects to an
+// address that is gone. Then it has time to end.
 func TestARelayLeavesInTime(t *testing.T) {
 	_, set := relays(t)
 	pod := set.Spec.Template.Spec

@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkWays compares the ways from a gateway to istiod in one run: without a tunnel, with one through the API
-// server, and with konnectivity between the API server and the relay. It reports the round trip of a byte, the time of a
-// new connection until its first answer, and the CPU time of each process for a megabyte from istiod.
+// server, and with konnectivity between the API server and the relay. It reports the round trip of a byte, the time of
+// a new connection until its first answer, and the CPU time of each process for a megabyte from istiod.
 func BenchmarkWays(b *testing.B) {
 	w := newWorld(b)
 	w.pod("istiod-relay-0", relay0IP)

@@ -28,8 +28,8 @@ import (
 )
 
 const (
-	// HypergateImage is the name of hypergate's image in deploy/. It is on the management node, and on real nodes of the
-	// guest.
+	// HypergateImage is the name of hypergate's image in deploy/. It is on the management node, and on real nodes of
+	// the guest.
 	HypergateImage = "registry.example.com/hypergate:dev"
 	// mountedKubeconfig is the Secret that deploy/hosted/example mounts.
 	mountedKubeconfig = "hypergate-service-account-kubeconfig"

@@ -305,8 +305,8 @@ func (w *World) peers() []string {
 	}
 }
 
-// ByTunnel returns the flags with which hypergate publishes istiod by the tunnel, and not at the router. The relays need
-// real nodes of the guest.
+// ByTunnel returns the flags with which hypergate publishes istiod by the tunnel, and not at the router. The relays
+// need real nodes of the guest.
 func ByTunnel() []string {
 	return []string{"--xds-address=", "--publish=tunnel", "--relay-image=" + HypergateImage, "--publish-probe="}
 }
