@@ -204,9 +204,10 @@ func guestAPIRolls(t *teller, edge *edgeOfTheGuest) {
 	one := t.guestAPIServers().Spec
 	t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
 		s.Replicas = new(int32(2))
-		s.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+		s.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
+		s.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
 			MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
-		}}
+		}
 		for i := range s.Template.Spec.Containers {
 			for j, argument := range s.Template.Spec.Containers[i].Command {
 				s.Template.Spec.Containers[i].Command[j] = strings.Replace(argument, "--server-count=1", "--server-count=2", 1)
