@@ -65,6 +65,8 @@ func (k known) waiting() status.Waiting {
 		return status.WaitingForLongerToken(k.outcome.tokenLifetime)
 	case isPending && k.plan().Installed:
 		return status.WaitingForEndpoint(pending)
+	case k.observed.mgmt.ControlPlane.NotEnabled:
+		return status.WaitingUntilEnabled()
 	case k.observed.isDisabled():
 		return status.WaitingForCapability(model.IngressCapability)
 	case k.converged():

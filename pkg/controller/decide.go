@@ -165,7 +165,7 @@ func (d decider) plan(o observation) (converge, error) {
 	return d.withRollout(o, converge{plan: plan, computed: computed, ca: ca}), nil
 }
 
-// isDisabled reports whether the guest does without ingress. Nothing is installed then.
+// isDisabled reports whether the guest does without ingress, or hypergate is not enabled. Nothing is installed then.
 func (o observation) isDisabled() bool {
 	_, disabled := o.mgmt.ControlPlane.Lifecycle(o.now).(model.Disabled)
 	return disabled

@@ -108,6 +108,10 @@ func TestDecide(t *testing.T) {
 			}},
 		},
 		{
+			name: "not enabled", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){func(o *observation) { o.mgmt.ControlPlane.NotEnabled = true }},
+		},
+		{
 			name: "two HostedControlPlanes", want: "no plan, renew true, again 0s", problem: "there are two",
 			edit: []func(*observation){func(o *observation) { o.mgmt.ControlPlaneProblem = errors.New("there are two") }},
 		},

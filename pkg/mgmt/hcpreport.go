@@ -41,7 +41,9 @@ func (c *Cluster) StatusTargets() []StatusTarget {
 	var out []StatusTarget
 	for _, obj := range c.controlPlanes.watch.List() {
 		if s, is := obj.(*shownControlPlane); is {
-			out = append(out, s.addressee)
+			to := s.addressee
+			to.NotEnabled = c.cfg.NotEnabled
+			out = append(out, to)
 		}
 	}
 	slices.SortFunc(out, func(a, b StatusTarget) int { return cmp.Compare(a.Name, b.Name) })

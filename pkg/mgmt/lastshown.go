@@ -57,7 +57,10 @@ func (c *Cluster) CurrentControlPlane(before model.ControlPlane) model.Managemen
 // is gone counts as deleted: its objects are being deleted, and must not be created again.
 func (c *Cluster) observeControlPlane(ctx context.Context, into *model.ManagementObservation) error {
 	last := c.lastControlPlane()
-	defer func() { c.shown.Store(&last) }()
+	defer func() {
+		c.shown.Store(&last)
+		into.ControlPlane.NotEnabled = c.cfg.NotEnabled
+	}()
 	shown := c.CurrentControlPlane(last.ControlPlane)
 	into.ControlPlane, into.ControlPlaneProblem = shown.ControlPlane, shown.ControlPlaneProblem
 	into.CandidateControlPlanes = shown.CandidateControlPlanes

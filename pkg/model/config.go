@@ -81,6 +81,8 @@ type Config struct {
 	GuestKubeconfigSecret string
 	// GatewayRollout is how gateways get the proxies of another istiod. Empty means OneByOne.
 	GatewayRollout GatewayRollout
+	// NotEnabled means that hypergate installs nothing, and removes from both sides what it installed.
+	NotEnabled bool
 	// ReleaseVersion is the version of the OpenShift release that contains hypergate and istiod's image. It is empty if
 	// they are not part of a release.
 	ReleaseVersion string

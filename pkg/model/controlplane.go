@@ -78,6 +78,8 @@ type ControlPlane struct {
 	Deleting bool
 	// UnreadFields are descriptions of the fields that could not be read.
 	UnreadFields []string
+	// NotEnabled is Config.NotEnabled. It also applies if there is no object.
+	NotEnabled bool
 }
 
 // Proxy is the HTTP proxy configuration of a cluster.
@@ -131,8 +133,9 @@ type Lifecycle interface{ isLifecycle() }
 type (
 	// Active means that hypergate does everything.
 	Active struct{}
-	// Disabled means that ingress is disabled in the guest. hypergate installs nothing, and removes what is installed.
-	Disabled struct{}
+	// Disabled means that ingress is disabled in the guest, or hypergate by its flags. hypergate installs nothing, and
+	// removes what is installed.
+	Disabled struct{ ByFlag bool }
 	// Paused means that hypergate writes nothing on either side until a time. The zero time means until further notice.
 	// HyperShift pauses to take and restore backups of the guest's etcd, so hypergate does not even renew
 	// istiod's token.
@@ -161,6 +164,8 @@ func (c ControlPlane) Lifecycle(now time.Time) Lifecycle {
 		return Paused{until}
 	case c.Stage == Uninitialized:
 		return Starting{}
+	case c.NotEnabled:
+		return Disabled{ByFlag: true}
 	case slices.Contains(c.DisabledCapabilities, IngressCapability):
 		return Disabled{}
 	default:

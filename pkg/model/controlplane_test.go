@@ -34,6 +34,8 @@ func TestLifecycle(t *testing.T) {
 		"that is over":            {model.ControlPlane{PausedUntil: now.Format(time.RFC3339)}, model.Active{}},
 		"an unreadable time":      {model.ControlPlane{PausedUntil: "tomorrow"}, model.Active{}},
 		"without ingress":         {model.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, model.Disabled{}},
+		"not enabled":             {model.ControlPlane{NotEnabled: true}, model.Disabled{ByFlag: true}},
+		"not enabled, paused":     {model.ControlPlane{NotEnabled: true, PausedUntil: "true"}, model.Paused{}},
 		"without a console":       {model.ControlPlane{DisabledCapabilities: []string{"Console"}}, model.Active{}},
 		"paused without ingress":  {model.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, model.Paused{}},
 		"deleted while paused":    {model.ControlPlane{PausedUntil: "true", Deleting: true}, model.Deleting{}},

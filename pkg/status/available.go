@@ -9,6 +9,8 @@ import (
 func (r Result) available() metav1.Condition {
 	observation, isUnobserved := r.observationProblem()
 	switch {
+	case r.notEnabled():
+		return isTrue(ReasonNotEnabled, "hypergate is not enabled for this guest (--install=false)"+r.removal("; nothing is installed"))
 	case r.disabled():
 		const text = "the guest's capability " + model.IngressCapability + " is disabled"
 		return isTrue(ReasonIngressDisabled, text+r.removal("; nothing is installed"))

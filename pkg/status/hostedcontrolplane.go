@@ -30,6 +30,7 @@ const (
 	ReasonAsExpected             = "AsExpected"
 	ReasonNotRequested           = "NotRequested"
 	ReasonIngressDisabled        = "IngressDisabled"
+	ReasonNotEnabled             = "NotEnabled"
 	ReasonInstalling             = "Installing"
 	ReasonUninstalling           = "Uninstalling"
 	ReasonRollingOut             = "RollingOut"
@@ -89,6 +90,12 @@ func (r Result) starting(a DegradedSince, previous []metav1.Condition, now time.
 func (r Result) disabled() bool {
 	_, is := r.Lifecycle.(model.Disabled)
 	return is
+}
+
+// notEnabled reports whether hypergate installs nothing because of its flags.
+func (r Result) notEnabled() bool {
+	disabled, is := r.Lifecycle.(model.Disabled)
+	return is && disabled.ByFlag
 }
 
 func (r Result) progressing() metav1.Condition {

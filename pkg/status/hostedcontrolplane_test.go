@@ -133,6 +133,23 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 					"installed"}
 			}),
 		},
+		"not enabled": {
+			with(idle, func(r *status.Result) {
+				r.Lifecycle, r.Waiting = model.Disabled{ByFlag: true}, status.WaitingUntilEnabled()
+			}),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false); " +
+					"nothing is installed"}
+			}),
+		},
+		"not enabled any more": {
+			with(serving(), func(r *status.Result) { r.Lifecycle, r.Plan = model.Disabled{ByFlag: true}, desired.Plan{} }),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false); " +
+					"istiod is being removed"}
+				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "istiod is not requested any more and is being removed"}
+			}),
+		},
 		"unmanaged": {
 			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, model.Absent }),
 			but(func(t *reported) {

@@ -23,6 +23,11 @@ func WaitingForCapability(name string) Waiting {
 	return Waiting{"the capability " + name + ", which is disabled in this cluster"}
 }
 
+// WaitingUntilEnabled returns what an installation waits for while hypergate installs nothing because of its flags.
+func WaitingUntilEnabled() Waiting {
+	return Waiting{"hypergate to be enabled for this cluster (" + string(model.SideMgmt) + " side)"}
+}
+
 // WaitingForToken returns what an installation waits for if istiod gets no token in the guest. The text stays the
 // same from try to try.
 func WaitingForToken(err error) Waiting {

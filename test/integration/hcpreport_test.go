@@ -283,6 +283,29 @@ func TestAGuestWithoutIngressIsReportedAsAvailable(t *testing.T) {
 	w.Expect(w.istiod()).To(gomega.BeNil())
 }
 
+// TestNotEnabled checks that --install=false removes an existing installation from both sides, that a condition reports
+// when this is done, and that classes and CRDs stay. HyperShift's component for hypergate (deploy/cpo) is removed only
+// after that.
+func TestNotEnabled(t *testing.T) {
+	w := newReport(t)
+	stop := w.run()
+	w.install("demo")
+	w.isWell("guest1")
+	stop()
+	w.cfg.NotEnabled = true
+	w.run()
+	w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotEnabled", "nothing is installed"))
+	w.hasReportLater("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "AsExpected"))
+	w.Expect(w.members()).To(gomega.BeEmpty())
+	w.Eventually(func() int {
+		leases, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{})
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		return len(leases.Items)
+	}).Should(gomega.BeZero(), "the ownership Leases are released")
+	_, err := w.gateway.GatewayClasses().Get(t.Context(), "demo", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred(), "the class stays, and so does its CRD")
+}
+
 // TestAnInvalidCAIsReportedToTheHostedControlPlane checks that hypergate reports an invalid CA, and the end of the
 // problem.
 func TestAnInvalidCAIsReportedToTheHostedControlPlane(t *testing.T) {

@@ -29,7 +29,7 @@ type runOptions struct {
 	planOptions
 	mgmtKubeconfig, guestKubeconfig, guestSecret, istiodGuestServer string
 	tokenLifetime, caOverlap                                        time.Duration
-	leaderElect, reportToHCP                                        bool
+	leaderElect, reportToHCP, install                               bool
 	healthAddress, metricsAddress                                   string
 	verbosity                                                       int
 	publishProbe, gatewayRollout                                    string
@@ -84,6 +84,8 @@ func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.gatewayRollout, "gateway-rollout", string(model.OneByOne), "How gateways get the proxies of another istiod. "+
 		"With OneByOne, hypergate holds all Gateways while istiod changes, and then releases one after another. "+
 		"A Gateway whose new pods do not become ready stops the rest. With AllAtOnce, the new istiod rolls all gateways when it starts.")
+	flags.BoolVar(&o.install, "install", true, "If false, install nothing, and remove from both sides what hypergate installed. "+
+		"CRDs stay, and so do GatewayClasses, Gateways and their pods. The condition Available has the reason NotEnabled.")
 	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "If true, report the state in conditions of the HostedControlPlane in "+
 		"--namespace, if there is one.")
 }
@@ -172,7 +174,7 @@ func (o *runOptions) runConfig() (model.Config, error) {
 	if err := checkServer(o.istiodGuestServer); err != nil {
 		return cfg, fmt.Errorf("--istiod-guest-server: %w", err)
 	}
-	cfg.GuestServer, cfg.GuestKubeconfigSecret = o.istiodGuestServer, o.guestSecret
+	cfg.GuestServer, cfg.GuestKubeconfigSecret, cfg.NotEnabled = o.istiodGuestServer, o.guestSecret, !o.install
 	switch cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout); cfg.GatewayRollout {
 	case model.OneByOne, model.AllAtOnce:
 	default:
