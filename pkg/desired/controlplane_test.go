@@ -1,12 +1,14 @@
 package desired_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -277,6 +279,39 @@ func TestOnlyPodChangesRollIstiod(t *testing.T) {
 	}
 	if cmp.Equal(before, pods(func(c *model.ControlPlane) { c.RestartDate = "now" })) {
 		t.Error("a restart that was asked for does not")
+	}
+}
+
+// TestOneLocalVolume checks that istiod's pod has one local volume, in memory, that istiod keeps its key there, and that
+// the sidecar of the tunnel sees another part of the volume.
+func TestOneLocalVolume(t *testing.T) {
+	mgmt := withControlPlane(t, func(*model.ControlPlane) {})
+	plan := compute(t, byTunnel(t), embedded(t), mgmt, withForeignCRDs(withClasses("demo")))
+	d := &appsv1.Deployment{}
+	if err := json.Unmarshal(plan.Workload[0].JSON(), d); err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template.Spec
+	var local []corev1.Volume
+	for _, v := range pod.Volumes {
+		if v.EmptyDir != nil || v.HostPath != nil {
+			local = append(local, v)
+		}
+	}
+	if len(local) != 1 || local[0].Name != "tmp-dir" || local[0].EmptyDir == nil || local[0].EmptyDir.Medium != corev1.StorageMediumMemory {
+		t.Errorf("the local volumes are %+v", local)
+	}
+	got := map[string][]string{}
+	for _, c := range pod.Containers {
+		for _, m := range c.VolumeMounts {
+			if m.Name == "tmp-dir" {
+				got[c.Name] = append(got[c.Name], m.MountPath+" "+m.SubPath)
+			}
+		}
+	}
+	want := map[string][]string{"discovery": {"/var/run/secrets/istio-dns local-certs", "/tmp "}, "tunnel": {"/tmp tunnel"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the mounts, -want +got:\n%s", diff)
 	}
 }
 

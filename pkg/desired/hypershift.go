@@ -79,9 +79,7 @@ func markControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model
 	common := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
 	annotations := map[string]string{
 		releaseImage: c.ReleaseImage,
-		// Of the volumes, list only the one on disk: for a pod that they do not know, the end-to-end tests allow only
-		// the volume of /tmp.
-		safeToEvict:                               tmpVolume,
+		safeToEvict: tmpVolume, // the only local volume, see oneLocalVolume
 		"openshift.io/required-scc":               "restricted-v2",
 		"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
 	}
@@ -229,8 +227,9 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.Manage
 			configMap["defaultMode"] = int64(configMapMode)
 		}
 	}
-	pod["volumes"] = append(volumes, map[string]any{"name": tmpVolume, "emptyDir": map[string]any{}})
-	mountTmp(pod)
+	if err := oneLocalVolume(pod); err != nil {
+		return err
+	}
 	if uid := mgmt.ControlPlane.RunAsUser; uid != 0 {
 		context, _ := pod["securityContext"].(map[string]any)
 		pod["securityContext"] = merge(map[string]any{"runAsUser": uid, "fsGroup": uid}, context)
@@ -238,18 +237,40 @@ func secureFiles(u *unstructured.Unstructured, _ model.Config, mgmt model.Manage
 	return nil
 }
 
-// mountTmp mounts the volume of /tmp in each container: the root of it in istiod's, and a part of it in the others.
-func mountTmp(pod map[string]any) {
+// certificatesVolume is the volume of Istio's chart in which istiod keeps its serving certificate and its key.
+const certificatesVolume = "local-certs"
+
+// oneLocalVolume gives the pod one local volume, which replaces certificatesVolume and is also /tmp of each container:
+// its root in istiod's, a part of it in the others.
+//
+// HyperShift's two end-to-end suites allow no other form. The first one (test/e2e/util/util.go,
+// EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations) allows a pod that it does not know to list only the volume
+// tmp-dir in the annotation safeToEvict. The second one (test/e2e/v2/tests/control_plane_workloads_test.go,
+// SafeToEvictAnnotationsTest) requires every local volume in that list, also one in memory.
+//
+// The volume is in memory, because a key must not be on a node's disk.
+func oneLocalVolume(pod map[string]any) error {
+	if err := removeNamed(pod, "volumes", []string{certificatesVolume}); err != nil {
+		return err
+	}
+	volumes, _ := pod["volumes"].([]any)
+	pod["volumes"] = append(volumes, map[string]any{"name": tmpVolume, "emptyDir": map[string]any{"medium": "Memory"}})
 	containers, _ := pod["containers"].([]any)
 	for _, c := range containers {
 		container, _ := c.(map[string]any)
-		mount := map[string]any{"name": tmpVolume, "mountPath": "/tmp"}
+		tmp := map[string]any{"name": tmpVolume, "mountPath": "/tmp"}
 		if name := container["name"]; name != istiodContainer {
-			mount["subPath"] = name
+			tmp["subPath"] = name
 		}
 		mounts, _ := container["volumeMounts"].([]any)
-		container["volumeMounts"] = append(mounts, mount)
+		for _, m := range mounts {
+			if mount, _ := m.(map[string]any); mount["name"] == certificatesVolume {
+				mount["name"], mount["subPath"] = tmpVolume, certificatesVolume
+			}
+		}
+		container["volumeMounts"] = append(mounts, tmp)
 	}
+	return nil
 }
 
 // overrideRequests replaces resource requests of containers. Resources with a domain in their name cannot be
