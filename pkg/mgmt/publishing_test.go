@@ -91,6 +91,12 @@ func publishingCases() []publishingCase {
 			platform: `type: AWS, aws: {endpointAccess: Public}`, services: byLoadBalancer,
 			publish: model.Publish{Strategy: model.PublishRoute}, want: derived,
 		},
+		{
+			name:     "Agent by Route, with a long infrastructure ID",
+			platform: `type: Agent, agent: {agentNamespace: agents}`,
+			services: byRoute + `, infraID: ` + strings.Repeat("a", 60),
+			want:     "{istiod-" + strings.Repeat("a", 47) + "-11ee3912.g.example.com:443}",
+		},
 		{name: "ARO HCP", platform: aro + `}`, services: byRoute, want: ingressChange},
 		{name: "ARO HCP, API server by load balancer", platform: aro + `}`, services: byLoadBalancer, want: ingressChange},
 		{

@@ -1,10 +1,14 @@
 package publish
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hypergate/hypergate/pkg/leakcheck"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -138,10 +142,21 @@ func derivedHost(c model.ControlPlane) string {
 	for _, part := range []string{"Ignition", "APIServer"} {
 		_, domain, _ := strings.Cut(serviceOf(c, part).Host, ".")
 		if s := serviceOf(c, part); s.Strategy == "Route" && c.InfraID != "" && domain != "" {
-			return "istiod-" + c.InfraID + "." + domain
+			return hostLabel(c.InfraID) + "." + domain
 		}
 	}
 	return ""
+}
+
+// hostLabel returns the first label of a host for istiod. A label that would be too long has a hash instead of its end.
+func hostLabel(infraID string) string {
+	label := "istiod-" + infraID
+	if len(label) <= validation.DNS1123LabelMaxLength {
+		return label
+	}
+	sum := sha256.Sum256([]byte(infraID))
+	suffix := "-" + hex.EncodeToString(sum[:4])
+	return strings.TrimRight(label[:validation.DNS1123LabelMaxLength-len(suffix)], "-.") + suffix
 }
 
 // EndpointOf returns the endpoint of istiod, as far as it is known.
