@@ -282,8 +282,8 @@ func TestOnlyPodChangesRollIstiod(t *testing.T) {
 	}
 }
 
-// TestOneLocalVolume checks that istiod's pod has one local volume, in memory, that istiod keeps its key there, and that
-// the sidecar of the tunnel sees another part of the volume.
+// TestOneLocalVolume checks that istiod's pod has one local volume, in memory, that istiod keeps its key there, and
+// that the sidecar of the tunnel sees another part of the volume.
 func TestOneLocalVolume(t *testing.T) {
 	mgmt := withControlPlane(t, func(*model.ControlPlane) {})
 	plan := compute(t, byTunnel(t), embedded(t), mgmt, withForeignCRDs(withClasses("demo")))

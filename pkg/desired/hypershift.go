@@ -78,9 +78,9 @@ func markControlPlane(u *unstructured.Unstructured, cfg model.Config, mgmt model
 	custom, _ := c.PodLabels()
 	common := map[string]string{hostedControlPlane: cfg.MgmtNamespace, controlPlane: "true"}
 	annotations := map[string]string{
-		releaseImage: c.ReleaseImage,
-		safeToEvict: tmpVolume, // the only local volume, see oneLocalVolume
-		"openshift.io/required-scc":               "restricted-v2",
+		releaseImage:                c.ReleaseImage,
+		safeToEvict:                 tmpVolume, // the only local volume, see oneLocalVolume
+		"openshift.io/required-scc": "restricted-v2",
 		"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
 	}
 	if c.RestartDate != "" {

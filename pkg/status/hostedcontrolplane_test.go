@@ -133,23 +133,6 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 					"installed"}
 			}),
 		},
-		"not enabled": {
-			with(idle, func(r *status.Result) {
-				r.Lifecycle, r.Waiting = model.Disabled{ByFlag: true}, status.WaitingUntilEnabled()
-			}),
-			but(func(t *reported) {
-				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false); " +
-					"nothing is installed"}
-			}),
-		},
-		"not enabled any more": {
-			with(serving(), func(r *status.Result) { r.Lifecycle, r.Plan = model.Disabled{ByFlag: true}, desired.Plan{} }),
-			but(func(t *reported) {
-				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false); " +
-					"istiod is being removed"}
-				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "istiod is not requested any more and is being removed"}
-			}),
-		},
 		"unmanaged": {
 			with(serving(), func(r *status.Result) { r.Plan, r.Istiod = desired.Plan{Mode: crds.Unmanaged}, model.Absent }),
 			but(func(t *reported) {
@@ -187,6 +170,30 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod is stuck: new pods are not " +
 					"becoming ready or cannot be created"}
 				t.degraded = want{metav1.ConditionTrue, "RolloutStuck", text}
+			}),
+		},
+	})
+}
+
+// TestControlPlaneReportsThatItIsNotEnabled checks the conditions with --install=false, before and after the removal.
+func TestControlPlaneReportsThatItIsNotEnabled(t *testing.T) {
+	idle := status.Result{Version: "1.20.3", Plan: desired.Plan{Mode: crds.Managed}}
+	checkControlPlane(t, map[string]controlPlaneCase{
+		"not enabled": {
+			with(idle, func(r *status.Result) {
+				r.Lifecycle, r.Waiting = model.Disabled{ByFlag: true}, status.WaitingUntilEnabled()
+			}),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false); " +
+					"nothing is installed"}
+			}),
+		},
+		"not enabled any more": {
+			with(serving(), func(r *status.Result) { r.Lifecycle, r.Plan = model.Disabled{ByFlag: true}, desired.Plan{} }),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false); " +
+					"istiod is being removed"}
+				t.progressing = want{metav1.ConditionTrue, "Uninstalling", "istiod is not requested any more and is being removed"}
 			}),
 		},
 	})

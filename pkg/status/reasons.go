@@ -9,7 +9,8 @@ import (
 // Reasons returns all reasons of the conditions of a HostedControlPlane, sorted. Metrics have no other ones.
 func Reasons() []string {
 	out := []string{
-		ReasonAsExpected, ReasonNotRequested, ReasonIngressDisabled, ReasonNotEnabled, ReasonInstalling, ReasonUninstalling, ReasonRollingOut,
+		ReasonAsExpected, ReasonNotRequested, ReasonIngressDisabled, ReasonNotEnabled, ReasonInstalling, ReasonUninstalling,
+		ReasonRollingOut,
 		ReasonRolloutStuck, ReasonWaiting, ReasonWaitingForGuest, ReasonBlocked, ReasonEndpointUnreachable, ReasonEndpointPending,
 		ReasonReconciliationPaused, ReasonPlanRejected, ReasonGuestKubeconfig, ReasonWriteConflict, ReasonCARotation,
 		ReasonAdoptionUnfinished, ReasonCRDOwnerUnknown, ReasonFieldsWouldBeDropped, ReasonCRDsNotRead, ReasonManagementSideUnknown,
