@@ -58,6 +58,9 @@ TEST_PACKAGES = $(shell go list ./test/...)
 OWN_TARGET = $(shell go list ./test/adversary ./test/chaos ./test/hostile)
 NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
 
+# CPO_MODULES are the Go modules of the component for HyperShift and of the stand-in for HyperShift.
+CPO_MODULES := deploy/cpo/component test/hypershift/stub
+
 golangci_lint = "$$(tools/build.sh --dir)/golangci-lint"
 
 ##@ General
@@ -134,6 +137,13 @@ lint: tools ## Check the Go code (format, import rules, size limits, defects), a
 		exit 1; \
 	}
 	linter=$(golangci_lint) && cd test/monitoring && "$$linter" run -c ../../.golangci.yml
+	@for dir in $(CPO_MODULES); do \
+		(cd "$$dir" && go mod tidy -diff) || { \
+			echo "$$dir: go.mod or go.sum is not tidy: run go mod tidy there and commit both." >&2; \
+			exit 1; \
+		}; \
+	done
+	linter=$(golangci_lint) && for dir in $(CPO_MODULES); do (cd "$$dir" && "$$linter" run -c "$(CURDIR)/deploy/cpo/component/.golangci.yml"); done
 
 .PHONY: tools
 tools:
@@ -161,12 +171,20 @@ check-generated: ## Fail if `make generate` changes a file.
 envoy-test: ## Vet and test test/envoy, the stand-in for Envoy. It has a Go module of its own. Only needs Go.
 	cd test/envoy && go vet ./... && go test -timeout 10m ./...
 
+.PHONY: cpo-test
+cpo-test: ## Vet and test deploy/cpo/component against a stand-in for HyperShift. It has a Go module of its own. Only needs Go.
+	cd deploy/cpo/component && go vet ./... && go test -timeout 10m ./...
+
+.PHONY: hypershift-drift
+hypershift-drift: ## Say which rules of HyperShift have changed in a newer tree of it: HYPERSHIFT=<path>.
+	@go run ./hack/hypershift-drift -tree "$(HYPERSHIFT)"
+
 .PHONY: monitoring-test
 monitoring-test: ## Vet and test deploy/monitoring with the engine of Prometheus. It has a Go module of its own. Only needs Go.
 	cd test/monitoring && go vet ./... && go test -timeout 10m ./...
 
 .PHONY: unit
-unit: envoy-test monitoring-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
+unit: envoy-test monitoring-test cpo-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
 	@for t in $(subst |, ,$(subst $(space),,$(SLOW))); do \
 		grep -q "^func $$t(" $(addsuffix /*_test.go,$(WITH_SLOW)) || { \
 			echo "unit: there is no test $$t; correct SLOW in the Makefile" >&2; \

@@ -22,7 +22,18 @@ import (
 // component returns the objects that the framework renders from deploy/cpo.
 func component(t *testing.T, plane hypershift.ControlPlane) []*unstructured.Unstructured {
 	t.Helper()
-	c, err := hypershift.Hypergate()
+	return rendered(t, hypershift.Hypergate, plane)
+}
+
+// byRoute returns those of the alternative with a Route.
+func byRoute(t *testing.T, plane hypershift.ControlPlane) []*unstructured.Unstructured {
+	t.Helper()
+	return rendered(t, hypershift.HypergateByRoute, plane)
+}
+
+func rendered(t *testing.T, of func() (hypershift.Component, error), plane hypershift.ControlPlane) []*unstructured.Unstructured {
+	t.Helper()
+	c, err := of()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +75,7 @@ func TestComponent(t *testing.T) {
 		golden.Equal(t, filepath.Join("testdata", "cpo", strings.ReplaceAll(name, " ", "-")+".yaml"), got)
 	}
 	check(t, "single replica", component(t, variants()["single replica"].rules)...)
+	check(t, "by route", byRoute(t, variants()["single replica"].rules)...)
 	for _, name := range []string{"highly available", "dedicated nodes", "custom", "all at once"} {
 		check(t, name, only(t, component(t, variants()[name].rules), "Deployment"))
 	}
@@ -87,7 +99,7 @@ func TestComponentKeepsTheRules(t *testing.T) {
 // The Service leads to istiod, so it must not be a possible target of the guest's webhooks. Its name must not be a
 // prefix of the host name of hypergate's own webhook Service, because HyperShift would delete that Service.
 func TestServiceBeforeRoute(t *testing.T) {
-	objects := component(t, hypershift.ControlPlane{Namespace: namespace})
+	objects := byRoute(t, hypershift.ControlPlane{Namespace: namespace})
 	service, route := only(t, objects, "Service"), only(t, objects, "Route")
 	if slices.Index(objects, service) > slices.Index(objects, route) {
 		t.Error("the Route is created first")
@@ -109,8 +121,8 @@ func TestServiceBeforeRoute(t *testing.T) {
 	}
 }
 
-// TestComponentMayDoWhatHostedMay checks that the Role of deploy/cpo equals the Roles of deploy/hosted, except for
-// TLSRoutes.
+// TestComponentMayDoWhatHostedMay checks that the Roles of deploy/cpo with a Route equal the Roles of deploy/hosted,
+// except for TLSRoutes, and that without a Route no permission is for Routes.
 func TestComponentMayDoWhatHostedMay(t *testing.T) {
 	lines := func(objects []*unstructured.Unstructured) []string {
 		roles, err := audit.RolesOf(objects)
@@ -124,9 +136,31 @@ func TestComponentMayDoWhatHostedMay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := lines(component(t, hypershift.ControlPlane{Namespace: namespace}))
+	got := lines(byRoute(t, hypershift.ControlPlane{Namespace: namespace}))
 	if diff := cmp.Diff(lines(hosted), got); diff != "" || len(got) < 20 {
 		t.Errorf("%d permissions (-deploy/hosted +deploy/cpo):\n%s", len(got), diff)
+	}
+	want := slices.DeleteFunc(got, func(line string) bool { return strings.Contains(line, "routes") })
+	if diff := cmp.Diff(want, lines(component(t, hypershift.ControlPlane{Namespace: namespace}))); diff != "" {
+		t.Errorf("without a Route (-deploy/hosted +deploy/cpo):\n%s", diff)
+	}
+}
+
+// TestRoutesKeepTheRule checks HyperShift's rule for Routes: the Route of the component keeps it, and a Route without
+// the label does not.
+func TestRoutesKeepTheRule(t *testing.T) {
+	plane := hypershift.ControlPlane{Namespace: namespace, APIServerByRoute: true}
+	objects := byRoute(t, plane)
+	if broken := hypershift.BrokenRoutes(objects, plane); len(broken) > 0 {
+		t.Error(broken)
+	}
+	only(t, objects, "Route").SetLabels(nil)
+	if broken := hypershift.BrokenRoutes(objects, plane); len(broken) != 1 {
+		t.Errorf("a Route without the label: %q", broken)
+	}
+	plane.APIServerByRoute = false
+	if broken := hypershift.BrokenRoutes(objects, plane); len(broken) > 0 {
+		t.Errorf("the rule is not for this control plane: %q", broken)
 	}
 }
 
@@ -137,9 +171,9 @@ type substance struct {
 	Volumes   map[string]string
 }
 
-// TestComponentRunsAsHostedDoes compares the framework's Deployment of deploy/cpo with that of deploy/hosted. Two
-// things differ: the source of istiod's published address, and the memory limit. HyperShift does not allow memory
-// limits in control plane components (TestComponentKeepsTheRules).
+// TestComponentRunsAsHostedDoes compares the framework's Deployment of deploy/cpo with that of deploy/hosted. Three
+// things differ: the source of istiod's published address, the switch of the component's feature gate, and the memory
+// limit. HyperShift does not allow memory limits in control plane components (TestComponentKeepsTheRules).
 func TestComponentRunsAsHostedDoes(t *testing.T) {
 	of := func(d *appsv1.Deployment) substance {
 		pod := &d.Spec.Template
@@ -156,6 +190,8 @@ func TestComponentRunsAsHostedDoes(t *testing.T) {
 			out.Volumes[m.MountPath] = source[m.Name]
 		}
 		container.Image, container.VolumeMounts = "", nil
+		container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "INSTALL" })
+		container.Args = slices.DeleteFunc(container.Args, func(arg string) bool { return arg == "--install=$(INSTALL)" })
 		for i := range container.Env {
 			container.Env[i].Value = ""
 			container.Env[i].Name = strings.Replace(container.Env[i].Name, "XDS_ADDRESS", "PUBLISH", 1)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,8 +25,8 @@ import (
 // It covers what a single Deployment needs that does not serve requests.
 type Component struct {
 	Name string
-	// Assets is the folder with the manifests. The manifest of the Deployment is deployment.yaml.
-	Assets string
+	// Assets are the folders with the manifests. The manifest of the Deployment is deployment.yaml.
+	Assets []string
 	// ManagementAccess is the result of NeedsManagementKASAccess.
 	ManagementAccess bool
 	// KubeconfigMount is the path at which InjectServiceAccountKubeConfig mounts the guest's kubeconfig.
@@ -34,6 +35,8 @@ type Component struct {
 	Images map[string]string
 	// Adapt holds the component's own adapt functions, by manifest.
 	Adapt map[string]func(*unstructured.Unstructured) error
+	// Skip reports whether a manifest is left out, because its predicate is false. Nil means that none is.
+	Skip func(file string) bool
 }
 
 // Values of every hosted control plane that the framework uses.
@@ -47,22 +50,22 @@ const (
 // Render returns the objects that the framework applies for a hosted control plane, in its order: manifests by name,
 // the kubeconfig, the Deployment.
 func (c Component) Render(plane ControlPlane) ([]*unstructured.Unstructured, error) {
-	entries, err := os.ReadDir(c.Assets)
+	files, err := c.files()
 	if err != nil {
-		return nil, fmt.Errorf("rendering component %s: %w", c.Name, err)
+		return nil, err
 	}
 	var out []*unstructured.Unstructured
-	for _, entry := range entries { // sorted by name, in the order of the framework
-		if entry.Name() == deployment {
+	for _, file := range files {
+		if file == deployment || c.Skip != nil && c.Skip(file) {
 			continue
 		}
-		u, err := c.manifest(entry.Name(), plane)
+		u, err := c.Manifest(file, plane)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, u)
 	}
-	workload, err := c.manifest(deployment, plane)
+	workload, err := c.Manifest(deployment, plane)
 	if err != nil {
 		return nil, err
 	}
@@ -78,12 +81,42 @@ func (c Component) Render(plane ControlPlane) ([]*unstructured.Unstructured, err
 	return append(out, c.kubeconfig(plane), workload), nil
 }
 
-// manifest returns the object in a file, with the control plane's namespace and owner reference. It fails if there
-// are several objects, because the framework reads only one.
-func (c Component) manifest(file string, plane ControlPlane) (*unstructured.Unstructured, error) {
-	data, err := os.ReadFile(filepath.Join(c.Assets, file))
+// files returns the names of the manifests in the order of the framework: by name.
+func (c Component) files() ([]string, error) {
+	var out []string
+	for _, folder := range c.Assets {
+		entries, err := os.ReadDir(folder)
+		if err != nil {
+			return nil, fmt.Errorf("rendering component %s: %w", c.Name, err)
+		}
+		for _, entry := range entries {
+			out = append(out, entry.Name())
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// read returns the content of a manifest, of the first folder that has it.
+func (c Component) read(file string) (data []byte, err error) {
+	err = fs.ErrNotExist
+	for _, folder := range c.Assets {
+		if data, err = os.ReadFile(filepath.Join(folder, file)); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("rendering component %s: %w", c.Name, err)
+		return nil, fmt.Errorf("rendering component %s: %s: %w", c.Name, file, err)
+	}
+	return data, nil
+}
+
+// Manifest returns the object in a file, with the control plane's namespace and owner reference. It fails if there
+// are several objects, because the framework reads only one.
+func (c Component) Manifest(file string, plane ControlPlane) (*unstructured.Unstructured, error) {
+	data, err := c.read(file)
+	if err != nil {
+		return nil, err
 	}
 	u, second := &unstructured.Unstructured{}, &unstructured.Unstructured{}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), len(data))
@@ -168,6 +201,9 @@ func (c Component) stamp(d *appsv1.Deployment, plane ControlPlane) {
 	if plane.PriorityClass != "" {
 		pod.PriorityClassName = plane.PriorityClass
 	}
+	if plane.NodeSelector != nil {
+		pod.NodeSelector = plane.NodeSelector
+	}
 	c.stampMeta(&d.Spec.Template, plane)
 	place(pod, plane)
 }
@@ -191,9 +227,9 @@ func (c Component) stampContainer(container *corev1.Container) {
 func (c Component) stampMeta(pod *corev1.PodTemplateSpec, plane ControlPlane) {
 	labels, annotations := setDefault(&pod.Labels), setDefault(&pod.Annotations)
 	labels[domain+"control-plane-component"] = c.Name
-	labels[domain+"hosted-control-plane"] = plane.Namespace
+	labels[planeOfPod] = plane.Namespace
 	if c.ManagementAccess {
-		labels[domain+"need-management-kas-access"] = "true"
+		labels[mgmtAccess] = "true"
 	}
 	maps.Copy(labels, plane.Labels)
 	annotations[domain+"release-image"] = releaseImage

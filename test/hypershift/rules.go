@@ -3,20 +3,21 @@ package hypershift
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// Commit is the commit of HyperShift (github.com/openshift/hypershift) from which the rules are.
+const Commit = "3ee9615567acffaf3e3ee25c2ca2942d650565cf"
 
 // ControlPlane is the hosted control plane that a pod belongs to.
 type ControlPlane struct {
 	Namespace string
-	// Labels and Tolerations are those that the HostedControlPlane sets on each pod.
-	Labels      map[string]string
-	Tolerations []corev1.Toleration
+	// Labels, Tolerations and NodeSelector are those that the HostedControlPlane sets on each pod.
+	Labels       map[string]string
+	Tolerations  []corev1.Toleration
+	NodeSelector map[string]string
 	// Dedicated means that components which serve requests have dedicated nodes.
 	Dedicated bool
 	// HighlyAvailable means that replicas are spread.
@@ -25,14 +26,38 @@ type ControlPlane struct {
 	User int64
 	// PriorityClass is the class that the HostedControlPlane sets instead of HyperShift's default.
 	PriorityClass string
+	// APIServerByRoute means that the guest's API server is published by Route.
+	APIServerByRoute bool
 }
 
-// Rule is one of HyperShift's tests in test/e2e/util/util.go, or a property that its framework gives each component
-// (support/controlplane-component/defaults.go).
+// Function is a function, method or variable of HyperShift at Commit. A method has the name <type>.<method>.
+type Function struct{ File, Name string }
+
+// Rule is a rule of HyperShift for pods, as far as a Deployment shows whether its pods keep it: a test of one or both
+// end-to-end suites, or a property that the framework gives each component.
 type Rule struct {
-	Name  string
-	check func(c checked, say func(format string, args ...any))
+	// Name is the name of the function of HyperShift that has the rule, and its part if the function has several.
+	Name string
+	// Functions are all functions of HyperShift with this rule. If they differ, the check is as strict as the
+	// strictest one.
+	Functions []Function
+	check     func(c checked, say func(format string, args ...any))
 }
+
+// The files of HyperShift that have rules.
+const (
+	suite1    = "test/e2e/util/util.go"
+	suite2    = "test/e2e/v2/tests/control_plane_workloads_test.go"
+	routes2   = "test/e2e/v2/tests/hosted_cluster_compliance_test.go"
+	security2 = "test/e2e/v2/tests/hosted_cluster_security_test.go"
+	registry2 = "test/e2e/v2/internal/workload_registry.go"
+	serving1  = "test/e2e/util/reqserving/verifypods.go"
+	labels1   = "test/e2e/util/reqserving/verifypodlabels.go"
+	defaults  = "support/controlplane-component/defaults.go"
+	rollout   = "support/controlplane-component/deployment.go"
+	status    = "support/controlplane-component/status.go"
+	lifecycle = "support/controlplane-component/controlplane-component.go"
+)
 
 // checked is the input of a rule.
 type checked struct {
@@ -48,6 +73,8 @@ type checked struct {
 const (
 	domain         = "hypershift.openshift.io/"
 	requestServing = domain + "request-serving-component"
+	planeOfPod     = domain + "hosted-control-plane"
+	mgmtAccess     = domain + "need-management-kas-access"
 	safeToEvict    = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
 	tmp            = "tmp-dir"
 	managedBy      = domain + "managed-by"
@@ -65,313 +92,105 @@ func Broken(d *appsv1.Deployment, plane ControlPlane, mgmt bool) []string {
 	return out
 }
 
-// Rules returns all rules.
-func Rules() []Rule {
+// both returns the functions of a rule that both suites have.
+func both(first, second string) []Function { return []Function{{suite1, first}, {suite2, second}} }
+
+// Rules returns all rules for pods.
+func Rules() []Rule { return slices.Concat(containerRules(), podRules(), frameworkRules()) }
+
+// containerRules returns the rules of the end-to-end suites for containers and volumes.
+func containerRules() []Rule {
 	return []Rule{
-		{"EnsureAppLabel", appLabel},
-		{"EnsureAllContainersHavePullPolicyIfNotPresent", pullPolicy},
-		{"EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError", terminationMessages},
-		{"EnsureHCPContainersHaveResourceRequests", requests},
-		{"EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations", evictable},
-		{"EnsureReadOnlyRootFilesystem", readOnly},
-		{"EnsureReadOnlyRootFilesystem (/tmp)", tmpMounted},
-		{"EnsureHCPPodsAffinitiesAndTolerations", placed},
-		{"EnsureSATokenNotMountedUnlessNecessary", token},
-		{"EnsureCustomLabels", customLabels},
-		{"EnsureCustomTolerations", customTolerations},
-		{"EnsureSecurityContextUID", user},
-		{"EnsureNoPodsWithTooHighPriority", priority},
-		{"EnsureAllReqServingPodsLandOnReqServingNodes", dedicated},
-		{"setLabels, setColocation", labels},
-		{"setMultizoneSpread", spread},
-		{"SetReplicasAndStrategy", replicas},
-		{"pod-security.kubernetes.io/enforce: restricted", restricted},
+		{"EnsureAppLabel", []Function{{suite1, "EnsureAppLabel"}}, appLabel},
+		{"WorkloadRegistryValidationTest", []Function{{suite2, "WorkloadRegistryValidationTest"}}, registered},
+		{
+			"EnsureAllContainersHavePullPolicyIfNotPresent",
+			both("EnsureAllContainersHavePullPolicyIfNotPresent", "ContainerImagePullPolicyTest"), pullPolicy,
+		},
+		{
+			"EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError",
+			both("EnsureAllContainersHaveTerminationMessagePolicyFallbackToLogsOnError", "ContainerTerminationMessagePolicyTest"),
+			terminationMessages,
+		},
+		{
+			"EnsureHCPContainersHaveResourceRequests",
+			both("EnsureHCPContainersHaveResourceRequests", "ContainerResourceRequestsTest"), requests,
+		},
+		{
+			"EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations",
+			[]Function{{suite1, "EnsurePodsWithEmptyDirPVsHaveSafeToEvictAnnotations"}},
+			onlyTmpIsSafeToEvict,
+		},
+		{"SafeToEvictAnnotationsTest", []Function{{suite2, "SafeToEvictAnnotationsTest"}}, allAreSafeToEvict},
+		{
+			"EnsureReadOnlyRootFilesystem",
+			[]Function{{suite1, "EnsureReadOnlyRootFilesystem"}, {suite1, "findAuditedContainers"}, {suite2, "ReadOnlyRootFilesystemTest"}},
+			readOnly,
+		},
+		{
+			"EnsureReadOnlyRootFilesystem (/tmp)",
+			both("EnsureReadOnlyRootFilesystem", "ReadOnlyRootFilesystemTmpDirMountTest"), tmpMounted,
+		},
 	}
 }
 
-func appLabel(c checked, say func(string, ...any)) {
-	if c.labels["app"] == "" {
-		say("there is none")
+// podRules returns the other rules of the end-to-end suites.
+func podRules() []Rule {
+	return []Rule{
+		{
+			"EnsureHCPPodsAffinitiesAndTolerations",
+			both("EnsureHCPPodsAffinitiesAndTolerations", "PodAffinitiesAndTolerationsTest"), placed,
+		},
+		{"EnsureNoHCPPodsLandOnDefaultNode", []Function{{suite1, "EnsureNoHCPPodsLandOnDefaultNode"}}, selectsNodes},
+		{
+			"EnsureSATokenNotMountedUnlessNecessary",
+			[]Function{
+				{suite1, "EnsureSATokenNotMountedUnlessNecessary"},
+				{suite1, "expectedKasManagementComponents"},
+				{suite2, "ServiceAccountTokenMountingTest"},
+			},
+			token,
+		},
+		{
+			"EnsureNetworkPolicies (EnsureComponentsHaveNeedManagementKASAccessLabel)",
+			[]Function{{suite1, "EnsureNetworkPolicies"}, {suite1, "checkPodsHaveLabel"}, {security2, "EnsureNetworkPoliciesTest"}},
+			managementLabel,
+		},
+		{"EnsureCustomLabels", both("EnsureCustomLabels", "CustomLabelsTest"), customLabels},
+		{"EnsureCustomTolerations", both("EnsureCustomTolerations", "CustomTolerationsTest"), customTolerations},
+		{"EnsureSecurityContextUID", both("EnsureSecurityContextUID", "SecurityContextUIDTest"), user},
+		{
+			"EnsureNoPodsWithTooHighPriority",
+			append(both("EnsureNoPodsWithTooHighPriority", "PodPriorityTest"), Function{defaults, "priorityClass"}), priority,
+		},
+		{
+			"EnsureAllReqServingPodsLandOnReqServingNodes",
+			[]Function{{suite1, "EnsureAllReqServingPodsLandOnReqServingNodes"}, {serving1, "VerifyRequestServingPodDistribution"}},
+			dedicated,
+		},
+		{
+			"EnsureOnlyRequestServingPodsOnRequestServingNodes",
+			[]Function{{suite1, "EnsureOnlyRequestServingPodsOnRequestServingNodes"}},
+			notDedicated,
+		},
+		{"VerifyRequestServingPodLabels", []Function{{labels1, "VerifyRequestServingPodLabels"}}, servesWithoutAccess},
 	}
 }
 
-func eachContainer(c checked, check func(corev1.Container)) {
-	for _, container := range slices.Concat(c.pod.InitContainers, c.pod.Containers) {
-		check(container)
+// frameworkRules returns what the framework gives each component, and what the namespace admits.
+func frameworkRules() []Rule {
+	return []Rule{
+		{
+			"setLabels, setColocation",
+			[]Function{{defaults, "controlPlaneWorkload.setLabels"}, {defaults, "controlPlaneWorkload.setColocation"}},
+			labels,
+		},
+		{"setMultizoneSpread", []Function{{defaults, "controlPlaneWorkload.setMultizoneSpread"}}, spread},
+		{
+			"SetReplicasAndStrategy",
+			[]Function{{rollout, "deploymentProvider.SetReplicasAndStrategy"}, {defaults, "DefaultReplicas"}},
+			replicas,
+		},
+		{"Pod Security Standard restricted", nil, restricted}, // a rule of Kubernetes
 	}
-}
-
-func pullPolicy(c checked, say func(string, ...any)) {
-	eachContainer(c, func(container corev1.Container) {
-		if container.ImagePullPolicy != corev1.PullIfNotPresent {
-			say("container %s has %q", container.Name, container.ImagePullPolicy)
-		}
-	})
-}
-
-func terminationMessages(c checked, say func(string, ...any)) {
-	eachContainer(c, func(container corev1.Container) {
-		if container.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
-			say("container %s has %q", container.Name, container.TerminationMessagePolicy)
-		}
-	})
-}
-
-func requests(c checked, say func(string, ...any)) {
-	eachContainer(c, func(container corev1.Container) {
-		for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if _, asked := container.Resources.Requests[resource]; !asked {
-				say("container %s has no request of %s", container.Name, resource)
-			}
-		}
-	})
-}
-
-// evictable is for pods that are not in HyperShift's list of audited pods. Their annotation is allowed to name the
-// volume of /tmp and nothing else.
-func evictable(c checked, say func(string, ...any)) {
-	declared := strings.Split(c.deployment.Spec.Template.Annotations[safeToEvict], ",")
-	for _, name := range declared {
-		if name != tmp && name != "" {
-			say("the annotation names %s", name)
-		}
-	}
-	for _, volume := range c.pod.Volumes {
-		onDisk := volume.EmptyDir != nil && volume.EmptyDir.Medium != corev1.StorageMediumMemory
-		if (onDisk || volume.HostPath != nil) && !slices.Contains(declared, volume.Name) {
-			say("the annotation does not name volume %s", volume.Name)
-		}
-	}
-}
-
-func readOnly(c checked, say func(string, ...any)) {
-	eachContainer(c, func(container corev1.Container) {
-		if s := container.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem {
-			say("container %s writes to its root", container.Name)
-		}
-	})
-}
-
-func tmpMounted(c checked, say func(string, ...any)) {
-	eachContainer(c, func(container corev1.Container) {
-		if !slices.ContainsFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/tmp" }) {
-			say("container %s has none", container.Name)
-		}
-	})
-}
-
-func toleration(key, value string) corev1.Toleration {
-	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpEqual, Value: value, Effect: corev1.TaintEffectNoSchedule}
-}
-
-func hasToleration(c checked, want corev1.Toleration) bool {
-	return slices.ContainsFunc(c.pod.Tolerations, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, want) })
-}
-
-func placed(c checked, say func(string, ...any)) {
-	for _, want := range []corev1.Toleration{toleration(domain+"control-plane", "true"), toleration(domain+"cluster", c.Namespace)} {
-		if !hasToleration(c, want) {
-			say("it does not tolerate %s", want.Key)
-		}
-	}
-	if c.pod.Affinity == nil || c.pod.Affinity.NodeAffinity == nil || c.pod.Affinity.PodAffinity == nil {
-		say("it has no affinities")
-		return
-	}
-	for _, want := range preferredNodes(c.ControlPlane) {
-		if !slices.ContainsFunc(c.pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-			func(t corev1.PreferredSchedulingTerm) bool {
-				return equality.Semantic.DeepEqual(t, want)
-			}) {
-			say("it does not prefer nodes with %s", want.Preference.MatchExpressions[0].Key)
-		}
-	}
-	if !slices.ContainsFunc(c.pod.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
-		func(t corev1.WeightedPodAffinityTerm) bool {
-			return equality.Semantic.DeepEqual(t, together(c.ControlPlane))
-		}) {
-		say("it does not prefer nodes of the control plane's other pods")
-	}
-}
-
-// preferredNodes returns the nodes that pods of a control plane prefer.
-func preferredNodes(plane ControlPlane) []corev1.PreferredSchedulingTerm {
-	return []corev1.PreferredSchedulingTerm{
-		{Weight: 50, Preference: corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"control-plane", "true")},
-		}},
-		{Weight: 100, Preference: corev1.NodeSelectorTerm{
-			MatchExpressions: []corev1.NodeSelectorRequirement{in(domain+"cluster", plane.Namespace)},
-		}},
-	}
-}
-
-// together returns the affinity by which the pods of a control plane prefer the same nodes.
-func together(plane ControlPlane) corev1.WeightedPodAffinityTerm {
-	return corev1.WeightedPodAffinityTerm{Weight: 100, PodAffinityTerm: corev1.PodAffinityTerm{
-		TopologyKey:   corev1.LabelHostname,
-		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{domain + "hosted-control-plane": plane.Namespace}},
-	}}
-}
-
-func in(key, value string) corev1.NodeSelectorRequirement {
-	return corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}}
-}
-
-// token checks the automatic mount of the token, and also projected volumes with a token.
-func token(c checked, say func(string, ...any)) {
-	if c.mgmt {
-		return
-	}
-	if c.pod.AutomountServiceAccountToken == nil || *c.pod.AutomountServiceAccountToken {
-		say("it is mounted")
-	}
-	for _, volume := range c.pod.Volumes {
-		if volume.Projected == nil {
-			continue
-		}
-		for _, source := range volume.Projected.Sources {
-			if source.ServiceAccountToken != nil {
-				say("volume %s has one", volume.Name)
-			}
-		}
-	}
-}
-
-func customLabels(c checked, say func(string, ...any)) {
-	for key, value := range c.Labels {
-		if c.labels[key] != value {
-			say("%s is %q", key, c.labels[key])
-		}
-	}
-}
-
-func customTolerations(c checked, say func(string, ...any)) {
-	for _, want := range c.Tolerations {
-		if !hasToleration(c, want) {
-			say("it does not tolerate %s", want.Key)
-		}
-	}
-}
-
-func user(c checked, say func(string, ...any)) {
-	context := c.pod.SecurityContext
-	switch {
-	case c.User == 0:
-		if context != nil && context.RunAsUser != nil {
-			say("it is %d, which OpenShift, that assigns users, refuses", *context.RunAsUser)
-		}
-	case context == nil || context.RunAsUser == nil || *context.RunAsUser != c.User:
-		say("it is not %d", c.User)
-	}
-}
-
-// priority checks the priority class. etcd has the highest priority of a control plane. Of the well-known classes,
-// those of Kubernetes itself are higher.
-func priority(c checked, say func(string, ...any)) {
-	want := "hypershift-control-plane"
-	if c.PriorityClass != "" {
-		want = c.PriorityClass
-	}
-	if c.pod.PriorityClassName != want {
-		say("it is %q, want %q", c.pod.PriorityClassName, want)
-	}
-}
-
-func dedicated(c checked, say func(string, ...any)) {
-	if c.labels[requestServing] != "true" || !c.Dedicated {
-		return
-	}
-	if !hasToleration(c, toleration(requestServing, "true")) {
-		say("it does not tolerate the nodes")
-	}
-	if c.pod.Affinity == nil || c.pod.Affinity.NodeAffinity == nil ||
-		c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		say("any node will do")
-		return
-	}
-	for _, term := range c.pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		for _, want := range []corev1.NodeSelectorRequirement{in(requestServing, "true"), in(domain+"cluster", c.Namespace)} {
-			if !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-				return equality.Semantic.DeepEqual(r, want)
-			}) {
-				say("nodes without %s will do", want.Key)
-			}
-		}
-	}
-}
-
-func labels(c checked, say func(string, ...any)) {
-	if c.labels[domain+"control-plane-component"] == "" {
-		say("there is no %scontrol-plane-component", domain)
-	}
-	labelled := []map[string]string{c.labels}
-	if c.deployment.Labels[managedBy] != operator { // the framework labels only pods
-		labelled = append(labelled, c.deployment.Labels)
-	}
-	for _, where := range labelled {
-		if where[domain+"hosted-control-plane"] != c.Namespace {
-			say("%shosted-control-plane is %q", domain, where[domain+"hosted-control-plane"])
-		}
-	}
-	if _, has := c.labels[domain+"need-management-kas-access"]; has != c.mgmt {
-		say("the way to the management API is open: %t", has)
-	}
-}
-
-func spread(c checked, say func(string, ...any)) {
-	if !c.HighlyAvailable || *c.deployment.Spec.Replicas < 2 {
-		return
-	}
-	if c.pod.Affinity == nil || c.pod.Affinity.PodAntiAffinity == nil {
-		say("its pods may be in one place")
-		return
-	}
-	selector := c.deployment.Spec.Selector
-	for _, term := range c.pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		if !equality.Semantic.DeepEqual(term.LabelSelector, selector) {
-			say("by %s it keeps away from other pods than its own", term.TopologyKey)
-		}
-		if term.TopologyKey == corev1.LabelHostname {
-			return
-		}
-	}
-	say("its pods may be on one node")
-}
-
-func replicas(c checked, say func(string, ...any)) {
-	spec := c.deployment.Spec
-	if spec.RevisionHistoryLimit == nil || *spec.RevisionHistoryLimit != 2 {
-		say("it does not keep two old versions")
-	}
-	if *spec.Replicas > 1 && !c.HighlyAvailable {
-		say("it has %d replicas", *spec.Replicas)
-	}
-}
-
-func restricted(c checked, say func(string, ...any)) {
-	pod := c.pod.SecurityContext
-	if pod == nil {
-		pod = &corev1.PodSecurityContext{}
-	}
-	eachContainer(c, func(container corev1.Container) {
-		own := container.SecurityContext
-		if own == nil {
-			own = &corev1.SecurityContext{}
-		}
-		if !isTrue(own.RunAsNonRoot) && !isTrue(pod.RunAsNonRoot) || !runtimeDefault(own.SeccompProfile) &&
-			!runtimeDefault(pod.SeccompProfile) {
-			say("container %s may be root, or call anything", container.Name)
-		}
-		if own.AllowPrivilegeEscalation == nil || *own.AllowPrivilegeEscalation || own.Capabilities == nil ||
-			!slices.Contains(own.Capabilities.Drop, "ALL") {
-			say("container %s may gain privileges", container.Name)
-		}
-	})
-}
-
-func isTrue(b *bool) bool { return b != nil && *b }
-
-func runtimeDefault(p *corev1.SeccompProfile) bool {
-	return p != nil && p.Type == corev1.SeccompProfileTypeRuntimeDefault
 }

@@ -2,8 +2,10 @@ package hypershift_test
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +53,10 @@ func variants() map[string]variant {
 		v.plane.Labels, v.plane.Tolerations = v.rules.Labels, v.rules.Tolerations
 	}
 	dedicated := func(v *variant) { v.rules.Dedicated, v.plane.DedicatedRequestServing = true, true }
+	selected := func(v *variant) {
+		v.rules.NodeSelector = map[string]string{"hypershift.openshift.io/control-plane": "true"}
+		v.plane.NodeSelector = v.rules.NodeSelector
+	}
 	return map[string]variant{
 		"single replica":   of(func(*variant) {}),
 		"highly available": of(available),
@@ -63,12 +69,14 @@ func variants() map[string]variant {
 			dedicated(v)
 		}),
 		"custom":                of(custom),
+		"nodes of its own":      of(selected),
 		"without SCC":           of(func(v *variant) { v.rules.User, v.plane.RunAsUser = 1005, 1005 }),
 		"a priority of its own": of(func(v *variant) { v.rules.PriorityClass, v.plane.PriorityClass = "mine", "mine" }),
 		"all at once": of(func(v *variant) {
 			available(v)
 			dedicated(v)
 			custom(v)
+			selected(v)
 			v.rules.User, v.plane.RunAsUser = 1005, 1005
 		}),
 	}
@@ -181,9 +189,10 @@ func TestIstiodKeepsTheRules(t *testing.T) {
 func TestHypergateKeepsTheRules(t *testing.T) {
 	missing := map[string]string{
 		"custom":                "EnsureCustomLabels EnsureCustomTolerations",
+		"nodes of its own":      "EnsureNoHCPPodsLandOnDefaultNode",
 		"without SCC":           "EnsureSecurityContextUID",
 		"a priority of its own": "EnsureNoPodsWithTooHighPriority",
-		"all at once":           "EnsureCustomLabels EnsureCustomTolerations EnsureSecurityContextUID",
+		"all at once":           "EnsureCustomLabels EnsureCustomTolerations EnsureNoHCPPodsLandOnDefaultNode EnsureSecurityContextUID",
 	}
 	for name, v := range variants() {
 		t.Run(name, func(t *testing.T) {
@@ -202,12 +211,95 @@ func TestHypergateKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestARuleCanBeBroken checks that each rule detects a change of istiod's Deployment that breaks it.
+// TestARuleCanBeBroken checks that each rule detects a change of a Deployment that breaks it, and that no other rule
+// does, except where the change cannot break one alone. The Deployment is istiod's, or hypergate's if the rule is for
+// pods with access to the management API.
 func TestARuleCanBeBroken(t *testing.T) {
-	type pod = corev1.PodSpec
 	all, planner := variants()["all at once"], newPlanner(t)
-	breaks := map[string]func(d *appsv1.Deployment, p *pod){
-		"EnsureAppLabel": func(d *appsv1.Deployment, _ *pod) { delete(d.Spec.Template.Labels, "app") },
+	for _, rule := range hypershift.Rules() {
+		t.Run(rule.Name, func(t *testing.T) {
+			edit, known := breaks()[rule.Name]
+			ofHypergate, knownOfHypergate := breaksOfHypergate()[rule.Name]
+			if known == knownOfHypergate {
+				t.Fatal("nothing here breaks it, or two changes do")
+			}
+			plane, d, mgmt := all.rules, istiod(t, planner, all.plane), false
+			if knownOfHypergate {
+				plane, d, mgmt, edit = variants()["single replica"].rules, hypergate(t), true, ofHypergate
+			}
+			edit(d, &d.Spec.Template.Spec)
+			want := []string{rule.Name}
+			if also, is := map[string]string{
+				"EnsureAppLabel": "WorkloadRegistryValidationTest", "setLabels, setColocation": "VerifyRequestServingPodLabels",
+			}[rule.Name]; is {
+				want = append(want, also)
+			}
+			var got []string
+			for _, broken := range hypershift.Broken(d, plane, mgmt) {
+				name, _, _ := strings.Cut(broken, ": ")
+				got = append(got, name)
+			}
+			slices.Sort(want)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("the change breaks %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// TestOtherRulesHaveATest checks that each test exists which is named instead of a rule.
+func TestOtherRulesHaveATest(t *testing.T) {
+	var all strings.Builder
+	for _, folder := range []string{"pkg", "test", "deploy"} {
+		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			all.Write(data)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, other := range hypershift.Others() {
+		if other.Why == "" || other.By != "" && !strings.Contains(all.String(), "\nfunc "+other.By+"(t *testing.T)") {
+			t.Errorf("%s: there is no test %q, or no reason", other.Name, other.By)
+		}
+	}
+}
+
+// breaksOfHypergate has changes of hypergate's Deployment that break a rule each.
+func breaksOfHypergate() map[string]func(*appsv1.Deployment, *corev1.PodSpec) {
+	return map[string]func(*appsv1.Deployment, *corev1.PodSpec){
+		"EnsureNetworkPolicies (EnsureComponentsHaveNeedManagementKASAccessLabel)": func(d *appsv1.Deployment, _ *corev1.PodSpec) {
+			delete(d.Spec.Template.Labels, "hypershift.openshift.io/need-management-kas-access")
+		},
+		"EnsureOnlyRequestServingPodsOnRequestServingNodes": func(_ *appsv1.Deployment, p *corev1.PodSpec) {
+			p.Tolerations = append(p.Tolerations, corev1.Toleration{
+				Key: "hypershift.openshift.io/request-serving-component", Operator: "Exists",
+			})
+		},
+		"VerifyRequestServingPodLabels": func(d *appsv1.Deployment, _ *corev1.PodSpec) {
+			d.Spec.Template.Labels["hypershift.openshift.io/request-serving-component"] = "true"
+		},
+	}
+}
+
+// breaks has changes of istiod's Deployment that break a rule each.
+func breaks() map[string]func(*appsv1.Deployment, *corev1.PodSpec) {
+	type pod = corev1.PodSpec
+	return map[string]func(d *appsv1.Deployment, p *pod){
+		"EnsureAppLabel":                 func(d *appsv1.Deployment, _ *pod) { delete(d.Spec.Template.Labels, "app") },
+		"WorkloadRegistryValidationTest": func(d *appsv1.Deployment, _ *pod) { d.Spec.Template.Labels["app"] = "other" },
+		"SafeToEvictAnnotationsTest": func(_ *appsv1.Deployment, p *pod) {
+			p.Volumes = append(p.Volumes, corev1.Volume{
+				Name: "x", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}},
+			})
+		},
+		"EnsureNoHCPPodsLandOnDefaultNode": func(_ *appsv1.Deployment, p *pod) { p.NodeSelector = nil },
 		"EnsureAllContainersHavePullPolicyIfNotPresent": func(_ *appsv1.Deployment, p *pod) {
 			p.Containers[0].ImagePullPolicy = "Always"
 		},
@@ -247,22 +339,8 @@ func TestARuleCanBeBroken(t *testing.T) {
 		},
 		"setMultizoneSpread":     func(_ *appsv1.Deployment, p *pod) { p.Affinity.PodAntiAffinity = nil },
 		"SetReplicasAndStrategy": func(d *appsv1.Deployment, _ *pod) { d.Spec.RevisionHistoryLimit = nil },
-		"pod-security.kubernetes.io/enforce: restricted": func(_ *appsv1.Deployment, p *pod) {
+		"Pod Security Standard restricted": func(_ *appsv1.Deployment, p *pod) {
 			p.Containers[0].SecurityContext.Capabilities.Drop = nil
 		},
-	}
-	for _, rule := range hypershift.Rules() {
-		t.Run(rule.Name, func(t *testing.T) {
-			d := istiod(t, planner, all.plane)
-			edit, known := breaks[rule.Name]
-			if !known {
-				t.Fatal("nothing here breaks it")
-			}
-			edit(d, &d.Spec.Template.Spec)
-			broken := hypershift.Broken(d, all.rules, false)
-			if len(broken) != 1 || !strings.HasPrefix(broken[0], rule.Name+": ") {
-				t.Errorf("the rule is broken, but the result is %q", broken)
-			}
-		})
 	}
 }

@@ -32,7 +32,7 @@ import (
 func checkComponent(t *testing.T, own *planes.Pair) []*unstructured.Unstructured {
 	t.Helper()
 	addition := operatorAddition(t)
-	component, err := hypershift.Hypergate()
+	component, err := hypershift.HypergateByRoute() // with all permissions of either form
 	if err != nil {
 		t.Fatal(err)
 	}

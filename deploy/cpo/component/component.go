@@ -1,0 +1,125 @@
+// Package hypergate is the component that runs hypergate for a hosted control plane. hypergate installs istiod in the
+// control plane's namespace, and what istiod needs in the hosted cluster, for OpenShift's Gateway API implementation.
+package hypergate
+
+import (
+	"strconv"
+
+	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+	"github.com/openshift/hypershift/control-plane-operator/featuregates"
+	"github.com/openshift/hypershift/support/capabilities"
+	component "github.com/openshift/hypershift/support/controlplane-component"
+	"github.com/openshift/hypershift/support/podspec"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	ComponentName = "hypergate"
+
+	// Conditions that hypergate sets on the HostedControlPlane, and their reasons once nothing is installed.
+	availableCondition   = "gateway.hypergate.dev/Available"
+	progressingCondition = "gateway.hypergate.dev/Progressing"
+	notEnabledReason     = "NotEnabled"
+	asExpectedReason     = "AsExpected"
+)
+
+var _ component.ComponentOptions = &hypergate{}
+
+type hypergate struct{}
+
+// IsRequestServing implements controlplanecomponent.ComponentOptions. istiod, which serves requests, is an operand.
+func (h *hypergate) IsRequestServing() bool {
+	return false
+}
+
+// MultiZoneSpread implements controlplanecomponent.ComponentOptions.
+func (h *hypergate) MultiZoneSpread() bool {
+	return false
+}
+
+// NeedsManagementKASAccess implements controlplanecomponent.ComponentOptions.
+func (h *hypergate) NeedsManagementKASAccess() bool {
+	return true
+}
+
+// NewComponent returns the component. The gateways of the hosted cluster reach istiod by a tunnel through the hosted
+// cluster's own API server, so that the component needs no Route, no load balancer and no DNS name.
+func NewComponent() component.ControlPlaneComponent {
+	return component.NewDeploymentComponent(ComponentName, &hypergate{}).
+		WithPredicate(predicate).
+		WithAdaptFunction(adaptDeployment).
+		InjectServiceAccountKubeConfig(guestKubeconfig()).
+		MonitorOperandsRolloutStatus().
+		Build()
+}
+
+// guestKubeconfig returns the options of the client certificate with which hypergate connects to the hosted cluster.
+func guestKubeconfig() component.ServiceAccountKubeConfigOpts {
+	return component.ServiceAccountKubeConfigOpts{
+		Name:          "hypergate",
+		Namespace:     "openshift-ingress",
+		MountPath:     "/etc/kubernetes",
+		ContainerName: ComponentName,
+	}
+}
+
+// predicate reports whether hypergate runs. It runs with the feature gate, if the hosted cluster has the capability
+// Ingress, which is immutable.
+//
+// If the feature gate is turned off, hypergate stays until it has removed what it installed in both clusters. The
+// framework does not know these objects, and cannot delete those in the hosted cluster.
+func predicate(cpContext component.WorkloadContext) (bool, error) {
+	if !capabilities.IsIngressCapabilityEnabled(cpContext.HCP.Spec.Capabilities) {
+		return false, nil
+	}
+	if isEnabled() {
+		return true, nil
+	}
+	existing := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: cpContext.HCP.Namespace, Name: ComponentName}
+	if err := cpContext.Client.Get(cpContext, key, existing); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return !hasRemovedAll(cpContext.HCP), nil
+}
+
+func isEnabled() bool {
+	return featuregates.Gate().Enabled(featuregates.GatewayAPIControlPlane)
+}
+
+// hasRemovedAll reports whether hypergate reports that it is not enabled, and that it has removed everything.
+func hasRemovedAll(hcp *hyperv1.HostedControlPlane) bool {
+	available := meta.FindStatusCondition(hcp.Status.Conditions, availableCondition)
+	progressing := meta.FindStatusCondition(hcp.Status.Conditions, progressingCondition)
+	return available != nil && available.Reason == notEnabledReason && progressing != nil &&
+		progressing.Status == metav1.ConditionFalse && progressing.Reason == asExpectedReason
+}
+
+func adaptDeployment(cpContext component.WorkloadContext, deployment *appsv1.Deployment) error {
+	setEnv(deployment, map[string]string{
+		"INSTALL": strconv.FormatBool(isEnabled()),
+		// These run here, so that registry overrides apply.
+		"PILOT_IMAGE":   cpContext.ReleaseImageProvider.GetImage("istio-pilot"),
+		"SIDECAR_IMAGE": cpContext.ReleaseImageProvider.GetImage("hypergate"),
+		// These run in the hosted cluster, so that registry overrides must not apply.
+		"PROXY_IMAGE": cpContext.UserReleaseImageProvider.GetImage("istio-proxyv2"),
+		"RELAY_IMAGE": cpContext.UserReleaseImageProvider.GetImage("hypergate"),
+		// MonitorOperandsRolloutStatus compares istiod's version with this one.
+		"RELEASE_VERSION": cpContext.ReleaseImageProvider.Version(),
+	})
+	return nil
+}
+
+func setEnv(deployment *appsv1.Deployment, values map[string]string) {
+	podspec.UpdateContainer(ComponentName, deployment.Spec.Template.Spec.Containers, func(c *corev1.Container) {
+		for name, value := range values {
+			podspec.UpsertEnvVar(c, corev1.EnvVar{Name: name, Value: value})
+		}
+	})
+}

@@ -1,0 +1,91 @@
+package controlplanecomponent
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/openshift/hypershift/support/netutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Status is the status of a component. The zero value means that there is none.
+type Status struct {
+	Exists, RolledOut bool
+	Version           string
+	// Message is why the component is not rolled out.
+	Message string
+}
+
+// Store is the namespace of a control plane: its objects, and the statuses of its components. It is for one goroutine.
+type Store struct {
+	objects  map[string]*unstructured.Unstructured
+	statuses map[string]Status
+}
+
+var _ client.Reader = &Store{}
+
+// NewStore returns an empty namespace.
+func NewStore() *Store {
+	return &Store{objects: map[string]*unstructured.Unstructured{}, statuses: map[string]Status{}}
+}
+
+func keyOf(kind, name string) string { return kind + "/" + name }
+
+// Put creates or replaces an object. A label with the value netutil.RemoveLabelMarker is removed.
+func (s *Store) Put(u *unstructured.Unstructured) {
+	labels := u.GetLabels()
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == netutil.RemoveLabelMarker })
+	u.SetLabels(labels)
+	s.objects[keyOf(u.GetKind(), u.GetName())] = u
+}
+
+// Delete deletes an object. It does nothing if there is none.
+func (s *Store) Delete(kind, name string) { delete(s.objects, keyOf(kind, name)) }
+
+// Find returns an object, or nil.
+func (s *Store) Find(kind, name string) *unstructured.Unstructured {
+	return s.objects[keyOf(kind, name)]
+}
+
+// All returns all objects of a kind, by name.
+func (s *Store) All(kind string) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, key := range s.Names() {
+		if strings.HasPrefix(key, kind+"/") {
+			out = append(out, s.objects[key])
+		}
+	}
+	return out
+}
+
+// Names returns <kind>/<name> of all objects, sorted.
+func (s *Store) Names() []string { return slices.Sorted(maps.Keys(s.objects)) }
+
+// Status returns the status of a component.
+func (s *Store) Status(name string) Status { return s.statuses[name] }
+
+// SetStatus sets the status of a component.
+func (s *Store) SetStatus(name string, status Status) { s.statuses[name] = status }
+
+// Get implements client.Reader. It returns a NotFound error if there is no such object.
+func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	kind := reflect.TypeOf(into).Elem().Name()
+	u := s.Find(kind, key.Name)
+	if u == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+}
+
+// List implements client.Reader. It is not supported.
+func (s *Store) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("this stand-in lists no objects")
+}
