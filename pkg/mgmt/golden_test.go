@@ -16,63 +16,32 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/golden"
 )
 
-// TestGoldens checks what is applied on the management side for a HostedControlPlane of each platform.
+// TestGoldens checks what is applied on the management side, and in which order, for a HostedControlPlane of each
+// platform: the files of testdata/hcp.
 //
 // Each golden file has the identity and owner of all objects, and istiod's Deployment. The arguments, environment and
-// similar fields of its containers are in the golden files of package desired.
+// similar fields of its containers are in the golden files of package desired. A test of cmd/hypergate/app compares the
+// same files with the output of the command render.
 func TestGoldens(t *testing.T) {
-	const services = `services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}}, {service: ` +
-		`OAuthServer, servicePublishingStrategy: {type: Route}},
-		{service: Konnectivity, servicePublishingStrategy: {type: Route}}, {service: Ignition, servicePublishingStrategy: {type: Route}}]`
-	const routes = `services: [{service: APIServer, servicePublishingStrategy: {type: Route, route: {hostname: api.guest1.example.com}}},
-		{service: Ignition, servicePublishingStrategy: {type: Route, route: {hostname: ignition.guest1.example.com}}}]`
-	const nodePorts = `services: [{service: APIServer, servicePublishingStrategy: {type: NodePort, nodePort: {address: 192.0.2.7}}}]`
 	folder := filepath.Join("testdata", "golden")
 	wanted := map[string]bool{}
-	for name, tc := range map[string]struct{ metadata, spec, status string }{
-		"aws": {
-			metadata: `annotations: {hypershift.openshift.io/topology: dedicated-request-serving-components, ` +
-				`hypershift.openshift.io/request-serving-node-additional-selector: ` +
-				`"hypershift.openshift.io/request-serving-size=large"}`,
-			spec:   `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Private}}, ` + services + `}`,
-			status: `{versionStatus: {desired: {version: 4.21.0, image: "quay.io/r:4.21"}, observedGeneration: 1}}`,
-		},
-		"aws-public": {
-			spec: `{platform: {type: AWS, aws: {region: us-east-1, endpointAccess: Public}}, infraID: guest1-x7k2p, ` + routes + `}`,
-		},
-		"azure": {spec: `{platform: {type: Azure, azure: {location: eastus}}, ` + services + `, nodeSelector: {role: infra}}`},
-		"azure-aro-hcp": {
-			spec: `{platform: {type: Azure, azure: {location: eastus, topology: Public, azureAuthenticationConfig: ` +
-				`{azureAuthenticationConfigType: ManagedIdentities}}}, infraID: guest1-x7k2p, ` + routes + `}`,
-		},
-		"gcp": {
-			spec: `{platform: {type: GCP, gcp: {project: p, region: us-central1, endpointAccess: ` +
-				`PublicAndPrivate}}, infraID: guest1-x7k2p, ` + routes + `}`,
-		},
-		"agent": {
-			spec: `{platform: {type: Agent, agent: {agentNamespace: agents}}, ` + nodePorts +
-				`, controllerAvailabilityPolicy: SingleReplica}`,
-		},
-		"kubevirt": {spec: `{platform: {type: KubeVirt, kubevirt: {generateID: x}}, ` + services + `}`},
-		"none": {
-			spec: `{platform: {type: None}, ` + nodePorts +
-				`, controllerAvailabilityPolicy: SingleReplica, labels: {team: a}, tolerations: [{key: k, ` +
-				`operator: Exists}]}`,
-		},
-		"ibmcloud": {
-			spec:     `{platform: {type: IBMCloud, ibmcloud: {providerType: VPC}}, ` + nodePorts + `}`,
-			metadata: `annotations: {hypershift.openshift.io/restart-date: "2026-11-21"}`,
-		},
-		"powervs":   {spec: `{platform: {type: PowerVS, powervs: {region: r, zone: z}}, ` + services + `}`},
-		"openstack": {spec: `{platform: {type: OpenStack, openstack: {identityRef: {name: ref, cloudName: cloud}}}, ` + services + `}`},
-	} {
-		path := filepath.Join(folder, name+".yaml")
+	files, err := filepath.Glob(filepath.Join("testdata", "hcp", "*.yaml"))
+	if err != nil || len(files) < 11 {
+		t.Fatalf("there are %d HostedControlPlanes: %v", len(files), err)
+	}
+	for _, file := range files {
+		path := filepath.Join(folder, filepath.Base(file))
 		wanted[path] = true
-		t.Run(name, func(t *testing.T) {
-			plane, err := readControlPlane(hcp(t, tc.metadata, tc.spec, tc.status), "istiod-openshift-gateway")
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plane, err := readControlPlane(fromyaml.Object(t, data), "istiod-openshift-gateway")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,6 +84,7 @@ func asked(t *testing.T) (model.Config, *charts.Source, pki.CA, model.GuestObser
 		ProxyImage:     "registry.example.com/proxyv2:" + charts.EmbeddedVersion,
 		XDS:            model.HostPort{Host: "istiod.apps.example.com", Port: 443},
 		WebhookHost:    "gw-webhook-openshift-gateway", NetworkPolicies: model.HyperShiftPeers(),
+		IstioResources: model.LayeredProductResources(), // the default of the flag
 	}
 	guest := model.GuestObservation{Classes: []model.GatewayClass{{Name: "openshift-default"}}, CRDs: map[string]crds.Fact{}}
 	for _, name := range crds.GatewayAPI().Names() {
@@ -153,7 +123,7 @@ func applied(t *testing.T, plane model.ControlPlane) []byte {
 	}
 	var identities []any
 	var deployment map[string]any
-	for _, o := range slices.Concat(state.Mgmt, []model.MgmtObject{secret}, state.Routes, state.Workload) {
+	for _, o := range slices.Concat(state.Mgmt, state.Routes, []model.MgmtObject{secret}, state.Workload) {
 		u, err := o.Unstructured()
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -29,6 +30,7 @@ type renderOptions struct {
 	side, output, caBundle string
 	classes                []string
 	crds                   bool
+	filename, published    string
 }
 
 func newRender() *cobra.Command {
@@ -37,6 +39,10 @@ func newRender() *cobra.Command {
 		Use:   "render",
 		Short: "Print the objects that hypergate installs in each cluster",
 		Long: `Print the objects that "hypergate run" applies to the management cluster and to the guest.
+
+With --filename, print exactly those for a HostedControlPlane: its nodes, tolerations, labels, priority, replicas and
+owner, and how istiod is published. Without it, there is no HostedControlPlane. Values that only a cluster has are
+placeholders: keys, tokens, and the address of the guest's API server.
 
 With --side=dropped, print the objects of Istio's charts that hypergate does not apply, each with the reason.
 
@@ -48,6 +54,10 @@ stderr.`,
   # Print the objects of the management cluster
   hypergate render --side management --namespace clusters-guest1 --xds-address istiod.apps.example.com:443 \
     ` + exampleImages + `
+
+  # Print what hypergate run applies for a HostedControlPlane, with the address that its load balancer would have
+  kubectl -n clusters-guest1 get hostedcontrolplane guest1 -o yaml |
+    hypergate render -f - --published-host 192.0.2.44
 
   # Print the objects of Istio's charts that are not applied, with the reasons
   hypergate render --side dropped --topology standalone --pilot-image ... --proxy-image ...`,
@@ -63,6 +73,10 @@ stderr.`,
 		"the guest. "+
 		"An empty value prints the plan without a GatewayClass.")
 	cmd.Flags().BoolVar(&o.crds, "crds", true, "If true, include the CRDs.")
+	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "Path to a file with a HostedControlPlane, as YAML or JSON. - is stdin. "+
+		"It can also contain the Namespace. --namespace defaults to that of the HostedControlPlane.")
+	cmd.Flags().StringVar(&o.published, "published-host", "", "What the management cluster would hand out for istiod: "+
+		"the address of the load balancer, :<port> of the nodes, or the host of the Route istiod of the control-plane-operator.")
 	return cmd
 }
 
@@ -73,9 +87,13 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if o.output != "yaml" && o.output != "json" {
 		return fmt.Errorf("--output: unsupported value %q: supported values are yaml, json", o.output)
 	}
+	file, err := readControlPlaneFile(o.filename, cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
 	source, sourceErr := chartSource(o.chartsDir)
 	if sourceErr == nil {
-		o.fillIn(cmd, source.Version())
+		o.fillIn(cmd, source.Version(), file)
 	}
 	cfg, err := o.config()
 	if err = cmp.Or(err, sourceErr); err != nil {
@@ -85,7 +103,20 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	hosted := model.ManagementObservation{CA: pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}}
+	hosted, nothing, err := file.observation(cmd, cfg, o.published)
+	if err != nil {
+		return err
+	}
+	if nothing != "" {
+		cmd.PrintErrln("hypergate: run applies nothing for this HostedControlPlane now: " + nothing)
+		return o.print(cmd.OutOrStdout(), []any{})
+	}
+	hosted.CA = pki.CA{Root: root, Cert: redacted(), Key: redacted(), Chain: redacted()}
+	return o.render(cmd.OutOrStdout(), cfg, source, hosted)
+}
+
+// render prints the plan for an observation of the management side.
+func (o *renderOptions) render(out io.Writer, cfg model.Config, source *charts.Source, hosted model.ManagementObservation) error {
 	guest := model.GuestObservation{API: guestAPI()}
 	for _, name := range o.classes {
 		if name != "" {
@@ -96,7 +127,7 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	credentials, err := credentialsOf(cfg, state)
+	credentials, err := credentialsOf(cfg, hosted.ControlPlane, state)
 	if err != nil {
 		return err
 	}
@@ -104,19 +135,22 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return o.print(cmd.OutOrStdout(), objects)
+	return o.print(out, objects)
 }
 
 // fillIn sets each flag that the command run requires and that is not set to an example value. It lists them on stderr.
-func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
+func (o *renderOptions) fillIn(cmd *cobra.Command, version string, file controlPlaneFile) {
 	hosted := o.topology != string(model.TopologyStandalone)
+	if file.plane != nil && file.plane.GetNamespace() != "" && !cmd.Flags().Changed("namespace") {
+		_ = cmd.Flags().Set("namespace", file.plane.GetNamespace()) // any text is accepted here, and checked later
+	}
 	var filled []string
 	for _, example := range []struct {
 		flag, value string
 		applies     bool
 	}{
 		{"namespace", "clusters-guest1", hosted},
-		{"xds-address", "istiod.apps.example.com:443", hosted && !cmd.Flags().Changed("publish")},
+		{"xds-address", "istiod.apps.example.com:443", hosted && !cmd.Flags().Changed("publish") && file.plane == nil},
 		{"pilot-image", "registry.example.com/pilot:" + version, true},
 		{"proxy-image", "registry.example.com/proxyv2:" + version, true},
 		{"relay-image", "registry.example.com/hypergate:dev", o.publish.way == string(model.PublishTunnel)},
@@ -135,20 +169,21 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string) {
 
 // credentialsOf returns the Secrets with the credentials of istiod's pod for the guest. They are not part of a plan,
 // because only a guest can issue their tokens. Without istiod, the result is empty.
-func credentialsOf(cfg model.Config, state desired.Plan) ([]model.MgmtObject, error) {
+func credentialsOf(cfg model.Config, plane model.ControlPlane, state desired.Plan) ([]model.MgmtObject, error) {
 	if !state.Installed {
 		return nil, nil
 	}
 	if _, known := state.Endpoint.(publish.EndpointKnown); !known {
 		return nil, errors.New("the address of istiod depends on the management cluster, which render does not access: " +
-			"use --xds-address instead of --publish (the objects that publish istiod are then omitted)")
+			"set --published-host to what that cluster would hand out, " +
+			"or use --xds-address instead of --publish (the objects that publish istiod are then omitted)")
 	}
 	credential := model.Credential{GuestAPI: guestAPI(), Token: string(redacted())}
-	secret, err := model.CredentialSecret(cfg, model.ControlPlane{}, credential)
-	if err != nil || !publish.UsesTunnel(cfg, model.ControlPlane{}) {
+	secret, err := model.CredentialSecret(cfg, plane, credential)
+	if err != nil || !publish.UsesTunnel(cfg, plane) {
 		return []model.MgmtObject{secret}, err
 	}
-	tunnel, err := model.TunnelSecret(cfg, model.ControlPlane{}, credential, pki.Serving{Cert: redacted(), Key: redacted()})
+	tunnel, err := model.TunnelSecret(cfg, plane, credential, pki.Serving{Cert: redacted(), Key: redacted()})
 	return []model.MgmtObject{secret, tunnel}, err
 }
 
@@ -172,7 +207,7 @@ func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObje
 		}
 	}
 	if o.side == "management" || o.side == "all" {
-		for _, object := range slices.Concat(state.Mgmt, credentials, state.Workload) {
+		for _, object := range slices.Concat(state.Mgmt, state.Routes, credentials, state.Workload) {
 			add(object.Unstructured())
 		}
 	}
