@@ -143,7 +143,7 @@ lint: tools ## Check the Go code (format, import rules, size limits, defects), a
 			exit 1; \
 		}; \
 	done
-	linter=$(golangci_lint) && for dir in $(CPO_MODULES); do (cd "$$dir" && "$$linter" run -c "$(CURDIR)/deploy/cpo/component/.golangci.yml"); done
+	linter=$(golangci_lint) && for dir in $(CPO_MODULES); do (cd "$$dir" && "$$linter" run -c "$(CURDIR)/deploy/cpo/component/.golangci.yml") || exit 1; done
 
 .PHONY: tools
 tools:

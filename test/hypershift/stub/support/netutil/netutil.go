@@ -6,8 +6,9 @@ import (
 	"hash/fnv"
 	"strings"
 
-	routev1 "github.com/openshift/api/route/v1"
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
+
+	routev1 "github.com/openshift/api/route/v1"
 )
 
 const (
