@@ -18,9 +18,14 @@ SCALE_FLAGS ?=
 # BUILD_FLAGS are also the flags of hack/servers/build.sh, with CGO_ENABLED=0: a package compiles once for the servers,
 # hypergate and the demo. The linker strips the debug information, which costs a tenth of the time to compile.
 BUILD_FLAGS := -trimpath -gcflags=all=-dwarf=false
+# RUN are the tests that `make conformance` runs, separated by commas. Empty means all. SETS and SIDES are in
+# hack/conformance.sh.
+RUN ?=
+SETS ?= standard tls
+SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e rotation scale hostile limited chaos next busy
+STORIES ?= race integration e2e conformance rotation scale hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.
@@ -28,7 +33,7 @@ CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAnd
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
 TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform
-CORE_TRAFFIC ?= requests_go|control:_a_gateway_that_is_killed|istiod_is_replaced
+CORE_TRAFFIC ?= requests_go|tests_of_Gateway_API|control:_a_gateway_that_is_killed|istiod_is_replaced
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.
 space := $(subst ,, )
@@ -144,6 +149,11 @@ lint: tools ## Check the Go code (format, import rules, size limits, defects), a
 		}; \
 	done
 	linter=$(golangci_lint) && for dir in $(CPO_MODULES); do (cd "$$dir" && "$$linter" run -c "$(CURDIR)/deploy/cpo/component/.golangci.yml") || exit 1; done
+	@cd test/conformance && go mod tidy -diff || { \
+		echo 'test/conformance: go.mod or go.sum is not tidy: run go mod tidy there and commit both.' >&2; \
+		exit 1; \
+	}
+	linter=$(golangci_lint) && cd test/conformance && "$$linter" run -c ../../.golangci.yml
 
 .PHONY: tools
 tools:
@@ -183,8 +193,12 @@ hypershift-drift: ## Say which rules of HyperShift have changed in a newer tree 
 monitoring-test: ## Vet and test deploy/monitoring with the engine of Prometheus. It has a Go module of its own. Only needs Go.
 	cd test/monitoring && go vet ./... && go test -timeout 10m ./...
 
+.PHONY: conformance-test
+conformance-test: ## Vet test/conformance, and test how it judges results. It has a Go module of its own. Only needs Go.
+	cd test/conformance && go vet ./... && go test -short -timeout 10m ./...
+
 .PHONY: unit
-unit: envoy-test monitoring-test cpo-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
+unit: envoy-test monitoring-test conformance-test cpo-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
 	@for t in $(subst |, ,$(subst $(space),,$(SLOW))); do \
 		grep -q "^func $$t(" $(addsuffix /*_test.go,$(WITH_SLOW)) || { \
 			echo "unit: there is no test $$t; correct SLOW in the Makefile" >&2; \
@@ -240,6 +254,11 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
 	@hack/e2e.sh $(NEED_ROOT)
+
+.PHONY: conformance
+conformance: servers ## Run Gateway API's conformance suite with hypergate and with an istiod in the guest. Accepts RUN. Needs root.
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
+	@RUN='$(RUN)' SETS='$(SETS)' SIDES='$(SIDES)' UPDATE='$(UPDATE)' hack/conformance.sh
 
 .PHONY: chaos
 chaos: servers ## Roll gateways, and cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.

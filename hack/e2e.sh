@@ -5,6 +5,8 @@
 #
 # Without root, no test can run. The script then fails, because a success without the main tests would be misleading.
 # ALLOW_NO_ROOT=1 turns this failure into a success.
+#
+# MODULE is the folder of the packages' Go module. By default, it is the main module.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,4 +28,5 @@ fi
 hack/system-packages.sh
 # Run one package at a time: the tests already start two management clusters at once, and a small machine cannot run
 # more.
+cd "${MODULE:-.}"
 exec go test -count=1 -p 1 -timeout 60m "$@"

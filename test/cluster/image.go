@@ -103,7 +103,7 @@ func standIns(o Options, pause string) []Image {
 	all := make([]Image, 0, len(o.StandIns))
 	for _, name := range o.StandIns {
 		all = append(all, Image{
-			Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021"}, Files: map[string]string{"/pause": pause},
+			Name: name, User: "1337", Entrypoint: []string{"/pause", "-ready=:15021", "--"}, Files: map[string]string{"/pause": pause},
 		})
 	}
 	return all

@@ -35,7 +35,7 @@ const (
 // TestTraffic runs the stories with real gateways on real nodes of the guest, under load from outside.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
-	world := alone(t, world.Options{Name: "e2e-traffic", GuestNodes: 2})
+	world := alone(t, world.Options{Name: "e2e-traffic", GuestNodes: 2, Conformance: true})
 	edge := world.trafficGateway()
 	world.tellAll(edge, trafficStories())
 }
@@ -66,6 +66,7 @@ type trafficStory struct {
 func trafficStories() []trafficStory {
 	return []trafficStory{
 		{"requests go through a gateway that istiod programs", requestsPass},
+		{"tests of Gateway API's conformance suite pass", conformance},
 		{"control: a gateway that is killed costs requests, and the load sees it", killedGatewayIsSeen},
 		{"istiod is replaced, and no request fails", istiodRolls},
 		{"hypergate is killed, and no request fails", hypergateKilled},

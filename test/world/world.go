@@ -65,6 +65,10 @@ type Options struct {
 	// test/envoy in Envoy's place. The guest's API server reaches them through konnectivity. With 0, nodes and pods of
 	// the guest are simulated.
 	GuestNodes int
+	// Conformance adds the images of Gateway API's conformance suite to the guest's nodes.
+	Conformance bool
+	// GuestImages are additional images on the guest's nodes.
+	GuestImages []cluster.Image
 	// IstiodImages are additional names for istiod's image on the node.
 	IstiodImages []string
 	// Dir is the folder for all files of this world. Empty means a temporary folder.
@@ -152,11 +156,19 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 		if onGuest, err = gatewayImages(ctx, work); err != nil {
 			return nil, err
 		}
+		onGuest = append(onGuest, options.GuestImages...)
+	}
+	var suite suiteImages
+	if options.Conformance {
+		if suite, err = conformanceImages(ctx, work); err != nil {
+			return nil, err
+		}
+		onGuest = append(onGuest, suite.images...)
 	}
 	return cluster.Start(ctx, cluster.Options{
 		Name: options.Name, Guest: options.Topology == model.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
 		Progress: options.Progress,
-		StandIns: standIns(options.Topology), Archives: archives, IstiodImages: options.IstiodImages,
+		StandIns: append(standIns(options.Topology), suite.standIns...), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
 		GuestNodes: options.GuestNodes, Konnectivity: options.GuestNodes > 0, GuestImages: onGuest, GuestArchives: archives,
 		HostNames: []string{routedHost(deploy.Guest)},

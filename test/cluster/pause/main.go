@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	// The arguments of the real server follow the flags and are ignored.
+	// The arguments of the real server follow the flags, after --, and are ignored.
 	ready := flag.String("ready", "", "address on which to answer every HTTP request with 200")
 	flag.Parse()
 	if *ready != "" {
