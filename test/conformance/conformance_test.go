@@ -21,16 +21,16 @@ import (
 	"github.com/hypergate/hypergate/test/conformance"
 )
 
-// class is the GatewayClass of the suite.
-const class = "openshift-default"
-
 var (
 	side       = flag.String("side", string(conformance.Split), "where istiod runs: split or in-guest")
 	set        = flag.String("set", string(conformance.Standard), "what runs: standard or tls")
 	selected   = flag.String("tests", "", "names of tests, separated by commas; empty: all")
 	out        = flag.String("out", "", "folder for the results and the report; empty: a temporary one")
 	version    = flag.String("hypergate-version", "dev", "the version of hypergate in the report")
-	kubeconfig = flag.String("kubeconfig-of-the-guest", "", "use this cluster, which has the class "+class+"; empty: start one")
+	kubeconfig = flag.String("kubeconfig-of-the-guest", "", "use this cluster, which has the class; empty: start one")
+	// istiod names a Gateway's Service after the Gateway and its class, and the suite has Gateways with long names. With
+	// the class openshift-default, one of these names is longer than the 63 characters that a Service can have.
+	class = flag.String("class", "edge", "the GatewayClass")
 )
 
 func TestMain(m *testing.M) {

@@ -59,8 +59,8 @@ func (r *run) startInGuest(t *testing.T, binary string) *world.World {
 	for _, object := range objects {
 		must(t, w.ApplyObject(ctx, object))
 	}
-	must(t, w.Apply(ctx, "class.yaml", map[string]string{"name": class}))
-	must(t, w.ClassCondition(ctx, class, "Accepted", metav1.ConditionTrue))
+	must(t, w.Apply(ctx, "class.yaml", map[string]string{"name": *class}))
+	must(t, w.ClassCondition(ctx, *class, "Accepted", metav1.ConditionTrue))
 	rolledOut(t, w.GuestClient, world.GuestNamespace)
 	return w
 }

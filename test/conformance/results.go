@@ -63,7 +63,7 @@ type Results struct {
 	Finished bool   `json:"finished"`
 	Tests    []Test `json:"tests"`
 	// FirstRequests are the times from the creation of an HTTPRoute to its first request served, in milliseconds. They
-	// are measured after a complete run.
+	// are measured after the tests.
 	FirstRequests []float64 `json:"firstRequestsMilliseconds,omitempty"`
 }
 

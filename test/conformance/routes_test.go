@@ -38,15 +38,20 @@ func firstRequests(t *testing.T, c client.Client) []float64 {
 	out := make([]float64, 0, measuredRoutes)
 	for i := range measuredRoutes {
 		route := measuredRoute(fmt.Sprintf("measured-%d", i))
+		until := func(status int) {
+			t.Helper()
+			err := wait.PollUntilContextCancel(step(t), 2*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+				got, err := statusOf(ctx, url, string(route.Spec.Hostnames[0]))
+				return got == status, err
+			})
+			if err != nil {
+				t.Fatalf("waiting for %d with HTTPRoute %s: %v", status, route.Name, err)
+			}
+		}
+		until(http.StatusNotFound) // no other route has the host
 		begin := time.Now()
 		must(t, c.Create(t.Context(), route))
-		host := string(route.Spec.Hostnames[0])
-		err := wait.PollUntilContextCancel(step(t), 2*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			return answers(ctx, url, host)
-		})
-		if err != nil {
-			t.Fatalf("waiting for the first request of HTTPRoute %s: %v", route.Name, err)
-		}
+		until(http.StatusOK)
 		out = append(out, float64(time.Since(begin).Microseconds())/1000)
 		must(t, c.Delete(t.Context(), route))
 	}
@@ -64,18 +69,18 @@ func measuredRoute(name string) *gatewayv1.HTTPRoute {
 	return route
 }
 
-// answers reports whether a request is answered with 200. A request without an answer is an error.
-func answers(ctx context.Context, url, host string) (bool, error) {
+// statusOf returns the status of a request. A request without an answer is an error.
+func statusOf(ctx context.Context, url, host string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	request.Host = host
 	response, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode == http.StatusOK, err
+	return response.StatusCode, err
 }

@@ -56,7 +56,7 @@ func (r *run) suite(t *testing.T, guest *rest.Config) {
 		t.Fatal(err)
 	}
 	r.finished = true
-	if *kubeconfig == "" && len(r.names) == 0 && r.set == conformance.Standard {
+	if *kubeconfig == "" && r.set == conformance.Standard {
 		r.firstRequests = firstRequests(t, options.Client)
 	}
 }
@@ -82,7 +82,7 @@ func (r *run) options(t *testing.T, guest *rest.Config) suite.ConformanceOptions
 	}
 	return suite.ConformanceOptions{
 		Client: c, ClientOptions: options, Clientset: clientset, RestConfig: guest, ManifestFS: []fs.FS{&suitemanifests.Manifests},
-		GatewayClassName: class, SupportedFeatures: r.claimed(), ConformanceProfiles: r.profiles(),
+		GatewayClassName: *class, SupportedFeatures: r.claimed(), ConformanceProfiles: r.profiles(),
 		CleanupBaseResources: *kubeconfig != "", TimeoutConfig: config.DefaultTimeoutConfig(), Implementation: r.implementation(),
 		// The CRD of TLSRoutes is of another channel, and its annotation says another version (see ServeTLSRoutes).
 		AllowCRDsMismatch: r.set == conformance.TLS,

@@ -41,9 +41,9 @@ func (r *run) start(t *testing.T) *world.World {
 		t.Fatal(err)
 	}
 	ctx := step(t)
-	must(t, w.Apply(ctx, "class.yaml", map[string]string{"name": class}))
+	must(t, w.Apply(ctx, "class.yaml", map[string]string{"name": *class}))
 	must(t, h.Ready(ctx, "readyz"))
-	must(t, w.ClassCondition(ctx, class, "ControllerInstalled", metav1.ConditionTrue))
+	must(t, w.ClassCondition(ctx, *class, "ControllerInstalled", metav1.ConditionTrue))
 	rolledOut(t, w.MgmtClient, w.MgmtNamespace)
 	if r.set == conformance.TLS {
 		serveTLSRoutes(t, w, h)

@@ -38,7 +38,7 @@ func conformance(t *teller, _ *edgeOfTheGuest) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	command := exec.CommandContext(t.ctx, "go", "test", "-C", filepath.Join(root, "test/conformance"), "-count=1", "-v",
 		"-run=^TestConformance$", ".", "-args", "-kubeconfig-of-the-guest="+t.GuestKubeconfig,
-		"-tests="+strings.Join(conformanceTests(), ","))
+		"-class="+class, "-tests="+strings.Join(conformanceTests(), ","))
 	out, err := command.CombinedOutput()
 	t.Expect(err).NotTo(gomega.HaveOccurred(), func() string { return string(out) })
 	_, table, _ := strings.Cut(string(out), "PASSED  FAILED  SKIPPED\n")
