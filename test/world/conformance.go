@@ -17,7 +17,7 @@ import (
 const echoPackage = "sigs.k8s.io/gateway-api/conformance/echo-basic"
 
 // imageLine matches an image in a manifest.
-var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: (\S+)$`) //nolint:gochecknoglobals // a constant
+var imageLine = regexp.MustCompile(`(?m)^\s*(?:- )?image: (\S+)$`)
 
 // suiteImages are the images of Gateway API's conformance suite.
 type suiteImages struct {
@@ -52,9 +52,10 @@ func conformanceImages(ctx context.Context, dir string) (suiteImages, error) {
 
 // imagesOf returns the images in manifests of the suite. echo is the file of the backend's program.
 func imagesOf(manifests, echo string) (suiteImages, error) {
-	var names []string
-	for _, found := range imageLine.FindAllStringSubmatch(manifests, -1) {
-		names = append(names, found[1])
+	lines := imageLine.FindAllStringSubmatch(manifests, -1)
+	names := make([]string, len(lines))
+	for i, line := range lines {
+		names[i] = line[1]
 	}
 	slices.Sort(names)
 	var out suiteImages
