@@ -58,6 +58,9 @@ func otherFiles(t *testing.T) (out []string) {
 			}
 			return nil
 		}
+		if filepath.Dir(file) == "docs/conformance" && filepath.Ext(name) == ".yaml" {
+			return nil // a report names the version that it is about
+		}
 		text := slices.Contains([]string{".go", ".sh", ".yaml", ".md", ""}, filepath.Ext(name))
 		if text && name != "CHANGELOG.md" && file != "pkg/charts/source.go" && !slices.Contains(versioned, file) {
 			out = append(out, file)

@@ -28,8 +28,8 @@ var (
 	out        = flag.String("out", "", "folder for the results and the report; empty: a temporary one")
 	version    = flag.String("hypergate-version", "dev", "the version of hypergate in the report")
 	kubeconfig = flag.String("kubeconfig-of-the-guest", "", "use this cluster, which has the class; empty: start one")
-	// istiod names a Gateway's Service after the Gateway and its class, and the suite has Gateways with long names. With
-	// the class openshift-default, one of these names is longer than the 63 characters that a Service can have.
+	// istiod names a Gateway's Service after the Gateway and its class, and the suite has Gateways with long names.
+	// With the class openshift-default, one of these names is longer than the 63 characters that a Service can have.
 	class = flag.String("class", "edge", "the GatewayClass")
 )
 

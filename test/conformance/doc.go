@@ -1,6 +1,6 @@
-// Package conformance runs Gateway API's own conformance suite on real nodes of a guest: with hypergate, where istiod is
-// on the management cluster, and with an istiod in the guest. The gateways are real pods with the real pilot-agent, and
-// test/envoy in Envoy's place.
+// Package conformance runs Gateway API's own conformance suite on real nodes of a guest: with hypergate, where istiod
+// is on the management cluster, and with an istiod in the guest. The gateways are real pods with the real pilot-agent,
+// and test/envoy in Envoy's place.
 //
 // # Workflow
 //
