@@ -33,7 +33,7 @@ run() {
 	echo "==> $1, $2 (log: ${file#"$PWD"/}.log)"
 	# Failed tests are judged below. Without results, the run itself has failed.
 	MODULE=test/conformance hack/e2e.sh -v -run '^TestConformance$' . -args -set="$1" -side="$2" -tests="${RUN:-}" -out="$out" \
-		-hypergate-version="$(git describe --tags --always 2>/dev/null || echo dev)" 2>&1 |
+		-hypergate-version="$(git describe --tags --exact-match 2>/dev/null || echo unreleased)" 2>&1 |
 		tee "$file.log" | { grep --line-buffered -E '^=== RUN +TestConformance/[^/]+$|^( {4})?--- (PASS|FAIL)' || true; } || true
 	if [ ! -f "$file.json" ]; then
 		echo "conformance: the suite did not start; the end of $file.log:" >&2
