@@ -108,7 +108,7 @@ func (r Results) String() string {
 	for _, profile := range r.profiles() {
 		count := map[Outcome]int{}
 		for _, test := range r.Tests {
-			if slices.Contains(test.Profiles, profile) {
+			if slices.Contains(test.Profiles, profile) || profile == noProfile && len(test.Profiles) == 0 {
 				count[test.Outcome]++
 			}
 		}
@@ -135,11 +135,16 @@ func (r Results) quantile(percent int) float64 {
 	return sorted[(len(sorted)-1)*percent/100]
 }
 
+// noProfile stands for the tests that are in no profile of the run.
+const noProfile = "no profile"
+
+// profiles returns the profiles of the tests.
 func (r Results) profiles() []string {
 	var out []string
 	for _, test := range r.Tests {
-		if test.Outcome != NotRun {
-			out = append(out, test.Profiles...)
+		out = append(out, test.Profiles...)
+		if len(test.Profiles) == 0 {
+			out = append(out, noProfile)
 		}
 	}
 	slices.Sort(out)

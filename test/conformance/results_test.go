@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,6 +93,7 @@ func TestResultsAreWrittenAndRead(t *testing.T) {
 	r := results(conformance.Split, map[string]conformance.Outcome{
 		"A": conformance.Passed, "B": conformance.Failed, "C": conformance.Skipped,
 	})
+	r.Tests = append(r.Tests, conformance.Test{Name: "D", Outcome: conformance.Passed})
 	r.FirstRequests = []float64{300, 100, 200}
 	if err := r.Write(file); err != nil {
 		t.Fatal(err)
@@ -102,6 +104,7 @@ func TestResultsAreWrittenAndRead(t *testing.T) {
 	}
 	const want = `standard, split  PASSED  FAILED  SKIPPED
 GATEWAY-HTTP     1       1       1
+no profile       1       0       0
 failed: B: a reason
 skipped: C: a reason
 from the creation of an HTTPRoute to its first request served: median 200 ms, 90 % within 200 ms (3 routes)
@@ -111,5 +114,26 @@ from the creation of an HTTPRoute to its first request served: median 200 ms, 90
 	}
 	if _, err := conformance.Read(filepath.Join(t.TempDir(), "missing.json")); err == nil {
 		t.Error("a missing file is read without an error")
+	}
+}
+
+// TestThePageNamesWhatIsKnown checks that docs/conformance has a row for each known failure and for each feature that
+// is not claimed.
+func TestThePageNamesWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/conformance/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []map[string]string{conformance.Known(), conformance.NotClaimed()} {
+		for name, reason := range table {
+			if !strings.Contains(string(page), "\n| "+name) {
+				t.Errorf("docs/conformance/README.md has no row for %s", name)
+			}
+			_, number, found := strings.Cut(reason, "#")
+			if !found || !strings.Contains(string(page), "/"+strings.TrimSuffix(number, ")")+")") {
+				t.Errorf("docs/conformance/README.md has no link to what %q names", reason)
+			}
+		}
 	}
 }
