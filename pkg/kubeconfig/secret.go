@@ -10,9 +10,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// The keys of a Secret that can have a kubeconfig.
+const (
+	KeyHyperShift = "kubeconfig"
+	KeyClusterAPI = "value"
+)
+
 // Keys returns the keys of a Secret that can have a kubeconfig: HyperShift's, and Cluster API's. The first one with
 // content is used.
-func Keys() []string { return []string{"kubeconfig", "value"} }
+func Keys() []string { return []string{KeyHyperShift, KeyClusterAPI} }
 
 // InSecret returns the kubeconfig in the data of a Secret, and its key.
 func InSecret(data map[string][]byte) (kubeconfig []byte, key string, err error) {

@@ -69,8 +69,8 @@ A standalone cluster is both the management cluster and the guest.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newCRDs(), newRotateCA(), newRelease(),
-		newVersion())
+	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newGuestKubeconfig(), newCRDs(),
+		newRotateCA(), newRelease(), newVersion())
 	return root
 }
 

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,8 +24,16 @@ func (o *clusterFlags) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.timeout, "request-timeout", 30*time.Second, "The length of time to wait for one response of the API server.")
 }
 
+// role is a cluster, and the flag for its kubeconfig, in errors.
+type role struct{ name, flag string }
+
 // config returns the client configuration, and the namespace: of the flag, or else of the context.
 func (o *clusterFlags) config() (*rest.Config, string, error) {
+	return o.configOf(role{"the management cluster", "--kubeconfig"})
+}
+
+// configOf is config for a cluster with another flag for its kubeconfig.
+func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	if o.timeout <= 0 {
 		return nil, "", fmt.Errorf("--request-timeout: %s must be greater than 0", o.timeout)
 	}
@@ -38,14 +45,13 @@ func (o *clusterFlags) config() (*rest.Config, string, error) {
 	config, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", errors.New("finding the management cluster: there is no kubeconfig: " +
-			"set --kubeconfig, or the environment variable KUBECONFIG")
+		return nil, "", fmt.Errorf("finding %s: there is no kubeconfig: set %s, or the environment variable KUBECONFIG", of.name, of.flag)
 	case err != nil:
-		return nil, "", fmt.Errorf("finding the management cluster: %w", err)
+		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}
 	namespace, _, err := loader.Namespace()
 	if err != nil {
-		return nil, "", fmt.Errorf("finding the management cluster: %w", err)
+		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}
 	config.Timeout, config.UserAgent = o.timeout, "hypergate/"+version
 	return config, namespace, nil
