@@ -99,6 +99,10 @@ clean: ## Remove build results in the checkout. Keep the cache: $HYPERGATE_CACHE
 
 ##@ Demo
 
+.PHONY: screenshots
+screenshots: ## Show the pages of `-o html` in headless Chromium, as PNG files in bin/screenshots. Needs chromium.
+	@hack/screenshots.sh
+
 .PHONY: demo
 demo: need-root servers build ## Start a management and a guest cluster, and show hypergate on both. Needs root.
 	@hack/system-packages.sh

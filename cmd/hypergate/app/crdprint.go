@@ -23,6 +23,8 @@ type report interface {
 func printed(out io.Writer, format string, r report) error {
 	var rendered strings.Builder
 	switch format {
+	case outputHTML:
+		return printedPage(out, r)
 	case "json":
 		encoder := json.NewEncoder(&rendered)
 		encoder.SetIndent("", "  ")
@@ -43,13 +45,31 @@ func printed(out io.Writer, format string, r report) error {
 	if c, is := r.(interface{ isColored() bool }); !is || !c.isColored() {
 		output = text.Lines(output)
 	}
-	if _, err := io.WriteString(out, output); err != nil {
+	return write(out, output, r)
+}
+
+// write prints a rendered report, and returns its exit code as a codeError.
+func write(out io.Writer, rendered string, r report) error {
+	if _, err := io.WriteString(out, rendered); err != nil {
 		return fmt.Errorf("printing the report: %w", err)
 	}
 	if code := r.code(); code != exitOK {
 		return codeError(code)
 	}
 	return nil
+}
+
+// printedPage prints a report as a page for a browser.
+func printedPage(out io.Writer, r report) error {
+	p, is := r.(interface{ webpage() ([]byte, error) })
+	if !is {
+		return fmt.Errorf("--output: %s is not supported here", outputHTML)
+	}
+	rendered, err := p.webpage()
+	if err != nil {
+		return err
+	}
+	return write(out, string(rendered), r)
 }
 
 // columns prints rows in aligned columns, as kubectl does.

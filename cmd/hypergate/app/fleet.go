@@ -64,6 +64,9 @@ func newFleet() *cobra.Command {
   # Show each change
   hypergate fleet --watch
 
+  # Write a page with all hosted clusters, for a browser
+  hypergate fleet -o html > fleet.html
+
   # Wait until everything is as planned in all hosted clusters
   hypergate fleet --wait=30m`,
 		Args: cobra.NoArgs,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/pkg/webpage"
 )
 
 // fleetReport is the output of the command fleet.
@@ -31,6 +32,13 @@ type fleetReport struct {
 
 // isColored reports whether the table has escape characters of its own. All texts of a reading are printable already.
 func (r fleetReport) isColored() bool { return r.screen.color }
+
+// webpage returns the report as a page for a browser.
+func (r fleetReport) webpage() ([]byte, error) {
+	return webpage.OfFleet(webpage.Fleet{
+		Totals: r.Totals, Versions: r.Versions, Installations: r.Installations, Without: len(r.Without), Now: r.now,
+	})
+}
 
 func (r fleetReport) code() int { return exitCode(r.outcome) }
 

@@ -30,6 +30,7 @@ const (
 	outputWide  = "wide"
 	outputJSON  = "json"
 	outputYAML  = "yaml"
+	outputHTML  = "html"
 	// usualWait is what --wait without a value waits for.
 	usualWait = 5 * time.Minute
 	// The interval between two reads while a command waits or watches.
@@ -45,8 +46,8 @@ const exitCodesOfSummaries = `Exit codes:
 
 func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	o.cluster.addFlags(flags)
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, wide, json, yaml). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, wide, json, yaml, html). "+
+		"Fields of json and yaml can be added, but existing fields are never renamed or removed. html is one file for a browser.")
 	flags.StringVar(&o.aim, "for", well, "What the exit code reports, and what --wait waits for. One of: (well, available, progressing, "+
 		"degraded, upgradeable). A condition can be followed by =true, =false or =unknown.")
 	flags.DurationVar(&o.wait, "wait", 0, "Wait until --for is met, at most this long. Without a value: 5m. "+
@@ -55,7 +56,7 @@ func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 func (o *waitOptions) check() (err error) {
-	if formats := []string{outputTable, outputWide, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
+	if formats := []string{outputTable, outputWide, outputJSON, outputYAML, outputHTML}; !slices.Contains(formats, o.output) {
 		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
 	}
 	if o.wait < 0 {
@@ -123,6 +124,9 @@ func newStatus() *cobra.Command {
 
   # Continue with an upgrade only if hypergate allows it
   hypergate status -n clusters-guest1 --for=upgradeable && ./upgrade.sh
+
+  # Write a page with a picture of both clusters, for a browser
+  hypergate status -n clusters-guest1 -o html > guest1.html
 
   # Print the state in one word, for use in a script
   hypergate status -n clusters-guest1 -o json | jq -r '.installations[0].state'`,

@@ -39,7 +39,7 @@ func TestStatusWithoutACluster(t *testing.T) {
 			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, "finding the management cluster"},
 			"no context":      {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
 			"no cluster":      {[]string{"--kubeconfig=" + away, "--context=none"}, "finding the management cluster"},
-			"an output":       {[]string{"-o=html"}, `--output: unsupported value "html": supported values are table, wide, json, yaml`},
+			"an output":       {[]string{"-o=xml"}, `unsupported value "xml": supported values are table, wide, json, yaml, html`},
 			"a goal":          {[]string{"--for=ready"}, `--for: unsupported value "ready"`},
 			"a wait":          {[]string{"--wait=-1s"}, "--wait: -1s must not be negative"},
 			"not a time":      {[]string{"--wait=long"}, `invalid argument "long" for "--wait"`},

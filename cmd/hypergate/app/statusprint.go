@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/pkg/webpage"
 )
 
 // statusReport is the output of the command status.
@@ -23,6 +24,11 @@ type statusReport struct {
 
 // isColored reports whether the table has escape characters of its own. All texts of a reading are printable already.
 func (r statusReport) isColored() bool { return r.screen.color }
+
+// webpage returns the report as a page for a browser.
+func (r statusReport) webpage() ([]byte, error) {
+	return webpage.OfInstallations(r.Installations, r.now)
+}
 
 func (r statusReport) code() int { return exitCode(r.goal.worst(r.Installations)) }
 

@@ -133,7 +133,7 @@ func TestStatusOutput(t *testing.T) {
 			golden.Equal(t, "testdata/status-"+name+suffix+".table", out.String())
 		}
 	}
-	for _, format := range []string{outputJSON, outputYAML} {
+	for _, format := range []string{outputJSON, outputYAML, outputHTML} {
 		var out strings.Builder
 		err := printed(&out, format, statusReport{Installations: []summary.Reading{renewed(t, degradedSummary("guest1"))}, now: noon()})
 		if !endsWith(err, exitAct) {
@@ -191,7 +191,7 @@ func TestFleetOutput(t *testing.T) {
 			golden.Equal(t, "testdata/fleet"+name+suffix+".table", out.String())
 		}
 	}
-	for _, format := range []string{outputJSON, outputYAML} {
+	for _, format := range []string{outputJSON, outputYAML, outputHTML} {
 		o := fleetOptions{sort: "state", only: []string{"degraded"}}
 		var out strings.Builder
 		if err := printed(&out, format, o.report(found, screen{})); !endsWith(err, exitAct) {
