@@ -69,7 +69,7 @@ A standalone cluster is both the management cluster and the guest.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newGuestKubeconfig(), newCRDs(),
+	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newBundle(), newGuestKubeconfig(), newCRDs(),
 		newRotateCA(), newRelease(), newVersion())
 	return root
 }

@@ -1,0 +1,190 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/bundle"
+	"github.com/hypergate/hypergate/pkg/fleet"
+)
+
+// bundleOptions holds the flags of the command bundle.
+type bundleOptions struct {
+	mgmt, guest    clusterFlags
+	guestNamespace string
+	output         string
+	maxSize        int64
+	timeout        time.Duration
+}
+
+const (
+	// usualSize and largestSize limit --max-size, in MiB.
+	usualSize   = 64
+	largestSize = 4096
+)
+
+const bundleLong = `Write an archive of what the API servers show of an installation, for a bug report or for support.
+
+The archive has API objects of both sides, and the output of hypergate status. It has no Secret: the command requests
+none. Texts that look like credentials are redacted. It has no logs.
+
+The command reads what you are allowed to read. The file errors.txt in the archive says what is missing. Without
+--guest-kubeconfig or --guest-context, the archive has the management side alone.`
+
+func newBundle() *cobra.Command {
+	o := &bundleOptions{}
+	cmd := &cobra.Command{
+		Use:   "bundle",
+		Short: "Write an archive of both sides for support, without Secrets",
+		Long:  bundleLong,
+		Example: `  # Archive both sides
+  hypergate bundle -n clusters-guest1 --context mgmt --guest-context guest1
+
+  # Archive the management side alone
+  hypergate bundle -n clusters-guest1 -o guest1.tar.gz
+
+  # List the files
+  hypergate bundle -n clusters-guest1 -o - | tar tz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), time.Now(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *bundleOptions) addFlags(flags *pflag.FlagSet) {
+	o.mgmt.addFlags(flags)
+	flags.StringVar(&o.guest.kubeconfig, "guest-kubeconfig", "", "Path to your kubeconfig of the guest.")
+	flags.StringVar(&o.guest.context, "guest-context", "", "Name of the guest's context in the kubeconfig.")
+	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
+	flags.StringVarP(&o.output, "output", "o", "", "File to write, or - for stdout. Defaults to hypergate-<namespace>-<time>.tar.gz.")
+	flags.Int64Var(&o.maxSize, "max-size", usualSize, "Maximum size before compression, in MiB. What exceeds it is left out.")
+	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "The length of time to wait for all responses.")
+}
+
+func (o *bundleOptions) check() error {
+	switch {
+	case o.timeout <= 0:
+		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
+	case o.maxSize <= 0 || o.maxSize > largestSize:
+		return fmt.Errorf("--max-size: %d is not between 1 and %d", o.maxSize, largestSize)
+	}
+	o.guest.timeout = o.mgmt.timeout
+	return nil
+}
+
+func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.Writer) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	mgmt, namespace, err := o.mgmt.config()
+	if err != nil {
+		return err
+	}
+	var guestConfig *rest.Config
+	if o.guest.kubeconfig != "" || o.guest.context != "" {
+		if guestConfig, _, err = o.guest.configOf(role{"the guest", "--guest-kubeconfig"}); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	defer cancel()
+	name := "hypergate-" + namespace + "-" + now.UTC().Format("20060102T150405Z")
+	if o.output == "-" {
+		_, err := o.collect(ctx, bundle.New(out, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
+		return err
+	}
+	if o.output == "" {
+		o.output = name + ".tar.gz"
+	}
+	file, err := os.OpenFile(o.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
+	problems, err := o.collect(ctx, bundle.New(file, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return errors.Join(err, os.Remove(o.output))
+	}
+	if n := len(problems); n > 0 {
+		fmt.Fprintf(errOut, "hypergate: %s in errors.txt of the archive\n", counted(n, "problem"))
+	}
+	_, err = fmt.Fprintf(out, "%s\n", o.output)
+	return err
+}
+
+// collect writes the archive. It returns what is missing in it.
+func (o *bundleOptions) collect(
+	ctx context.Context, archive *bundle.Archive, namespace string, mgmt, guestConfig *rest.Config, now time.Time,
+) ([]string, error) {
+	if err := archive.Add([]byte(versionsText(ctx, now, mgmt, guestConfig)), "version.txt"); err != nil {
+		return nil, err
+	}
+	if err := addStatus(ctx, archive, namespace, mgmt); err != nil {
+		return nil, err
+	}
+	side := bundle.Side{Name: "management", Namespace: namespace, Kinds: bundle.Management()}
+	if err := bundle.Collect(ctx, mgmt, side, archive); err != nil {
+		return nil, err
+	}
+	if guestConfig != nil {
+		side := bundle.Side{Name: "guest", Namespace: o.guestNamespace, Kinds: bundle.Guest()}
+		if err := bundle.Collect(ctx, guestConfig, side, archive); err != nil {
+			return nil, err
+		}
+	}
+	return archive.Problems(), archive.Close()
+}
+
+// versionsText returns the content of version.txt.
+func versionsText(ctx context.Context, now time.Time, mgmt, guestConfig *rest.Config) string {
+	out := []string{"time: " + now.UTC().Format(time.RFC3339), "hypergate bundle: " + version}
+	for _, of := range []struct {
+		name   string
+		config *rest.Config
+	}{{"management cluster", mgmt}, {"guest", guestConfig}} {
+		if of.config == nil {
+			continue
+		}
+		name, found, err := versionOf(ctx, of.name, of.config, "")
+		if err != nil {
+			found = oneLine(err.Error())
+		}
+		out = append(out, name+": "+found)
+	}
+	return strings.Join(out, "\n") + "\n"
+}
+
+// addStatus adds the output of the command status in several formats.
+func addStatus(ctx context.Context, archive *bundle.Archive, namespace string, mgmt *rest.Config) error {
+	client, err := fleet.New(mgmt)
+	if err != nil {
+		return err
+	}
+	readings, now, err := client.Installations(ctx, namespace)
+	if err != nil {
+		archive.Problem("status: " + oneLine(err.Error()))
+		return nil
+	}
+	for _, format := range []string{outputTable, outputJSON, outputHTML} {
+		var out strings.Builder
+		err := printed(&out, format, statusReport{Installations: readings, now: now, wide: true})
+		if _, isCode := errors.AsType[codeError](err); err != nil && !isCode {
+			return err
+		}
+		if err := archive.Add([]byte(bundle.Redact(out.String())), "status."+strings.Replace(format, outputTable, "txt", 1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,208 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/text"
+)
+
+const (
+	// pageSize is how many objects one request lists. maxPages is how many pages of one kind are read.
+	pageSize = 100
+	maxPages = 20
+	// longestProblem is the limit of an error in errors.txt, in bytes.
+	longestProblem = 1 << 10
+)
+
+// Side is one side of an installation.
+type Side struct {
+	// Name is the folder in the archive. Namespace is that of hypergate.
+	Name, Namespace string
+	Kinds           []Kind
+}
+
+// Collect adds the objects of a side to an archive. What cannot be read is a problem of the archive. The error is about
+// the archive, or the end of ctx.
+func Collect(ctx context.Context, config *rest.Config, side Side, archive *Archive) error {
+	config = rest.CopyConfig(config)
+	config.QPS = -1 // there are few requests
+	config.Wrap(answer.Limit("the API server of the " + side.Name))
+	core, err := coreclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client for the %s: %w", side.Name, err)
+	}
+	c := collector{client: core.RESTClient(), side: side, archive: archive, redact: newRedactor()}
+	if c.groups, err = c.served(ctx); err != nil {
+		c.problem("API groups", err)
+		return ctx.Err()
+	}
+	for _, kind := range side.Kinds {
+		if err := c.kind(ctx, kind); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// collector reads one side.
+type collector struct {
+	client  rest.Interface
+	side    Side
+	archive *Archive
+	redact  redactor
+	// groups are the versions of the served API groups, the preferred one first.
+	groups map[string][]string
+}
+
+func (c collector) problem(what string, err error) {
+	c.archive.Problem(c.side.Name + ": " + what + ": " + text.Line(c.redact.text(err.Error(), 0), longestProblem))
+}
+
+// served returns the versions of the served API groups.
+func (c collector) served(ctx context.Context) (map[string][]string, error) {
+	data, err := answered(c.client.Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx))
+	if err != nil {
+		return nil, err
+	}
+	var found metav1.APIGroupList
+	if err := json.Unmarshal(data, &found); err != nil {
+		return nil, err
+	}
+	out := map[string][]string{"": {"v1"}}
+	for _, group := range found.Groups {
+		versions := []string{group.PreferredVersion.Version}
+		for _, v := range group.Versions {
+			if v.Version != group.PreferredVersion.Version {
+				versions = append(versions, v.Version)
+			}
+		}
+		out[group.Name] = versions
+	}
+	return out, nil
+}
+
+// answered returns the body of an answer. Its error has the API server's own message.
+func answered(result rest.Result) ([]byte, error) {
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	return result.Raw()
+}
+
+// kind adds the objects of a kind.
+func (c collector) kind(ctx context.Context, kind Kind) error {
+	for _, version := range c.groups[kind.group] {
+		objects, err := c.list(ctx, kind, version)
+		if apierrors.IsNotFound(err) {
+			continue // another version has it, or none
+		}
+		if err != nil {
+			c.problem(kind.resource, err)
+		}
+		return c.add(kind, objects)
+	}
+	return nil
+}
+
+// list returns the objects of a kind. With an error, these are those of the pages before it.
+func (c collector) list(ctx context.Context, kind Kind, version string) (out []map[string]any, err error) {
+	next := ""
+	for range maxPages {
+		request := c.client.Get().AbsPath(path(kind, version, c.side.Namespace)...).Param("limit", fmt.Sprint(pageSize)).
+			SetHeader("Accept", "application/json")
+		if kind.metadataOnly {
+			request.SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+		}
+		if kind.selector != "" {
+			request.Param("labelSelector", kind.selector)
+		}
+		if next != "" {
+			request.Param("continue", next)
+		}
+		data, err := answered(request.Do(ctx))
+		if err != nil {
+			return out, err
+		}
+		var list struct {
+			Metadata metav1.ListMeta  `json:"metadata"`
+			Items    []map[string]any `json:"items"`
+		}
+		if err := json.Unmarshal(data, &list); err != nil {
+			return out, err
+		}
+		out = append(out, list.Items...)
+		if next = list.Metadata.Continue; next == "" {
+			return out, nil
+		}
+	}
+	return out, fmt.Errorf("only the first %d objects are included", pageSize*maxPages)
+}
+
+// path returns where a kind is listed.
+func path(kind Kind, version, namespace string) []string {
+	out := []string{"/api", version}
+	if kind.group != "" {
+		out = []string{"/apis", kind.group, version}
+	}
+	if kind.scope == ofNamespace {
+		out = append(out, "namespaces", namespace)
+	}
+	return append(out, kind.resource)
+}
+
+// errNoMetadata means that an API server listed something else than objects.
+var errNoMetadata = errors.New("an object has no metadata")
+
+// add adds objects to the archive, in a file for each namespace.
+func (c collector) add(kind Kind, objects []map[string]any) error {
+	files := map[string][]any{}
+	for _, object := range objects {
+		metadata, is := object["metadata"].(map[string]any)
+		if !is {
+			c.problem(kind.resource, errNoMetadata)
+			continue
+		}
+		namespace, _ := metadata["namespace"].(string)
+		c.redact.object(object)
+		files[namespace] = append(files[namespace], object)
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(files)) {
+		content, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": files[namespace]})
+		if err != nil {
+			c.problem(kind.resource, err)
+			continue
+		}
+		name := kind.resource
+		if kind.selector != "" && kind.scope == ofAll {
+			name += ".gateways" // the same kind has objects of hypergate, too
+		}
+		if err := c.archive.Add(content, c.file(namespace, cmp.Or(kind.group, "core"), name+".yaml")...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// file returns the path of a file with objects of a namespace, or of the cluster without one.
+func (c collector) file(namespace, group, name string) []string {
+	if namespace == "" {
+		return []string{c.side.Name, "cluster-scoped-resources", group, name}
+	}
+	return []string{c.side.Name, "namespaces", namespace, group, name}
+}

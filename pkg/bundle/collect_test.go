@@ -1,0 +1,115 @@
+package bundle_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/bundle"
+)
+
+// collected returns the files of an archive of a guest that answers with handler.
+func collected(t *testing.T, handler http.HandlerFunc) map[string]string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || strings.Contains(r.URL.Path, "secrets") {
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		handler(w, r)
+	}))
+	t.Cleanup(server.Close)
+	var out bytes.Buffer
+	archive := bundle.New(&out, "root", noon(), 1<<20)
+	side := bundle.Side{Name: "guest", Namespace: "openshift-ingress", Kinds: bundle.Guest()}
+	if err := bundle.Collect(t.Context(), &rest.Config{Host: server.URL}, side, archive); err != nil {
+		t.Fatal(err)
+	}
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return files(t, out.Bytes())
+}
+
+const groups = `{"kind":"APIGroupList","groups":[{"name":"gateway.networking.k8s.io","versions":[{"version":"v1"},{"version":"v1beta1"}],
+"preferredVersion":{"version":"v1"}}]}`
+
+// status answers with an error of an API server.
+func status(w http.ResponseWriter, code int, reason, message string) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure, Code: int32(code),
+		Reason: metav1.StatusReason(reason), Message: message,
+	})
+}
+
+// TestCollect checks where objects go, other versions of a kind, pages, and what is missing.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	got := collected(t, func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case path == "/apis":
+			fmt.Fprint(w, groups)
+		case path == "/apis/gateway.networking.k8s.io/v1/gateways" && r.URL.Query().Get("continue") == "":
+			fmt.Fprint(w, `{"metadata":{"continue":"next"},"items":[{"kind":"Gateway","metadata":{"name":"a","namespace":"one"}}]}`)
+		case path == "/apis/gateway.networking.k8s.io/v1/gateways":
+			fmt.Fprint(w, `{"items":[{"metadata":{"name":"b","namespace":"../../two"}},{"metadata":{"name":"c","namespace":"one"}}]}`)
+		case path == "/apis/gateway.networking.k8s.io/v1beta1/referencegrants":
+			fmt.Fprint(w, `{"items":[{"metadata":{"name":"grant","namespace":"one","generation":1500000000}}]}`)
+		case strings.HasSuffix(path, "/httproutes"):
+			status(w, http.StatusForbidden, "Forbidden", "no \x1b[2J token=hunter2 for you")
+		case strings.HasSuffix(path, "/gatewayclasses"):
+			fmt.Fprint(w, `{"items":[{"kind":"GatewayClass"},{"metadata":{"name":"class"}}]}`)
+		default:
+			status(w, http.StatusNotFound, "NotFound", "not found")
+		}
+	})
+	for file, want := range map[string]string{
+		"root/guest/namespaces/one/gateway.networking.k8s.io/gateways.yaml":                 "name: c",
+		"root/guest/namespaces/.._.._two/gateway.networking.k8s.io/gateways.yaml":           "name: b",
+		"root/guest/namespaces/one/gateway.networking.k8s.io/referencegrants.yaml":          "generation: 1500000000",
+		"root/guest/cluster-scoped-resources/gateway.networking.k8s.io/gatewayclasses.yaml": "name: class",
+		"root/errors.txt": "guest: httproutes: no  [2J token=<redacted> for you",
+	} {
+		if !strings.Contains(got[file], want) {
+			t.Errorf("%s: %q", file, got[file])
+		}
+	}
+	problems := got["root/errors.txt"]
+	if len(got) != 5 || strings.Count(problems, "\n") != 2 || !strings.Contains(problems, "has no metadata") {
+		t.Errorf("%d files, problems %q", len(got), problems)
+	}
+}
+
+// TestAnEndlessListIsBounded checks that an API server that always names another page ends, too.
+func TestAnEndlessListIsBounded(t *testing.T) {
+	t.Parallel()
+	got := collected(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/apis" {
+			fmt.Fprint(w, groups)
+			return
+		}
+		fmt.Fprint(w, `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a"}}]}`)
+	})
+	if want := "guest: gateways: only the first 2000 objects are included\n"; !strings.Contains(got["root/errors.txt"], want) {
+		t.Errorf("%q", got["root/errors.txt"])
+	}
+}
+
+// TestASideThatDoesNotAnswer checks that the rest of an archive is written.
+func TestASideThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	got := collected(t, func(w http.ResponseWriter, _ *http.Request) {
+		status(w, http.StatusUnauthorized, "Unauthorized", "the server has asked for the client to provide credentials")
+	})
+	if len(got) != 1 || got["root/errors.txt"] != "guest: API groups: the server has asked for the client to provide credentials\n" {
+		t.Errorf("%q", got)
+	}
+}

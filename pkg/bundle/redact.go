@@ -1,0 +1,131 @@
+package bundle
+
+import (
+	"encoding/base64"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// redacted replaces a text that looks like a credential.
+const redacted = "<redacted>"
+
+// deepest is how many encodings within each other are read. Deeper ones are redacted.
+const deepest = 3
+
+// credentials returns expressions that match credentials in any text. The first group is kept.
+func credentials() []*regexp.Regexp {
+	return []*regexp.Regexp{
+		// A private key, up to the end of its block, or of the text.
+		regexp.MustCompile(`()-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`),
+		// A JSON Web Token, and the beginning of one.
+		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*`),
+		// Credentials in a header, or after a name.
+		regexp.MustCompile(`(?i)(\b(?:bearer|basic|negotiate)\s+)[A-Za-z0-9+/=._~-]{6,}`),
+		regexp.MustCompile(`(?i)(\b(?:password|passwd|secret|token|api[-_]?key|access[-_]?key|client[-_]?secret)["']?[ \t]*[:=][ \t]*["']?)` +
+			`[^\s"',;&}]{4,}`),
+		// The user in a URL.
+		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@`),
+	}
+}
+
+// redactor replaces credentials in the objects of an API server.
+type redactor struct {
+	expressions []*regexp.Regexp
+	// encoded matches what can be base64.
+	encoded *regexp.Regexp
+}
+
+func newRedactor() redactor {
+	return redactor{credentials(), regexp.MustCompile(`[A-Za-z0-9+/_-]{24,}={0,2}`)}
+}
+
+// Redact returns a text without what looks like a credential.
+func Redact(text string) string { return newRedactor().text(text, 0) }
+
+// object redacts an object in place. Its managed fields are left out: they repeat names only.
+func (r redactor) object(o map[string]any) {
+	if metadata, is := o["metadata"].(map[string]any); is {
+		delete(metadata, "managedFields")
+		if annotations, is := metadata["annotations"].(map[string]any); is {
+			// kubectl's copy of the whole object.
+			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+		}
+	}
+	r.value(o)
+}
+
+// value returns a value without credentials. Maps and lists are changed in place.
+func (r redactor) value(v any) any {
+	switch v := v.(type) {
+	case string:
+		return r.text(v, 0)
+	case []any:
+		for i := range v {
+			v[i] = r.value(v[i])
+		}
+	case map[string]any:
+		r.entries(v)
+	}
+	return v
+}
+
+// entries redacts the values of a map. A pair of name and value is a header, or a variable of a container.
+func (r redactor) entries(m map[string]any) {
+	name, _ := m["name"].(string)
+	for key, v := range m {
+		if s, is := v.(string); is && s != "" && (isCredential(key) || key == "value" && isCredential(name)) {
+			m[key] = redacted
+			continue
+		}
+		clean := r.text(key, 0)
+		if clean != key {
+			delete(m, key)
+		}
+		m[clean] = r.value(v)
+	}
+}
+
+// isCredential reports whether a field, a header or a variable has a credential by its name.
+func isCredential(name string) bool {
+	plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
+	exact := []string{"authorization", "proxyauthorization", "cookie", "setcookie"}
+	ends := strings.Fields("password passwd token apikey accesskey secretkey clientsecret privatekey keydata credentials")
+	return slices.Contains(exact, plain) || slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(plain, end) })
+}
+
+// text returns a text without credentials, also if they are encoded in it.
+func (r redactor) text(s string, depth int) string {
+	for _, expression := range r.expressions {
+		s = expression.ReplaceAllString(s, "${1}"+redacted)
+	}
+	return r.encoded.ReplaceAllStringFunc(s, func(part string) string {
+		if r.isEncoded(part, depth) {
+			return redacted
+		}
+		return part
+	})
+}
+
+// isEncoded reports whether a text is the base64 of a text with a credential.
+func (r redactor) isEncoded(s string, depth int) bool {
+	s = strings.TrimRight(s, "=")
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for cut := range 4 { // it can begin within other letters
+			part := s[cut:]
+			decoded, err := encoding.DecodeString(part[:len(part)/4*4])
+			if err != nil {
+				continue
+			}
+			if plain := string(decoded); depth >= deepest && isPlain(plain) || depth < deepest && r.text(plain, depth+1) != plain {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isPlain reports whether a text has printable ASCII characters and white space only.
+func isPlain(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c > '~' || c < ' ' && c != '\n' && c != '\t' && c != '\r' })
+}

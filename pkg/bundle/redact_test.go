@@ -1,0 +1,96 @@
+package bundle
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// The credentials of these tests. Each contains the word hunter, in a form that the test reads again.
+const (
+	key = "-----BEGIN EC PRIVATE KEY-----\nhunterMHcCAQEEIA==\n-----END EC PRIVATE KEY-----\n"
+	jwt = "eyJhbGciOiJSUzI1NiJ9.eyJodW50ZXIiOjF9.hunter-signature"
+)
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// TestCredentialsAreRedacted checks that no credential is left of an object, in any place and encoding.
+func TestCredentialsAreRedacted(t *testing.T) {
+	t.Parallel()
+	for name, object := range map[string]map[string]any{
+		"a key":                {"data": map[string]any{"x": "before " + key + " after"}},
+		"the begin of a key":   {"x": "-----BEGIN PRIVATE KEY-----\nhunter"},
+		"a key in base64":      {"data": map[string]any{"x": b64(key)}},
+		"a key, twice encoded": {"data": map[string]any{"x": b64(b64(key))}},
+		"a token":              {"spec": []any{"a", []any{jwt}}},
+		"a token in base64":    {"x": "prefix:" + b64("{\"auth\":\""+jwt+"\"}")},
+		"the claims alone":     {"x": "eyJodW50ZXJodW50ZXIiOjF9.hunter"},
+		"a token as a key":     {"data": map[string]any{jwt: "x"}},
+		"a header":             {"headers": []any{map[string]any{"name": "Authorization", "value": "hunter"}}},
+		"a header in a text":   {"x": "curl -H 'Authorization: Bearer hunter2' https://a"},
+		"basic":                {"value": "Basic aHVudGVyOmh1bnRlcg=="},
+		"a variable":           {"env": []any{map[string]any{"name": "DB_PASSWORD", "value": "hunter"}}},
+		"a field":              {"spec": map[string]any{"clientSecret": "hunter", "api-key": "hunter", "bearerToken": "hunter"}},
+		"an assignment":        {"x": "--set password=hunter2 --token: hunter3"},
+		"a URL":                {"x": "dial https://me:hunter@example.com/"},
+		"kubectl's copy": {"metadata": map[string]any{"annotations": map[string]any{
+			"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"a":"hunter"}}`,
+		}}},
+		"managed fields": {"metadata": map[string]any{"managedFields": []any{map[string]any{"hunter": "hunter"}}}},
+	} {
+		newRedactor().object(object)
+		got, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{"hunter", b64(key)[:30], "aHVudGVy", "eyJodW50ZXI", "BEGIN"} {
+			if strings.Contains(string(got), bad) {
+				t.Errorf("%s: %s is left in %s", name, bad, got)
+			}
+		}
+	}
+}
+
+// TestOtherTextsStay checks that what an investigation needs is not redacted.
+func TestOtherTextsStay(t *testing.T) {
+	t.Parallel()
+	const object = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"istiod-openshift-gateway","annotations":{` +
+		`"gateway.hypergate.dev/config-hash":"8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}},` +
+		`"spec":{"automountServiceAccountToken":false,"env":[{"name":"PILOT_CERT_PROVIDER","value":"istiod"},` +
+		`{"name":"TOKEN_LIFETIME","value":"1h"}],"serviceAccountName":"hypergate-service-account-with-a-long-name",` +
+		`"image":"registry.example.com/pilot@sha256:8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4",` +
+		`"secretName":"istio-kubeconfig","uid":"0b5a0a1c-7d32-4a8b-9f44-2c8e0b5a0a1c","url":"https://kube-apiserver:6443/x",` +
+		`"caBundle":"` + "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=" + `",` +
+		`"message":"the Secret \"cacerts\" was not found: the token expired 5m ago","generation":1500000000}}`
+	var value map[string]any
+	if err := json.Unmarshal([]byte(object), &value); err != nil {
+		t.Fatal(err)
+	}
+	want, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newRedactor().object(value)
+	if got, err := json.Marshal(value); err != nil || string(got) != string(want) {
+		t.Errorf("%v\n%s\n%s", err, got, want)
+	}
+}
+
+// FuzzRedact checks that a key is not left in any text, at any position and alignment.
+func FuzzRedact(f *testing.F) {
+	f.Add("before", "after", byte(0))
+	f.Add("eyJ", "==", byte(1))
+	f.Add("abcdefghijklmnopqrstuvwxyz+/", "-----END PRIVATE KEY-----", byte(2))
+	f.Fuzz(func(t *testing.T, before, after string, encodings byte) {
+		secret := key
+		for range encodings % 3 {
+			secret = b64(secret)
+		}
+		// Letters of base64 directly before or after it make another text of it.
+		got := newRedactor().text(before+" "+secret+" "+after, 0)
+		if strings.Contains(got, strings.TrimSpace(secret)) {
+			t.Errorf("%q", got)
+		}
+	})
+}
