@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -68,24 +71,51 @@ func newRoot() *cobra.Command {
 A standalone cluster is both the management cluster and the guest.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version,
 	}
+	root.SetUsageFunc(printUsage)
 	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newBundle(), newGuestKubeconfig(), newCRDs(),
 		newRotateCA(), newRelease(), newVersion())
+	for _, cmd := range root.Commands() {
+		if err := completeValues(cmd); err != nil {
+			cmd.Long += "\n\n" + err.Error() // TestCompletion checks that there is none
+		}
+	}
 	return root
 }
 
+// versionReport is the output of the command version.
+type versionReport struct {
+	Hypergate string `json:"hypergate"`
+	Istio     string `json:"istio"`
+	Go        string `json:"go"`
+	Platform  string `json:"platform"`
+}
+
+func (r versionReport) code() int { return exitOK }
+
+func (r versionReport) table(out io.Writer) {
+	fmt.Fprintf(out, "hypergate %s (Istio %s)\n", r.Hypergate, r.Istio)
+}
+
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	output := outputTable
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of hypergate and of the embedded Istio charts",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, output) {
+				return fmt.Errorf("--output: unsupported value %q: supported values are %s", output, strings.Join(formats, ", "))
+			}
 			source, err := chartSource("")
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "hypergate %s (Istio %s)\n", version, source.Version())
-			return err
+			report := versionReport{version, source.Version(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
+			return printed(cmd.OutOrStdout(), output, report)
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", output, "Output format. One of: (table, json, yaml).")
+	return cmd
 }

@@ -99,6 +99,9 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if !slices.Contains([]string{"table", "json", "yaml"}, o.output) {
 		return fmt.Errorf("--output: unsupported value %q: supported values are table, json, yaml", o.output)
 	}
+	if o.timeout <= 0 {
+		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
+	}
 	if o.dryRun != "" && o.dryRun != "adopt" {
 		return fmt.Errorf("--dry-run: unsupported value %q: use adopt, or omit the flag (the command never changes anything)", o.dryRun)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -118,10 +119,8 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 // render prints the plan for an observation of the management side.
 func (o *renderOptions) render(out io.Writer, cfg model.Config, source *charts.Source, hosted model.ManagementObservation) error {
 	guest := model.GuestObservation{API: guestAPI()}
-	for _, name := range o.classes {
-		if name != "" {
-			guest.Classes = append(guest.Classes, model.GatewayClass{Name: name})
-		}
+	if guest.Classes, err = o.gatewayClasses(); err != nil {
+		return err
 	}
 	state, err := desired.Compute(cfg, source, hosted, guest)
 	if err != nil {
@@ -136,6 +135,19 @@ func (o *renderOptions) render(out io.Writer, cfg model.Config, source *charts.S
 		return err
 	}
 	return o.print(out, objects)
+}
+
+// gatewayClasses returns the classes to assume in the guest.
+func (o *renderOptions) gatewayClasses() (out []model.GatewayClass, err error) {
+	for _, name := range o.classes {
+		if problems := validation.IsDNS1123Subdomain(name); name != "" && len(problems) > 0 {
+			return nil, fmt.Errorf("--gateway-class: %q is not a name: %s", name, problems[0])
+		}
+		if name != "" {
+			out = append(out, model.GatewayClass{Name: name})
+		}
+	}
+	return out, nil
 }
 
 // fillIn sets each flag that the command run requires and that is not set to an example value. It lists them on stderr.

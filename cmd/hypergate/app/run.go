@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -109,7 +111,7 @@ func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
 // run checks the flags, creates the clients, and runs the controller.
 func (o *runOptions) run(ctx context.Context) error {
 	options, err := o.options()
-	if err != nil {
+	if err = errors.Join(err, o.checkAddresses()); err != nil {
 		return err
 	}
 	handler := logs.Handler(os.Stderr, o.verbosity)
@@ -118,6 +120,21 @@ func (o *runOptions) run(ctx context.Context) error {
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
 	return controller.Run(logr.NewContext(ctx, log), options)
+}
+
+// checkAddresses checks the addresses at which the process serves, before anything is logged.
+func (o *runOptions) checkAddresses() error {
+	var errs []error
+	for flag, address := range map[string]string{"--health-address": o.healthAddress, "--metrics-address": o.metricsAddress} {
+		if address == "0" && flag == "--metrics-address" {
+			continue
+		}
+		_, port, err := net.SplitHostPort(address)
+		if _, badPort := strconv.ParseUint(port, 10, 16); err != nil || badPort != nil {
+			errs = append(errs, fmt.Errorf("%s: %q is not an address to listen at: use [host]:port, for example :8080", flag, address))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // options checks the flags, and returns the options of the controller.

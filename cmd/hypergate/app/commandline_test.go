@@ -1,0 +1,101 @@
+package app_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// manyFlags are the commands whose flags are in groups.
+func manyFlags() []string { return []string{"run", "render", "preflight", "diff"} }
+
+// TestHelpHasGroups checks that the flags of commands with many are in groups, and that lines fit.
+func TestHelpHasGroups(t *testing.T) {
+	t.Setenv("COLUMNS", "")
+	for _, verb := range manyFlags() {
+		help := execute(t, verb, "--help").out
+		_, flags, _ := strings.Cut(help, "\nClusters:\n")
+		for _, want := range []string{"--namespace", "\nPublishing istiod:\n", "\nCRDs and Istio's resources:\n", "\nFlags:\n", "--help"} {
+			if !strings.Contains(flags, want) {
+				t.Errorf("%s --help has no %q:\n%s", verb, want, help)
+			}
+		}
+		for line := range strings.Lines(flags) {
+			if len(line) > 101 && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%s --help has a line of %d columns: %s", verb, len(line), line)
+			}
+		}
+	}
+	_, general, _ := strings.Cut(execute(t, "run", "--help").out, "\nFlags:\n")
+	if n := strings.Count(general, "--"); n != 1 {
+		t.Errorf("%d flags of run have no group:\n%s", n, general)
+	}
+}
+
+// TestHelpOfOtherCommands checks that each command shows its flags and examples once.
+func TestHelpOfOtherCommands(t *testing.T) {
+	for line := range strings.Lines(execute(t, "--help").out) {
+		verb, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(line, "  ") || strings.HasPrefix(verb, "-") || slices.Contains([]string{"", "*", "hypergate", "completion"}, verb) {
+			continue
+		}
+		help := execute(t, verb, "--help").out
+		if strings.Count(help, "--help") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 {
+			t.Errorf("%s --help:\n%s", verb, help)
+		}
+	}
+}
+
+// TestVersions checks the formats of the version.
+func TestVersions(t *testing.T) {
+	if r := execute(t, "--version"); r.code != 0 || r.out != "hypergate version dev\n" {
+		t.Errorf("%+v", r)
+	}
+	r := execute(t, "version", "-o", "json")
+	var report map[string]string
+	err := json.Unmarshal([]byte(r.out), &report)
+	if err != nil || report["hypergate"] != "dev" || report["istio"] == "" || report["go"] == "" {
+		t.Errorf("%+v: %v", r, err)
+	}
+	fails(t, []string{"version", "-o", "html"}, `--output: unsupported value "html"`)
+}
+
+// TestCompletion checks what a shell completes.
+func TestCompletion(t *testing.T) {
+	for line, want := range map[string]string{
+		"run --publish t":                   "tlsroute tunnel",
+		"run --topology ":                   "hosted standalone",
+		"run --gateway-rollout ":            "OneByOne AllAtOnce",
+		"render --side ":                    "management guest dropped all",
+		"render -o ":                        "yaml json",
+		"status -o ":                        "table wide json yaml html",
+		"status --for u":                    "upgradeable",
+		"fleet --only silent,un":            "silent,unreadable silent,unavailable silent,unreported",
+		"fleet --sort ":                     "state since name",
+		"crds --output ":                    "table json yaml",
+		"diff -o ":                          "table json yaml",
+		"run --istio-resources wasmplugins": "wasmplugins",
+	} {
+		r := execute(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		got, _, found := strings.Cut(r.out, "\n:36\n")
+		if !found || strings.Join(strings.Fields(got), " ") != want {
+			t.Errorf("%s: %q, want %q", line, r.out, want)
+		}
+	}
+	for _, verb := range append(manyFlags(), "status", "fleet", "crds", "version") {
+		if help := execute(t, verb, "--help").out; strings.Contains(help, "flag '") {
+			t.Errorf("%s: a completion is not registered", verb)
+		}
+	}
+}
+
+// TestFlagsAreCheckedFirst checks flags that were accepted, or failed after the start.
+func TestFlagsAreCheckedFirst(t *testing.T) {
+	fails(t, []string{"render", "--gateway-class=Bad Class"}, `--gateway-class: "Bad Class" is not a name`)
+	fails(t, []string{"crds", "--timeout=-1s"}, "--timeout: -1s must be greater than 0")
+	for _, flag := range []string{"--metrics-address=8080", "--health-address=", "--health-address=0", "--metrics-address=:http"} {
+		name, _, _ := strings.Cut(flag, "=")
+		fails(t, append([]string{"run", flag}, flags()...), name+": ", "is not an address to listen at")
+	}
+}
