@@ -142,6 +142,7 @@ func TestValues(t *testing.T) {
 	objects, err := rendered(t, examples()["hosted/example"]+`
 relayImage: registry.example.com/hypergate:dev
 sidecarInjection: true
+renewGuestKubeconfig: true
 extraArgs: [--publish=tunnel, '--dns-peers=169.254.20.10']
 podLabels: {example.com/team: "1"}
 tolerations: [{key: a, operator: Exists}]
@@ -160,15 +161,23 @@ guestKubeconfigSecret: other
 	}
 	for _, want := range []string{
 		"- --sidecar-injection\n", "- --publish=tunnel\n", "- --dns-peers=169.254.20.10\n", `example.com/team: "1"`, "- key: a\n",
-		"secretName: other\n", `value: "12345"`, "key: hypershift.openshift.io/control-plane\n",
+		"secretName: other\n", "- --renew-guest-kubeconfig=other\n", `value: "12345"`, "key: hypershift.openshift.io/control-plane\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the Deployment has no %q:\n%s", want, text)
 		}
 	}
-	guest, err := rendered(t, "part: guest\nsidecarInjection: true\n", deploy.GuestNamespace)
-	if err != nil || byName(guest)["ClusterRole /hypergate-guest-sidecar-injection"] == nil {
-		t.Errorf("no permission for the injection: %v", err)
+	if role, err := yaml.Marshal(byName(objects)["Role 12345/hypergate-renewal"]); err != nil || !strings.Contains(string(role), "- other\n") {
+		t.Errorf("no permission for the renewal: %s, %v", role, err)
+	}
+	if binding, err := yaml.Marshal(byName(objects)["RoleBinding 12345/hypergate-renewal"]); !strings.Contains(string(binding), `"12345"`) {
+		t.Errorf("the binding has no account: %s, %v", binding, err)
+	}
+	guest, err := rendered(t, "part: guest\nsidecarInjection: true\nrenewGuestKubeconfig: true\n", deploy.GuestNamespace)
+	for _, want := range []string{"ClusterRole /hypergate-guest-sidecar-injection", "Role openshift-ingress/hypergate-guest-renewal"} {
+		if err != nil || byName(guest)[want] == nil {
+			t.Errorf("no %s: %v", want, err)
+		}
 	}
 }
 
@@ -187,6 +196,7 @@ func TestBadValues(t *testing.T) {
 		"no Cluster":          {examples()["cluster-api/example"] + "clusterName: ''\n", "a", "clusterName"},
 		"a Cluster, hosted":   {hosted + "clusterName: guest1\n", "a", "clusterName"},
 		"a relay, standalone": {examples()["standalone"] + "relayImage: a\n", deploy.GuestNamespace, "relayImage"},
+		"a renewal":           {examples()["standalone"] + "renewGuestKubeconfig: true\n", deploy.GuestNamespace, "renewGuestKubeconfig"},
 		"another namespace":   {"part: guest\n", "default", "install the part guest with --namespace openshift-ingress"},
 	} {
 		if _, err := rendered(t, tc.values, tc.namespace); err == nil || !strings.Contains(err.Error(), tc.want) {

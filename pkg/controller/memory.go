@@ -33,6 +33,8 @@ type memory struct {
 	rotation rotationDelay
 	// tokens is what is known of the tokens of each bearer. Written by execute.
 	tokens [model.Bearers]tokens
+	// own is what is known of the renewal of hypergate's own credential. Written by execute.
+	own ownCredential
 	// acquiring and releasing limit how often ownership Leases are written. Written by execute.
 	acquiring, releasing throttle.Limiter
 	// istiodCurrent reports whether istiod and its RBAC of this version were applied: then there is nothing left that
@@ -71,6 +73,7 @@ func newMemory(o Options) memory {
 		foreignPatches: throttle.NewLimiter(throttle.Rate{Burst: foreignBurst, Every: foreignEvery}),
 
 		endpointProbe: endpointProbe{probe: o.Probe},
+		own:           ownCredential{requests: throttle.NewLimiter(throttle.Rate{Burst: ownBurst, Every: ownEvery})},
 	}
 	for of := range m.tokens {
 		m.tokens[of] = tokens{

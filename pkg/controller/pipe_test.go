@@ -14,7 +14,7 @@ import (
 func writers() []string {
 	return []string{
 		"Apply", "ApplyConditions", "Acquire", "PatchForeign", "Prune", "PruneExceptAccess", "PruneWebhooks", "Publish",
-		"Release", "ReportConditions", "RequestToken", "WriteCRDs",
+		"Release", "ReportConditions", "RequestOwnToken", "RequestToken", "WriteCRDs", "WriteGuestKubeconfig",
 	}
 }
 

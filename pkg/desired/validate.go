@@ -80,6 +80,8 @@ func validateNames(c model.Config, add func(ok bool, flag, format string, args .
 func validateHosted(c model.Config, add func(ok bool, flag, format string, args ...any)) {
 	const kubeconfigFlag = "guest-kubeconfig-secret"
 	if c.Topology != model.TopologyHosted {
+		add(c.RenewGuestKubeconfig == "", "renew-guest-kubeconfig",
+			"a standalone cluster is its own guest: omit the flag, or use --topology hosted")
 		add(c.GuestKubeconfigSecret == "", kubeconfigFlag,
 			"a standalone cluster is its own guest: omit the flag, or use --topology hosted")
 		return
@@ -89,6 +91,10 @@ func validateHosted(c model.Config, add func(ok bool, flag, format string, args 
 	add(c.GuestKubeconfigSecret != model.CASecretName && c.GuestKubeconfigSecret != model.CredentialSecretName, kubeconfigFlag,
 		"hypergate creates the Secret %s itself: name the Secret that the control plane's provider creates, usually <cluster>-kubeconfig",
 		c.GuestKubeconfigSecret)
+	add(c.RenewGuestKubeconfig == "" || len(validation.IsDNS1123Subdomain(c.RenewGuestKubeconfig)) == 0, "renew-guest-kubeconfig",
+		"%q is not a valid name of a Secret", c.RenewGuestKubeconfig)
+	add(c.RenewGuestKubeconfig == "" || c.GuestKubeconfigSecret == "" || c.RenewGuestKubeconfig == c.GuestKubeconfigSecret,
+		"renew-guest-kubeconfig", "%q is not the Secret of --%s", c.RenewGuestKubeconfig, kubeconfigFlag)
 	add(!leakcheck.NamesNamespace(c, c.XDS.Host), "xds-address",
 		"%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host",
 		c.XDS.Host)

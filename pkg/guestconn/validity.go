@@ -21,6 +21,13 @@ func (c *Conn) Validity() (from, until time.Time) {
 	return validityOf(config)
 }
 
+// Current returns the config in use, with its credentials. It is for a kubeconfig with the next credential.
+func (c *Conn) Current() *rest.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return rest.CopyConfig(c.current.config)
+}
+
 // validityOf returns the validity of the token in a config, or of its client certificate. A token takes precedence, as
 // in client-go.
 func validityOf(config *rest.Config) (from, until time.Time) {

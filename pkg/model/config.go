@@ -79,6 +79,9 @@ type Config struct {
 	// GuestKubeconfigSecret is the Secret in MgmtNamespace with the guest's kubeconfig. It is empty if hypergate gets
 	// the kubeconfig in another way. Hosted only.
 	GuestKubeconfigSecret string
+	// RenewGuestKubeconfig is the Secret in MgmtNamespace into which hypergate writes the guest's kubeconfig with the
+	// next token of its own account. Empty: another party renews it. Hosted only.
+	RenewGuestKubeconfig string
 	// GatewayRollout is how gateways get the proxies of another istiod. Empty means OneByOne.
 	GatewayRollout GatewayRollout
 	// NotEnabled means that hypergate installs nothing, and removes from both sides what it installed.

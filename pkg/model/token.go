@@ -15,6 +15,7 @@ type tokenClaims struct {
 	IssuedAt   int64 `json:"iat"`
 	Expires    int64 `json:"exp"`
 	Kubernetes struct {
+		Namespace      string `json:"namespace"`
 		ServiceAccount struct {
 			Name string    `json:"name"`
 			UID  types.UID `json:"uid"`
@@ -57,6 +58,14 @@ func NewCredential(api GuestAPI, token string, granted time.Time, requested time
 
 // Lifetime returns how long the token is valid.
 func (c Credential) Lifetime() time.Duration { return c.Expires.Sub(c.Issued) }
+
+// AccountOf returns the service account of a token, and how long the token is valid in all, from its claims. The name
+// is empty if the token is not one of a service account.
+func AccountOf(token string) (account types.NamespacedName, lifetime time.Duration) {
+	claims := tokenClaimsOf(token)
+	account = types.NamespacedName{Namespace: claims.Kubernetes.Namespace, Name: claims.Kubernetes.ServiceAccount.Name}
+	return account, time.Duration(claims.Expires-claims.IssuedAt) * time.Second
+}
 
 // Account returns the UID of the service account that the token is bound to, from its claims. It is empty if the
 // token has no such claim. The token becomes invalid when the service account is deleted, even if a new one has the

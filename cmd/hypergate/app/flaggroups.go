@@ -27,7 +27,7 @@ func flagGroups() []flagGroup {
 		{"Network policy", strings.Fields("network-policies xds-peers guest-api-peers metrics-peers dns-peers")},
 		{"CRDs and Istio's resources", strings.Fields(`crd-management adopt-crds protect-crds crd-writers istio-resources
 			sidecar-injection`)},
-		{"Rollouts and credentials", strings.Fields("gateway-rollout token-lifetime ca-overlap")},
+		{"Rollouts and credentials", strings.Fields("gateway-rollout token-lifetime renew-guest-kubeconfig ca-overlap")},
 		{"Process", strings.Fields("leader-elect report-to-hcp health-address metrics-address v")},
 	}
 }

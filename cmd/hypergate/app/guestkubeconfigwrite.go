@@ -2,8 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -15,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
+	"github.com/hypergate/hypergate/pkg/mgmt"
 )
 
 // clusterNameLabel is the label of Cluster API that names the Cluster of an object.
@@ -47,7 +52,7 @@ func (o *guestKubeconfigOptions) requestToken(
 
 // store writes the kubeconfig to the Secret.
 func (o *guestKubeconfigOptions) store(
-	ctx context.Context, mgmt coreclient.CoreV1Interface, content []byte, until time.Time, out io.Writer,
+	ctx context.Context, core coreclient.CoreV1Interface, content []byte, until time.Time, out io.Writer,
 ) error {
 	name, key := o.secretKey()
 	secret := applycorev1.Secret(name, o.mgmt.namespace).WithType(corev1.SecretTypeOpaque).WithData(map[string][]byte{key: content})
@@ -56,7 +61,11 @@ func (o *guestKubeconfigOptions) store(
 	}
 	doing := fmt.Sprintf("writing Secret %s in namespace %s", name, o.mgmt.namespace)
 	options := metav1.ApplyOptions{FieldManager: writerOfKubeconfig, Force: o.force}
-	_, err := mgmt.Secrets(o.mgmt.namespace).Apply(ctx, secret, options)
+	_, err := core.Secrets(o.mgmt.namespace).Apply(ctx, secret, options)
+	if isOfRenewal(err) {
+		options.Force = true
+		_, err = core.Secrets(o.mgmt.namespace).Apply(ctx, secret, options)
+	}
 	switch {
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("%s: another client wrote its kubeconfig: to replace it, set --force-conflicts: %w", doing, err)
@@ -66,6 +75,18 @@ func (o *guestKubeconfigOptions) store(
 	_, err = fmt.Fprintf(out, "secret/%s: kubeconfig of %s/%s, valid until %s\n",
 		name, oneLine(o.guestNamespace), oneLine(o.account), until.UTC().Format(time.RFC3339))
 	return err
+}
+
+// isOfRenewal reports whether a write conflicts with hypergate's own renewal alone, which may be replaced.
+func isOfRenewal(err error) bool {
+	status, is := errors.AsType[*apierrors.StatusError](err)
+	if !is || !apierrors.IsConflict(err) || status.ErrStatus.Details == nil {
+		return false
+	}
+	causes := status.ErrStatus.Details.Causes
+	return len(causes) > 0 && !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
+		return !strings.Contains(c.Message, strconv.Quote(mgmt.RenewalManager))
+	})
 }
 
 // secretKey returns the name of the Secret, and its key.

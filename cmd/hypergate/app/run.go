@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type runOptions struct {
 	leaderElect, reportToHCP, install                               bool
 	healthAddress, metricsAddress                                   string
 	verbosity                                                       int
-	publishProbe, gatewayRollout                                    string
+	publishProbe, gatewayRollout, renewGuest                        string
 }
 
 // exampleImages is the part of the examples that sets the images.
@@ -88,6 +89,11 @@ func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 		"A Gateway whose new pods do not become ready stops the rest. With AllAtOnce, the new istiod rolls all gateways when it starts.")
 	flags.BoolVar(&o.install, "install", true, "If false, install nothing, and remove from both sides what hypergate installed. "+
 		"CRDs stay, and so do GatewayClasses, Gateways and their pods. The condition Available has the reason NotEnabled.")
+	flags.StringVar(&o.renewGuest, "renew-guest-kubeconfig", "", "Name of the Secret in --namespace into which hypergate writes the "+
+		"guest's kubeconfig with the next token of its own service account, after half of the token's lifetime. "+
+		"Without a value: the Secret of --guest-kubeconfig-secret, or "+hostedSecret+". "+
+		"It requires the permissions of deploy/renewal. Omit it if the control plane operator renews the kubeconfig.")
+	flags.Lookup("renew-guest-kubeconfig").NoOptDefVal = renewDefault
 	flags.BoolVar(&o.reportToHCP, "report-to-hcp", true, "If true, report the state in conditions of the HostedControlPlane in "+
 		"--namespace, if there is one.")
 }
@@ -192,12 +198,24 @@ func (o *runOptions) runConfig() (model.Config, error) {
 		return cfg, fmt.Errorf("--istiod-guest-server: %w", err)
 	}
 	cfg.GuestServer, cfg.GuestKubeconfigSecret, cfg.NotEnabled = o.istiodGuestServer, o.guestSecret, !o.install
+	cfg.RenewGuestKubeconfig = o.renewedSecret()
 	switch cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout); cfg.GatewayRollout {
 	case model.OneByOne, model.AllAtOnce:
 	default:
 		return cfg, fmt.Errorf("--gateway-rollout: %q is not valid: use %s or %s", o.gatewayRollout, model.OneByOne, model.AllAtOnce)
 	}
 	return cfg, desired.Validate(cfg)
+}
+
+// renewDefault is the value of --renew-guest-kubeconfig without one. A Secret cannot have this name.
+const renewDefault = "<default>"
+
+// renewedSecret returns the Secret into which the guest's kubeconfig is renewed. It is empty if that is off.
+func (o *runOptions) renewedSecret() string {
+	if o.renewGuest == renewDefault {
+		return cmp.Or(o.guestSecret, hostedSecret)
+	}
+	return o.renewGuest
 }
 
 func (o *runOptions) reporting() controller.Reporting {
