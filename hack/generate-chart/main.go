@@ -200,7 +200,8 @@ func deploymentWithPlaceholders(o *unstructured.Unstructured) error {
 
 var (
 	placeholder = regexp.MustCompile(`['"]?@@([a-zA-Z]+)@@['"]?`)
-	block       = regexp.MustCompile(`^( *)(?:- |zz-pod-labels: )['"]?@@(extraArgs|sidecarInjectionArg|renewalArg|tolerations|podLabels)@@['"]?$`)
+	block       = regexp.MustCompile(`^( *)(?:- |zz-pod-labels: )['"]?` +
+		`@@(extraArgs|sidecarInjectionArg|renewalArg|tolerations|podLabels)@@['"]?$`)
 )
 
 // withExpressions replaces the placeholders, and the namespace, in the YAML of an object.
@@ -228,8 +229,8 @@ func blockOf(value, indent string, isFirst bool) string {
 	case "sidecarInjectionArg":
 		return "{{- if .Values.sidecarInjection }}\n" + indent + "- --sidecar-injection\n{{- end }}\n"
 	case "renewalArg":
-		return "{{- if .Values.renewGuestKubeconfig }}\n" + indent + "- {{ printf \"--renew-guest-kubeconfig=%s\" .Values.guestKubeconfigSecret | quote }}\n" +
-			"{{- end }}\n"
+		return "{{- if .Values.renewGuestKubeconfig }}\n" + indent +
+			"- {{ printf \"--renew-guest-kubeconfig=%s\" .Values.guestKubeconfigSecret | quote }}\n{{- end }}\n"
 	case "extraArgs":
 		return "{{- range .Values.extraArgs }}\n" + indent + "- {{ . | quote }}\n{{- end }}\n"
 	}

@@ -167,7 +167,8 @@ guestKubeconfigSecret: other
 			t.Errorf("the Deployment has no %q:\n%s", want, text)
 		}
 	}
-	if role, err := yaml.Marshal(byName(objects)["Role 12345/hypergate-renewal"]); err != nil || !strings.Contains(string(role), "- other\n") {
+	role, err := yaml.Marshal(byName(objects)["Role 12345/hypergate-renewal"])
+	if err != nil || !strings.Contains(string(role), "- other\n") {
 		t.Errorf("no permission for the renewal: %s, %v", role, err)
 	}
 	if binding, err := yaml.Marshal(byName(objects)["RoleBinding 12345/hypergate-renewal"]); !strings.Contains(string(binding), `"12345"`) {

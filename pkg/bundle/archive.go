@@ -29,7 +29,7 @@ func New(out io.Writer, root string, now time.Time, most int64) *Archive {
 
 // Add adds a file. A file that is too long for the rest of the archive is left out, which Problems reports.
 func (a *Archive) Add(content []byte, path ...string) error {
-	parts := []string{a.root}
+	parts := append(make([]string, 0, 1+len(path)), a.root)
 	for _, part := range path {
 		parts = append(parts, fileName(part))
 	}

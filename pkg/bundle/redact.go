@@ -22,8 +22,8 @@ func credentials() []*regexp.Regexp {
 		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*`),
 		// Credentials in a header, or after a name.
 		regexp.MustCompile(`(?i)(\b(?:bearer|basic|negotiate)\s+)[A-Za-z0-9+/=._~-]{6,}`),
-		regexp.MustCompile(`(?i)(\b(?:password|passwd|secret|token|api[-_]?key|access[-_]?key|client[-_]?secret)["']?[ \t]*[:=][ \t]*["']?)` +
-			`[^\s"',;&}]{4,}`),
+		regexp.MustCompile(`(?i)(\b(?:password|passwd|secret|token|api[-_]?key|access[-_]?key|client[-_]?secret)` +
+			`["']?[ \t]*[:=][ \t]*["']?)[^\s"',;&}]{4,}`),
 		// The user in a URL.
 		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@`),
 	}
