@@ -191,6 +191,7 @@ func (n Node) proto() *corev3.Node {
 			"MESH_ID":         text("cluster.local"),
 			"NAME":            text(n.Pod),
 			"NAMESPACE":       text(n.Namespace),
+			"PROXY_CONFIG":    structpb.NewStructValue(&structpb.Struct{}), // istiod lists only proxies that have it
 			"OWNER":           text(fmt.Sprintf("kubernetes://apis/apps/v1/namespaces/%s/deployments/%s", n.Namespace, n.Workload)),
 			"SERVICE_ACCOUNT": text(n.ServiceAccount),
 			"WORKLOAD_NAME":   text(n.Workload),

@@ -130,7 +130,7 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
 		"--grpcAddr=", "--ctrlz_port=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), output, output
 	cmd.Env = []string{
-		"POD_NAMESPACE=istio-system", "PILOT_CERT_PROVIDER=istiod", "INJECTION_WEBHOOK_CONFIG_NAME=",
+		"POD_NAMESPACE=istio-system", "PILOT_CERT_PROVIDER=istiod", "ENABLE_DEBUG_ON_HTTP=false", "INJECTION_WEBHOOK_CONFIG_NAME=",
 		"VALIDATION_WEBHOOK_CONFIG_NAME=",
 	}
 	if err := cmd.Start(); err != nil {

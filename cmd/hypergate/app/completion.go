@@ -41,6 +41,7 @@ func outputsOf() map[string][]string {
 		"diff":      {outputTable, outputJSON, outputYAML},
 		"crds":      {outputTable, outputJSON, outputYAML},
 		"render":    {outputYAML, outputJSON},
+		"proxies":   {outputTable, outputJSON, outputYAML},
 		"version":   {outputTable, outputJSON, outputYAML},
 	}
 }

@@ -1,0 +1,228 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/hypergate/hypergate/pkg/fleet"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/proxies"
+)
+
+// proxiesOptions holds the flags of the command proxies.
+type proxiesOptions struct {
+	guest, mgmt             clusterFlags
+	guestNamespace, account string
+	address, connectTo      string
+	output                  string
+	timeout                 time.Duration
+}
+
+const proxiesLong = `Show the gateways' proxies that are connected to istiod, and whether they have its configuration.
+
+The command connects to istiod at its published address, as a gateway does. It needs neither exec nor port-forward. It
+takes the address from --address, or from the summary that hypergate status shows (--namespace). Your computer must be
+able to reach it, so the command does not work with an address that only exists in the guest, as that of the tunnel.
+
+It identifies itself with a token of a service account in the guest, which it requests. You need the permissions to
+create serviceaccounts/token there, and to get the ConfigMap istio-ca-root-cert with the mesh roots.
+
+With two istiods, the answer has the proxies of one of them.
+
+Exit codes:
+  0  All proxies have the configuration that istiod sent.
+  1  An error occurred, for example istiod does not answer, or a permission is missing.
+  2  A proxy has rejected its configuration.
+  3  A proxy has not acknowledged its configuration yet.`
+
+func newProxies() *cobra.Command {
+	o := &proxiesOptions{}
+	cmd := &cobra.Command{
+		Use:   "proxies",
+		Short: "Show the proxies that are connected to istiod",
+		Long:  proxiesLong,
+		Example: `  # Show the proxies of a hosted cluster
+  hypergate proxies --guest-context guest1 --management-context mgmt -n clusters-guest1
+
+  # Connect to another address, with a kubeconfig of the guest alone
+  hypergate proxies --guest-kubeconfig guest.kubeconfig --address istiod-guest1.apps.example.com:443`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.guest.kubeconfig, "guest-kubeconfig", "", "Path to your kubeconfig of the guest.")
+	flags.StringVar(&o.guest.context, "guest-context", "", "Name of the guest's context in the kubeconfig. "+
+		"Required without --guest-kubeconfig.")
+	flags.StringVar(&o.mgmt.kubeconfig, "management-kubeconfig", "", "Path to your kubeconfig of the management cluster.")
+	flags.StringVar(&o.mgmt.context, "management-context", "", "Name of the management cluster's context in the kubeconfig.")
+	flags.StringVarP(&o.mgmt.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. "+
+		"Required without --address.")
+	flags.StringVar(&o.address, "address", "", "Address (host:port) at which istiod is published.")
+	flags.StringVar(&o.connectTo, "connect-to", "", "Address (host:port) to connect to, if it differs from the published one. "+
+		"istiod's certificate is verified for the published one.")
+	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
+	flags.StringVar(&o.account, "service-account", ownAccount, "Name of the service account in --guest-namespace whose token identifies "+
+		"the command.")
+	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml).")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "The length of time to wait for all responses.")
+	return cmd
+}
+
+func (o *proxiesOptions) check() error {
+	switch formats := []string{outputTable, outputJSON, outputYAML}; {
+	case !slices.Contains(formats, o.output):
+		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
+	case o.guest.kubeconfig == "" && o.guest.context == "":
+		return errors.New("--guest-context or --guest-kubeconfig is required")
+	case o.address == "" && o.mgmt.namespace == "":
+		return errors.New("--address or --namespace is required: the address of istiod, or where hypergate reports it")
+	case o.timeout <= 0:
+		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
+	}
+	o.guest.timeout, o.mgmt.timeout = o.timeout, o.timeout
+	return nil
+}
+
+func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	defer cancel()
+	question := proxies.Question{Address: o.address, ConnectTo: o.connectTo, Namespace: o.guestNamespace}
+	if question.Address == "" {
+		var err error
+		if question.Address, err = o.published(ctx); err != nil {
+			return err
+		}
+	}
+	config, _, err := o.guest.configOf(role{"the guest", "--guest-kubeconfig"})
+	if err != nil {
+		return err
+	}
+	config.Wrap(guest.Limit())
+	client, err := coreclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client for the guest: %w", err)
+	}
+	if question.Roots, err = o.roots(ctx, client); err != nil {
+		return err
+	}
+	if question.Token, err = o.token(ctx, client); err != nil {
+		return err
+	}
+	found, err := proxies.Ask(ctx, question)
+	if err != nil {
+		return fmt.Errorf("%w: check that this address is reachable from here, and hypergate status", err)
+	}
+	return printed(out, o.output, proxiesReport{found})
+}
+
+// published returns the address in the summary of the installation.
+func (o *proxiesOptions) published(ctx context.Context) (string, error) {
+	config, _, err := o.mgmt.configOf(role{"the management cluster", "--management-kubeconfig"})
+	if err != nil {
+		return "", err
+	}
+	client, err := fleet.New(config)
+	if err != nil {
+		return "", err
+	}
+	readings, _, err := client.Installations(ctx, o.mgmt.namespace)
+	if err != nil {
+		return "", err
+	}
+	for _, r := range readings {
+		if r.Summary != nil && r.Summary.Published.Address != "" {
+			return r.Summary.Published.Address, nil
+		}
+	}
+	return "", fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, or set --address", o.mgmt.namespace)
+}
+
+// roots returns the mesh roots, which istiod publishes in each namespace.
+func (o *proxiesOptions) roots(ctx context.Context, client coreclient.CoreV1Interface) ([]byte, error) {
+	const name, key = "istio-ca-root-cert", "root-cert.pem"
+	found, err := client.ConfigMaps(o.guestNamespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("the guest has no ConfigMap %s/%s: istiod creates it when it has started; check --guest-namespace",
+			o.guestNamespace, name)
+	case err != nil:
+		return nil, accessError("reading the mesh roots", "get ConfigMap "+name, err)
+	}
+	return []byte(found.Data[key]), nil
+}
+
+// token returns a token for istiod.
+func (o *proxiesOptions) token(ctx context.Context, client coreclient.CoreV1Interface) (string, error) {
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		Audiences: []string{proxies.Audience}, ExpirationSeconds: new(int64(shortestKubeconfig / time.Second)),
+	}}
+	got, err := client.ServiceAccounts(o.guestNamespace).CreateToken(ctx, o.account, request, metav1.CreateOptions{})
+	doing := fmt.Sprintf("requesting a token of service account %s/%s in the guest", o.guestNamespace, o.account)
+	switch {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("%s: it does not exist: check --guest-namespace, or name another one with --service-account", doing)
+	case err != nil:
+		return "", accessError(doing, "create serviceaccounts/token there", err)
+	}
+	return got.Status.Token, nil
+}
+
+// proxiesReport is the output of the command proxies.
+type proxiesReport struct {
+	Proxies []proxies.Proxy `json:"proxies"`
+}
+
+// worst returns the state of a proxy that needs the most attention.
+func worst(p proxies.Proxy) (state proxies.State, why string) {
+	state = proxies.Synced
+	for _, t := range p.Types {
+		switch {
+		case t.State == proxies.Rejected:
+			return t.State, strings.TrimSuffix(t.Name+": "+t.Error, ": ")
+		case t.State == proxies.Stale:
+			state, why = t.State, t.Name
+		}
+	}
+	return state, why
+}
+
+func (r proxiesReport) code() int {
+	code := exitOK
+	for _, p := range r.Proxies {
+		switch state, _ := worst(p); state {
+		case proxies.Rejected:
+			return exitAct
+		case proxies.Stale:
+			code = exitUnderWay
+		default:
+		}
+	}
+	return code
+}
+
+func (r proxiesReport) table(out io.Writer) {
+	if len(r.Proxies) == 0 {
+		fmt.Fprintln(out, "No proxy is connected to this istiod.")
+		return
+	}
+	rows := append(make([][]string, 0, 1+len(r.Proxies)), []string{"PROXY", "STATE", "VERSION", "REASON"})
+	for _, p := range r.Proxies {
+		state, why := worst(p)
+		rows = append(rows, []string{p.Name, string(state), orNothing(p.Version), why})
+	}
+	columns(out, rows...)
+}

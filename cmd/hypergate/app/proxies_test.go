@@ -1,0 +1,40 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hypergate/hypergate/pkg/proxies"
+	"github.com/hypergate/hypergate/test/golden"
+)
+
+// TestProxiesOutput checks the tables and exit codes of the command proxies.
+func TestProxiesOutput(t *testing.T) {
+	synced := proxies.Proxy{Name: "gw-a.demo", Version: "1.28.3", Types: []proxies.Type{
+		{Name: "Cluster", State: proxies.Synced}, {Name: "Secret", State: proxies.NotSent},
+	}}
+	stale := proxies.Proxy{Name: "gw-b.demo", Types: []proxies.Type{{Name: "Listener", State: proxies.Stale}}}
+	rejected := proxies.Proxy{Name: "gw-c.shop", Version: "1.28.3", Types: []proxies.Type{
+		{Name: "Cluster", State: proxies.Stale}, {Name: "Listener", State: proxies.Rejected, Error: "no such cluster"},
+	}}
+	for name, tc := range map[string]struct {
+		proxies []proxies.Proxy
+		code    int
+	}{
+		"none":     {[]proxies.Proxy{}, exitOK},
+		"synced":   {[]proxies.Proxy{synced}, exitOK},
+		"stale":    {[]proxies.Proxy{synced, stale}, exitUnderWay},
+		"rejected": {[]proxies.Proxy{synced, rejected, stale}, exitAct},
+	} {
+		var out strings.Builder
+		if err := printed(&out, outputTable, proxiesReport{tc.proxies}); !endsWith(err, tc.code) {
+			t.Errorf("%s: %v", name, err)
+		}
+		golden.Equal(t, "testdata/proxies-"+name+".table", out.String())
+	}
+	var out strings.Builder
+	if err := printed(&out, outputJSON, proxiesReport{[]proxies.Proxy{synced, rejected}}); !endsWith(err, exitAct) {
+		t.Error(err)
+	}
+	golden.Equal(t, "testdata/proxies.json", out.String())
+}

@@ -1,0 +1,143 @@
+package proxies
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/hypergate/hypergate/pkg/text"
+)
+
+const (
+	// Audience is the audience of the token, which is that of gateways' tokens.
+	Audience = "istio-ca"
+	// syncz is the request. istiod answers it for each authenticated client (pilot/pkg/xds/statusgen.go).
+	syncz  = "istio.io/debug/syncz"
+	method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	// cluster is the name of the cluster of the token, which is istiod's CLUSTER_ID.
+	cluster = "Kubernetes"
+	// longestAnswer is the size limit of an answer, in bytes. A proxy takes about 500.
+	longestAnswer = 8 << 20
+	// longestError is the limit of an error of istiod, in bytes.
+	longestError = 512
+)
+
+// Question is where istiod is, and who asks.
+type Question struct {
+	// Address is host:port. The host is also the name in istiod's certificate.
+	Address string
+	// ConnectTo is host:port to connect to instead, for example a forwarded port. Empty means Address.
+	ConnectTo string
+	// Roots are the roots of the mesh, in PEM.
+	Roots []byte
+	// Token is a token for Audience of a service account in Namespace.
+	Token, Namespace string
+}
+
+// Ask returns the proxies that are connected to the istiod that answers. ctx limits the time.
+func Ask(ctx context.Context, q Question) ([]Proxy, error) {
+	host, _, err := net.SplitHostPort(q.Address)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not host:port", text.Line(q.Address, longestError))
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(q.Roots) {
+		return nil, errors.New("there is no root certificate of the mesh")
+	}
+	transport := &http.Transport{
+		TLSClientConfig:        &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: 64 << 10,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, network, cmp.Or(q.ConnectTo, address))
+		},
+	}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream
+	message, err := exchange(ctx, transport, q)
+	if err != nil {
+		return nil, fmt.Errorf("asking istiod at %s: %w", text.Line(q.Address, longestError), err)
+	}
+	return decode(message)
+}
+
+// exchange sends the request, and returns the first message of the answer.
+func exchange(ctx context.Context, transport http.RoundTripper, q Question) ([]byte, error) {
+	body, requests := io.Pipe()
+	defer func() { _ = requests.Close() }()
+	target := (&url.URL{Scheme: "https", Host: q.Address, Path: method}).String()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "application/grpc", "Te": "trailers", "Authorization": "Bearer " + q.Token, "Clusterid": cluster,
+	} {
+		request.Header.Set(name, value)
+	}
+	go func() { _, _ = requests.Write(framed(discoveryRequest(q.Namespace))) }() // its error is that of the answer
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("it answers with HTTP status %d: this is not an istiod", answer.StatusCode)
+	}
+	message, err := unframed(answer.Body)
+	if errors.Is(err, io.EOF) {
+		return nil, refusal(answer)
+	}
+	return message, err
+}
+
+// framed returns a message of gRPC with its length.
+func framed(message []byte) []byte {
+	out := make([]byte, 5, 5+len(message))
+	binary.BigEndian.PutUint32(out[1:], uint32(len(message))) //nolint:gosec // the request is short
+	return append(out, message...)
+}
+
+// unframed reads one message of gRPC. It returns io.EOF if the stream ends without one.
+func unframed(stream io.Reader) ([]byte, error) {
+	header := make([]byte, 5)
+	if _, err := io.ReadFull(stream, header); err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(header[1:])
+	switch {
+	case header[0] != 0:
+		return nil, errors.New("the answer is compressed, which was not requested")
+	case length > longestAnswer:
+		return nil, fmt.Errorf("the answer has %d bytes, more than %d", length, longestAnswer)
+	}
+	message := make([]byte, length)
+	if _, err := io.ReadFull(stream, message); err != nil {
+		return nil, fmt.Errorf("the answer ends early: %w", err)
+	}
+	return message, nil
+}
+
+// refusal returns the error of an answer without a message. gRPC has it in the trailers, or in the headers if there is
+// nothing else.
+func refusal(answer *http.Response) error {
+	for _, header := range []http.Header{answer.Trailer, answer.Header} {
+		if code := header.Get("Grpc-Status"); code != "" && code != "0" {
+			message, err := url.PathUnescape(header.Get("Grpc-Message"))
+			if err != nil {
+				message = header.Get("Grpc-Message")
+			}
+			return fmt.Errorf("it refuses (gRPC status %s): %s", text.Line(code, 8), text.Line(message, longestError))
+		}
+	}
+	return errors.New("it ends the stream without an answer")
+}

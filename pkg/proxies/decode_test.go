@@ -1,0 +1,127 @@
+package proxies
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+
+	adminv3 "github.com/envoyproxy/go-control-plane/envoy/admin/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	statusv3 "github.com/envoyproxy/go-control-plane/envoy/service/status/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// answer returns a message with proxies, as istiod sends it.
+func answer(tb testing.TB, configs ...*statusv3.ClientConfig) []byte {
+	tb.Helper()
+	response := &discoveryv3.DiscoveryResponse{VersionInfo: "1", TypeUrl: syncz, Nonce: "n"}
+	for _, config := range configs {
+		resource, err := anypb.New(config)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		response.Resources = append(response.Resources, resource)
+	}
+	out, err := proto.Marshal(response)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+func config(id string, types ...*statusv3.ClientConfig_GenericXdsConfig) *statusv3.ClientConfig {
+	return &statusv3.ClientConfig{
+		Node: &corev3.Node{Id: id, Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			"ISTIO_VERSION": structpb.NewStringValue("1.2.3"), "NAMESPACE": structpb.NewStringValue("demo"),
+		}}},
+		GenericXdsConfigs: types,
+	}
+}
+
+// TestDecode checks an answer that is encoded with Envoy's own types.
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	got, err := decode(answer(
+		t,
+		config("router~10.0.0.1~gw-b.demo~demo.svc.cluster.local"),
+		config("router~10.0.0.1~gw-a.demo~demo.svc.cluster.local",
+			&statusv3.ClientConfig_GenericXdsConfig{
+				TypeUrl: "type.googleapis.com/envoy.config.listener.v3.Listener", ConfigStatus: statusv3.ConfigStatus_ERROR,
+				ErrorState: &adminv3.UpdateFailureState{Details: "no\x1b[2J such cluster"},
+			},
+			&statusv3.ClientConfig_GenericXdsConfig{
+				TypeUrl: "type.googleapis.com/envoy.config.cluster.v3.Cluster", ConfigStatus: statusv3.ConfigStatus_SYNCED,
+			},
+			&statusv3.ClientConfig_GenericXdsConfig{TypeUrl: "S", ConfigStatus: statusv3.ConfigStatus_STALE},
+			&statusv3.ClientConfig_GenericXdsConfig{TypeUrl: "N", ConfigStatus: statusv3.ConfigStatus_NOT_SENT},
+			&statusv3.ClientConfig_GenericXdsConfig{TypeUrl: "Z", ConfigStatus: 77},
+		)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Proxy{
+		{Name: "gw-a.demo", Version: "1.2.3", Types: []Type{
+			{Name: "Cluster", State: Synced}, {Name: "Listener", State: Rejected, Error: "no [2J such cluster"}, {Name: "N", State: NotSent},
+			{Name: "S", State: Stale}, {Name: "Z", State: Unknown},
+		}},
+		{Name: "gw-b.demo", Version: "1.2.3"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestTheRequest checks that the request is one that Envoy's own types decode.
+func TestTheRequest(t *testing.T) {
+	t.Parallel()
+	var got discoveryv3.DiscoveryRequest
+	if err := proto.Unmarshal(discoveryRequest("ingress"), &got); err != nil {
+		t.Fatal(err)
+	}
+	fields := got.GetNode().GetMetadata().GetFields()
+	if got.GetTypeUrl() != syncz || got.GetNode().GetId() != "sidecar~0.0.0.0~hypergate-proxies.ingress~ingress.svc.cluster.local" ||
+		fields["GENERATOR"].GetStringValue() != "event" || fields["NAMESPACE"].GetStringValue() != "ingress" || len(fields) != 3 {
+		t.Errorf("%v", &got)
+	}
+}
+
+// TestFrames checks messages of gRPC that end early, are compressed, or too long.
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	if got, err := unframed(bytes.NewReader(framed([]byte("abc")))); err != nil || string(got) != "abc" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := unframed(strings.NewReader("")); !errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	for want, frame := range map[string]string{
+		"ends early": "\x00\x00\x00\x00\x05ab", "compressed": "\x01\x00\x00\x00\x00", "more than": "\x00\xff\xff\xff\xff", "unexpected": "\x00\x00",
+	} {
+		if _, err := unframed(strings.NewReader(frame)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", frame, err)
+		}
+	}
+}
+
+// FuzzDecode checks that any answer is decoded or refused, and that all text is limited.
+func FuzzDecode(f *testing.F) {
+	f.Add(answer(f, config("router~10.0.0.1~gw.demo~d", &statusv3.ClientConfig_GenericXdsConfig{TypeUrl: "a.b"})))
+	f.Add([]byte("\x12\x80"))
+	f.Fuzz(func(t *testing.T, message []byte) {
+		found, err := decode(message)
+		if err != nil {
+			return
+		}
+		for _, p := range found {
+			if len(p.Name) > longestText || len(p.Version) > longestText || len(p.Types) > mostTypes {
+				t.Errorf("%+v", p)
+			}
+		}
+	})
+}
