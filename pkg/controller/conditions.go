@@ -83,7 +83,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.PlanProblem, out.Plan, out.Waiting = k.problem(), k.plan(), k.waiting()
 	out.Mgmt, out.Guest = k.outcome.mgmt, k.outcome.guest
 	out.Endpoint, out.Since = k.findings.endpoint, k.findings.since
-	out.GatewayRollout = k.outcome.rollout
+	out.GatewayRollout, out.Running = k.outcome.rollout, k.findings.running
 	if !k.twoClusters {
 		return out // no class may be written to
 	}

@@ -68,8 +68,10 @@ const (
 	maxProbeDelay   = 30 * time.Second
 	// probePatience is the number of failed attempts after which a condition reports the failure.
 	probePatience = 4
-	// probeTimeout ends a handshake that gets no answer.
+	// probeTimeout ends a handshake that gets no answer, and then the request for istiod's version.
 	probeTimeout = 5 * time.Second
+	// versionAttempts is how often an istiod that can be reached is asked for its version until it answers.
+	versionAttempts = 8
 	// relayPatience is how long no relay of the tunnel may be ready before a condition reports it. A relay's node may
 	// have to pull its image first.
 	relayPatience = time.Minute

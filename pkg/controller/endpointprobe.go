@@ -13,6 +13,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -48,8 +49,8 @@ func (p Probe) at(published model.HostPort) string {
 }
 
 // endpointProbe is what is known of istiod's endpoint. A successful handshake verifies the name, and a certificate of
-// the mesh CA. The result is valid until the address, the roots, or the instance of istiod changes, because istiod may
-// be in another place then.
+// the mesh CA. Over the same connection, istiod is asked for its version. Both results are valid until the address, the
+// roots, or the instance of istiod changes, because istiod may be in another place then.
 //
 // After such a change the endpoint is probed again. The last result stays valid until a few attempts have failed. The
 // handshake runs in its own goroutine, so an address that drops all packets delays no pass.
@@ -58,13 +59,18 @@ type endpointProbe struct {
 	// dial connects to istiod in another way than by TCP to its published address. Nil: there is none.
 	dial func(context.Context) (net.Conn, error)
 	// wake requests a pass.
-	wake   func()
-	target probeTarget
-	known  status.EndpointProbe
+	wake func()
+	// planned is the version that istiod should have.
+	planned string
+	target  probeTarget
+	known   status.EndpointProbe
+	running status.RunningVersion
 	// answer receives the result of the running handshake. Nil: no handshake is running.
 	answer   chan probeResult
 	done     bool
 	failures throttle.Backoff
+	// unanswered counts the attempts in which istiod was reached, and did not answer which version it has.
+	unanswered throttle.Backoff
 	// seen is when istiod last answered. Zero: it did not yet.
 	seen time.Time
 }
@@ -76,11 +82,14 @@ type probeTarget struct {
 	since time.Time
 }
 
-// probeResult is the result of a handshake, and when it began.
+// probeResult is the result of a handshake, and when it began. version is what istiod answered after a handshake that
+// succeeded, or unanswered is why it did not.
 type probeResult struct {
-	about probeTarget
-	began time.Time
-	err   error
+	about      probeTarget
+	began      time.Time
+	err        error
+	version    string
+	unanswered error
 }
 
 // observe returns what is known now, and when to call it again. Zero: when woken, or not at all.
@@ -98,16 +107,11 @@ func (r *endpointProbe) observe(
 		return status.EndpointReached(), 0
 	}
 	about := probeTarget{published.At, string(slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)), hosted.IstiodSince}
-	if r.target != about {
-		if r.target.at != about.at {
-			r.known = status.EndpointProbing()
-		}
-		r.target, r.done, r.failures = about, false, throttle.Backoff{}
-	}
+	r.turnTo(about)
 	if r.done || r.answer != nil {
 		return r.known, 0
 	}
-	if wait := r.failures.Wait(now); wait > 0 {
+	if wait := max(r.failures.Wait(now), r.unanswered.Wait(now)); wait > 0 {
 		return r.known, wait
 	}
 	r.answer = make(chan probeResult, 1)
@@ -115,11 +119,26 @@ func (r *endpointProbe) observe(
 	if dial == nil {
 		dial = byTCP(r.probe.at(about.at))
 	}
-	go func(to chan<- probeResult) {
-		to <- probeResult{about, now, handshake(context.WithoutCancel(ctx), dial, about)}
+	go func(to chan<- probeResult, ca pki.CA, planned string) {
+		to <- ask(context.WithoutCancel(ctx), dial, probeResult{about: about, began: now}, ca, planned)
 		r.wake()
-	}(r.answer)
+	}(r.answer, hosted.CA, r.planned)
 	return r.known, 0
+}
+
+// turnTo begins with another target, if it is another one. The last results stay valid until the next ones, unless they
+// are about another address or instance.
+func (r *endpointProbe) turnTo(about probeTarget) {
+	if r.target == about {
+		return
+	}
+	if r.target.at != about.at {
+		r.known = status.EndpointProbing()
+	}
+	if r.target.at != about.at || !r.target.since.Equal(about.since) {
+		r.running = status.VersionAsked()
+	}
+	r.target, r.done, r.failures, r.unanswered = about, false, throttle.Backoff{}, throttle.Backoff{}
 }
 
 // last returns what is known of a running istiod in a pass without a plan. It starts no handshake.
@@ -143,7 +162,8 @@ func (r *endpointProbe) collect() {
 	switch {
 	case a.about != r.target:
 	case a.err == nil:
-		r.known, r.done, r.seen = status.EndpointReached(), true, a.began
+		r.known, r.seen = status.EndpointReached(), a.began
+		r.heard(a)
 	default:
 		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)
 		if r.failures.Failures() >= probePatience {
@@ -157,20 +177,28 @@ func byTCP(address string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
 }
 
-// handshake connects to istiod and returns nil if istiod answers.
-func handshake(ctx context.Context, dial func(context.Context) (net.Conn, error), about probeTarget) error {
+// handshake connects to istiod. The caller closes the connection. Without an error, istiod answered. The certificate is
+// for a server that requests one.
+func handshake(
+	ctx context.Context, dial func(context.Context) (net.Conn, error), about probeTarget, certificate tls.Certificate,
+) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bytes.TrimSpace([]byte(about.roots)))
-	conn, err := dial(ctx)
+	plain, err := dial(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = conn.Close() }()
-	return tls.Client(conn, &tls.Config{
+	conn := tls.Client(plain, &tls.Config{
 		ServerName: about.at.Host, RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-	}).HandshakeContext(ctx)
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil },
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = plain.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // unreachedReason returns why a handshake failed. The text is for a condition in the guest, and is the same for each

@@ -1,22 +1,20 @@
 package controller
 
 import (
-	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"io"
+	"log"
 	"net"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/onsi/gomega"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -28,54 +26,63 @@ import (
 
 const publishedName = "istiod.apps.example.com"
 
-// server is a TLS server with a self-signed certificate.
+// server is an HTTP/2 server with a certificate of a CA of its own. It says that it is an istiod of version.
 type server struct {
 	address string
-	root    []byte
-	// handshakes is the number of completed handshakes.
-	handshakes atomic.Int32
+	ca      pki.CA
+	// handshakes is the number of completed handshakes, asked that of requests.
+	handshakes, asked atomic.Int32
+	version           atomic.Value
 }
 
 func serve(t *testing.T, name string) *server {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := pki.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	serving, err := ca.Serving(time.Now(), name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
-	})
+	pair, err := tls.X509KeyPair(serving.Cert, serving.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = listener.Close() })
-	s := &server{address: listener.Addr().String(), root: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				if conn.(*tls.Conn).HandshakeContext(context.Background()) == nil {
-					s.handshakes.Add(1)
-				}
-				_ = conn.Close()
-			}()
-		}
-	}()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{address: listener.Addr().String(), ca: ca}
+	s.version.Store(plannedVersion)
+	web := &http.Server{ReadHeaderTimeout: hang.Deadline, Handler: s, ErrorLog: log.New(io.Discard, "", 0), TLSConfig: &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequestClientCert,
+		VerifyConnection: func(tls.ConnectionState) error { s.handshakes.Add(1); return nil },
+	}}
+	go func() { _ = web.ServeTLS(listener, "", "") }()
+	t.Cleanup(func() { _ = web.Close() })
 	return s
 }
+
+// ServeHTTP answers each request as an istiod does. Without a version it refuses.
+func (s *server) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	s.asked.Add(1)
+	version, _ := s.version.Load().(string)
+	w.Header().Set("Content-Type", "application/grpc")
+	if len(request.TLS.PeerCertificates) == 0 || version == "" {
+		w.Header().Set("Grpc-Status", "16")
+		return
+	}
+	message, err := proto.Marshal(&discoveryv3.DiscoveryResponse{
+		ControlPlane: &corev3.ControlPlane{Identifier: `{"Info":{"version":"` + version + `"}}`},
+	})
+	if err == nil {
+		_, _ = w.Write(append([]byte{0, 0, 0, 0, byte(len(message))}, message...))
+	}
+}
+
+// plannedVersion is the planned version of istiod.
+const plannedVersion = "1.20.3"
 
 // looker calls an endpointProbe repeatedly, as passes do.
 type looker struct {
@@ -86,10 +93,10 @@ type looker struct {
 	plan   desired.Plan
 }
 
-func newLooker(t *testing.T, via string, root []byte) *looker {
+func newLooker(t *testing.T, via string, ca pki.CA) *looker {
 	t.Helper()
-	l := &looker{Gomega: hang.Gomega(t), T: t, probe: &endpointProbe{probe: Probe{Via: via}, wake: func() {}}}
-	l.hosted = model.ManagementObservation{Istiod: model.Available, IstiodSince: time.Unix(1, 0), CA: pki.CA{Root: root}}
+	l := &looker{Gomega: hang.Gomega(t), T: t, probe: &endpointProbe{probe: Probe{Via: via}, planned: plannedVersion, wake: func() {}}}
+	l.hosted = model.ManagementObservation{Istiod: model.Available, IstiodSince: time.Unix(1, 0), CA: ca}
 	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: publishedName, Port: 443}}
 	return l
 }
@@ -99,26 +106,60 @@ func (l *looker) sees() status.EndpointProbe {
 	return known
 }
 
+func (l *looker) version() status.RunningVersion { return l.probe.version(l.hosted) }
+
 func TestEndpointIsReached(t *testing.T) {
 	s := serve(t, publishedName)
-	l := newLooker(t, s.address, s.root)
+	l := newLooker(t, s.address, s.ca)
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointReached()))
-	l.Eventually(s.handshakes.Load).Should(gomega.BeEquivalentTo(1))
+	l.Expect(l.version()).To(gomega.Equal(status.VersionReported(plannedVersion)))
 	for range 100 {
 		l.Expect(l.sees()).To(gomega.Equal(status.EndpointReached()))
 	}
 	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(1), "there is no further probe while nothing changes")
+	l.Expect(s.asked.Load()).To(gomega.BeEquivalentTo(1), "there is no further request while nothing changes")
 
 	t.Log("istiod restarted: the last result is valid until the next probe ends")
 	l.hosted.IstiodSince = time.Unix(2, 0)
+	s.version.Store("1.19.8")
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointReached()))
-	l.Eventually(func() int32 { l.sees(); return s.handshakes.Load() }).Should(gomega.BeEquivalentTo(2))
+	l.Expect(l.version()).To(gomega.Equal(status.VersionAsked()))
+	l.Eventually(func() status.RunningVersion { l.sees(); return l.version() }).Should(gomega.Equal(status.VersionReported("1.19.8")))
+	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(2))
 
 	t.Log("another address is probed again")
 	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "other.example.com", Port: 443}}
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("the certificate there is not istiod's, or is for another name")))
+}
+
+// TestAnIstiodThatDoesNotSayItsVersion checks that istiod counts as reached, and that it is asked again only a few
+// times.
+func TestAnIstiodThatDoesNotSayItsVersion(t *testing.T) {
+	s := serve(t, publishedName)
+	s.version.Store("")
+	l := newLooker(t, s.address, s.ca)
+	now := time.Now()
+	pass := func() (status.EndpointProbe, time.Duration) {
+		known, again := l.probe.observe(l.Context(), l.hosted, l.plan, now)
+		now = now.Add(again)
+		return known, again
+	}
+	for attempt := 1; attempt <= versionAttempts; attempt++ {
+		l.Eventually(func() int32 { pass(); return s.asked.Load() }).Should(gomega.BeEquivalentTo(attempt))
+		l.Eventually(func() bool { known, _ := pass(); return known == status.EndpointReached() }).Should(gomega.BeTrue())
+	}
+	l.Eventually(func() bool { pass(); return l.probe.done }).Should(gomega.BeTrue())
+	l.Expect(l.version()).To(gomega.Equal(status.VersionUnknown("istiod refuses to answer, gRPC status 16")))
+	_, again := pass()
+	l.Expect(again).To(gomega.BeZero())
+	l.Expect(s.asked.Load()).To(gomega.BeEquivalentTo(versionAttempts))
+
+	t.Log("a CA that cannot issue a certificate does not keep istiod from being reached")
+	l = newLooker(t, s.address, pki.CA{Root: s.ca.Root})
+	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointReached()))
+	l.Expect(l.version()).To(gomega.Equal(status.VersionAsked()))
 }
 
 func TestEndpointProbeFailures(t *testing.T) {
@@ -136,13 +177,14 @@ func TestEndpointProbeFailures(t *testing.T) {
 		"no such name":                           {"unknown.invalid:443", "its host name does not resolve"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := handshake(t.Context(), byTCP(tc.via), probeTarget{at: published, roots: string(right.root) + "\n" + string(other.root)})
+			about := probeTarget{at: published, roots: string(right.ca.Root) + "\n" + string(other.ca.Root)}
+			_, err := handshake(t.Context(), byTCP(tc.via), about, tls.Certificate{})
 			if err == nil || !strings.HasPrefix(unreachedReason(err), tc.want) {
 				t.Errorf("%v: %s", err, unreachedReason(err))
 			}
 		})
 	}
-	err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.root)})
+	_, err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.ca.Root)}, tls.Certificate{})
 	if err == nil || unreachedReason(err) != "the certificate there is not istiod's, or is for another name" {
 		t.Errorf("of another CA: %v", err)
 	}
@@ -155,7 +197,7 @@ func TestAnEndpointThatIsNotProbedIsReached(t *testing.T) {
 		"istiod is away":  func(l *looker) { l.hosted.Istiod = model.Unavailable },
 		"nothing planned": func(l *looker) { l.plan.Endpoint = nil },
 	} {
-		l := newLooker(t, "127.0.0.1:1", nil)
+		l := newLooker(t, "127.0.0.1:1", pki.CA{})
 		edit(l)
 		if l.sees() != status.EndpointReached() || l.probe.answer != nil {
 			t.Errorf("%s: %v", name, l.sees())
@@ -166,7 +208,7 @@ func TestAnEndpointThatIsNotProbedIsReached(t *testing.T) {
 // TestIstiodWithoutAddressIsUnreached checks that an istiod without an address counts as unreached, even if the probe
 // is off.
 func TestIstiodWithoutAddressIsUnreached(t *testing.T) {
-	l := newLooker(t, "127.0.0.1:1", nil)
+	l := newLooker(t, "127.0.0.1:1", pki.CA{})
 	l.probe.probe.Off, l.plan.Endpoint = true, publish.EndpointPending{Why: "an address"}
 	if got := l.sees(); got != status.EndpointUnreached("it has no address") {
 		t.Errorf("%v", got)

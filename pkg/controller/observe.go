@@ -177,6 +177,8 @@ type findings struct {
 	guestWatch, kubeconfig error
 	// endpoint is whether istiod was seen to answer where it is published.
 	endpoint status.EndpointProbe
+	// running is the version that istiod reports.
+	running status.RunningVersion
 	// byTunnel reports whether istiod is published by the tunnel.
 	byTunnel bool
 	// since is since when istiod serves.
@@ -200,6 +202,7 @@ func (r *Reconciler) find(ctx context.Context, o observation, d decision, out ou
 	} else {
 		f.endpoint = r.memory.endpointProbe.last(o.mgmt)
 	}
+	f.running = r.memory.endpointProbe.version(o.mgmt)
 	var sinceAgain time.Duration
 	f.since, sinceAgain = r.memory.tokens[model.IstiodBearer].since(o.mgmt.IstiodSince, now)
 	f.requeue = soonest(probeAgain, sinceAgain)

@@ -45,6 +45,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 		memory:  newMemory(o),
 		reports: newReports(o, validityOf(o, g)),
 	}
+	r.memory.endpointProbe.planned = r.blank.Version
 	if r.clock == nil {
 		r.clock = clock.RealClock{}
 	}

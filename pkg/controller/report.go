@@ -131,8 +131,8 @@ func describeChanges(report apply.Report) string {
 }
 
 // transientSince debounces states that usually end soon: objects that are deleted, to be created again, a rollout of
-// istiod, CRDs that settle, and the probe whether istiod answers where it is published. Otherwise a status would come
-// and go with each object that is deleted and created again.
+// istiod, CRDs that settle, and the probe whether istiod answers where it is published, and with which version.
+// Otherwise a status would come and go with each object that is deleted and created again.
 type transientSince struct{ deleting, rolling, settling, probing throttle.Debounce }
 
 // wait returns how long to wait before the status is written. Zero means that it is written now. Each state has its own
@@ -145,6 +145,7 @@ func (s *transientSince) wait(res status.Result, now time.Time) time.Duration {
 	if res.Istiod != model.Available {
 		settlingTime = readingTime
 	}
+	probing := res.Endpoint.IsProbing() || res.Running.IsAsking()
 	return max(s.deleting.WaitFor(deleting, now, transientTime), s.rolling.WaitFor(rolling, now, transientTime),
-		s.settling.WaitFor(res.Settling(), now, settlingTime), s.probing.WaitFor(res.Endpoint.IsProbing(), now, transientTime))
+		s.settling.WaitFor(res.Settling(), now, settlingTime), s.probing.WaitFor(probing, now, transientTime))
 }

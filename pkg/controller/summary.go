@@ -140,9 +140,9 @@ func (s *summarizer) conclude(res status.Result, targets []mgmt.StatusTarget, no
 // noteIstiod adds what a result shows of istiod, and of a rollout of gateways, to the summary.
 func (s *summarizer) noteIstiod(res status.Result) {
 	s.last.Gateways = gatewaysOf(res.GatewayRollout.Step)
-	s.last.Istiod.Since = time.Time{}
+	s.last.Istiod.Since, s.last.Istiod.Version = time.Time{}, ""
 	if res.Istiod == model.Available {
-		s.last.Istiod.Since = res.Since
+		s.last.Istiod.Since, s.last.Istiod.Version = res.Since, res.Running.Version()
 	}
 	if s.last.Published.Address != "" {
 		s.last.Published.State = reached(res.Endpoint)

@@ -247,6 +247,11 @@ func servingDefinitions(v Values) []Definition {
 			Labels: []Label{{"state", istiodStates()}},
 		},
 		{
+			Name: "hypergate_istiod_running_info", Type: Gauge,
+			Help:   "The version that the running istiod reports. Always 1. There is no series while it is not known.",
+			Labels: []Label{{"version", nil}},
+		},
+		{
 			Name: "hypergate_published_info", Type: Gauge, Help: "How istiod is published. Always 1.",
 			Labels: []Label{{"strategy", v.Strategies}},
 		},

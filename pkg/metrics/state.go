@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -57,6 +58,16 @@ func ownerLabel(kind crds.OwnerKind) string {
 func versionLabel(claimed, wanted string) string {
 	if claimed == "" || claimed == wanted || regexp.MustCompile(`^v[01]\.[0-9]\.[0-9]$`).MatchString(claimed) {
 		return claimed
+	}
+	return Other
+}
+
+// releaseLabel returns the release of Istio that a version names, without a vendor's suffix. What cannot be a release
+// is not exported: each value is a separate series over time.
+func releaseLabel(version string) string {
+	release, _, _ := strings.Cut(strings.NewReplacer("_", "-", "+", "-").Replace(version), "-")
+	if regexp.MustCompile(`^1\.[0-9]{1,2}\.[0-9]{1,2}$`).MatchString(release) {
+		return release
 	}
 	return Other
 }
@@ -170,6 +181,9 @@ func (s samples) ofCredentials(state State) {
 func (s samples) ofServing(state State) {
 	shown := state.Summary
 	s.one("hypergate_istiod_state", shown.Istiod.State, istiodStates())
+	if running := shown.Istiod.Version; running != "" {
+		s.set("hypergate_istiod_running_info", 1, releaseLabel(running))
+	}
 	if published := shown.Published; published.Strategy != "" {
 		s.set("hypergate_published_info", 1, published.Strategy)
 		if !shown.Istiod.Since.IsZero() && published.State != summary.PublishedProbing {

@@ -20,6 +20,17 @@ type Serving struct{ Cert, Key []byte }
 // Serving returns a certificate of the mesh CA for a TLS server with one DNS name. It has no SPIFFE identity, so no
 // workload of the mesh accepts it as one. Workload certificates have only a SPIFFE identity, so none has this name.
 func (c CA) Serving(now time.Time, dnsName string) (Serving, error) {
+	leaf := template("", now, servingLifetime, 0)
+	leaf.ExtKeyUsage, leaf.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{dnsName}
+	out, err := c.issue(leaf)
+	if err != nil {
+		return Serving{}, fmt.Errorf("the certificate for %s: %w", dnsName, err)
+	}
+	return out, nil
+}
+
+// issue signs a certificate for a new key. It ends with the issuing CA at the latest.
+func (c CA) issue(leaf *x509.Certificate) (Serving, error) {
 	issuer, err := parse(c.Cert)
 	if err != nil {
 		return Serving{}, fmt.Errorf("the issuing CA's certificate: %w", err)
@@ -30,19 +41,20 @@ func (c CA) Serving(now time.Time, dnsName string) (Serving, error) {
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return Serving{}, fmt.Errorf("making the key for %s: %w", dnsName, err)
+		return Serving{}, fmt.Errorf("making the key: %w", err)
 	}
-	leaf := template("", now, min(servingLifetime, issuer.NotAfter.Sub(now)), 0)
 	leaf.IsCA, leaf.MaxPathLenZero, leaf.KeyUsage = false, false, x509.KeyUsageDigitalSignature
-	leaf.ExtKeyUsage, leaf.DNSNames = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, []string{dnsName}
 	leaf.Subject.CommonName = ""
+	if issuer.NotAfter.Before(leaf.NotAfter) {
+		leaf.NotAfter = issuer.NotAfter
+	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, issuer, key.Public(), issuerKey)
 	if err != nil {
-		return Serving{}, fmt.Errorf("making the certificate for %s: %w", dnsName, err)
+		return Serving{}, fmt.Errorf("signing: %w", err)
 	}
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return Serving{}, fmt.Errorf("encoding the key for %s: %w", dnsName, err)
+		return Serving{}, fmt.Errorf("encoding the key: %w", err)
 	}
 	return Serving{
 		Cert: bytes.Join([][]byte{encode("CERTIFICATE", der), c.Chain}, nil), Key: encode("EC PRIVATE KEY", keyDER),

@@ -3,6 +3,7 @@ package pki_test
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -123,4 +124,38 @@ func newCA(t *testing.T, now time.Time) pki.CA {
 		t.Fatal(err)
 	}
 	return ca
+}
+
+// TestClient checks that a client certificate has one identity, is accepted as istiod accepts those of gateways, and
+// is no certificate of a server's name.
+func TestClient(t *testing.T) {
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	ca, err := pki.New(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Client(now, &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/a/sa/b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := pair.Leaf
+	if len(leaf.URIs) != 1 || leaf.URIs[0].String() != "spiffe://cluster.local/ns/a/sa/b" || len(leaf.DNSNames) > 0 || leaf.IsCA {
+		t.Errorf("its names are %v and %v", pair.Leaf.URIs, pair.Leaf.DNSNames)
+	}
+	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.Root)
+	between.AppendCertsFromPEM(ca.Chain)
+	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
+		for at, accepts := range map[time.Time]bool{now: true, now.Add(9 * time.Minute): true, now.Add(11 * time.Minute): false} {
+			_, err := pair.Leaf.Verify(x509.VerifyOptions{
+				CurrentTime: at, Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage},
+			})
+			if (err == nil) != accepts {
+				t.Errorf("usage %d at %s: %v", usage, at, err)
+			}
+		}
+	}
+	if _, err := (pki.CA{}).Client(now, &url.URL{}); err == nil {
+		t.Error("no CA issues a certificate")
+	}
 }

@@ -27,7 +27,7 @@ func (r Result) available() metav1.Condition {
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.Endpoint.missing())
 	case r.Istiod == model.Available:
-		return isTrue(ReasonAsExpected, r.serves()+r.published())
+		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherVersion())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}

@@ -176,8 +176,8 @@ func (r Result) insecureSettings() string {
 	}
 }
 
-// serves returns that istiod serves, its version, and the time at which it began to serve. During a rollout the
-// version of the serving istiod is not known, so only the new version is named.
+// serves returns that istiod serves, the version that it reports, and the time at which it began to serve. During a
+// rollout the version of the serving istiod is not known, so only the new version is named.
 //
 // The time in the message has a purpose: each start of istiod changes the status, and istiod reconciles all Gateways
 // of a class again when the class changes. For the Gateways that it finds at its start, istiod gives up after five
@@ -192,5 +192,8 @@ func (r Result) serves() string {
 			since, r.Version, model.SideMgmt)
 	case model.RolledOut:
 	}
-	return fmt.Sprintf("istiod %s has been serving since %s", r.Version, since)
+	return r.serving(since)
 }
+
+// isRolledOut reports whether one version of istiod runs.
+func (r Result) isRolledOut() bool { return r.Rollout == model.RolledOut }

@@ -354,7 +354,7 @@ func checkControllerInstalled(t *testing.T, cases map[string]controllerInstalled
 // checkCondition compares one condition of a result with the wanted one.
 func checkCondition(t *testing.T, o status.Result, kind string, w want) {
 	t.Helper()
-	o.Version = "1.20.3"
+	o.Version, o.Running = "1.20.3", status.VersionReported("1.20.3")
 	got := find(t, status.Conditions(model.GatewayClass{Name: "c", Generation: 7}, o, nil, now), kind)
 	wanted := metav1.Condition{
 		Type: kind, Status: w.status, Reason: w.reason, Message: w.message, ObservedGeneration: 7,

@@ -51,6 +51,9 @@ const (
 	ReasonFieldsWouldBeDropped   = "FieldsWouldBeDropped"
 	ReasonCRDsNotRead            = "CRDsNotRead"
 	ReasonManagementSideUnknown  = "ManagementSideUnknown"
+	// ReasonUnplannedVersion: the running istiod reports another version than the planned one. It is a warning: istiod
+	// serves.
+	ReasonUnplannedVersion = "UnplannedVersion"
 )
 
 // ControlPlane returns the conditions to set on a HostedControlPlane. Other conditions stay unchanged. previous are

@@ -25,7 +25,8 @@ import (
 // serving returns the result of an installation without problems.
 func serving() status.Result {
 	return status.Result{
-		Version: "1.20.3", Classes: []model.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: model.Available, Since: since,
+		Version: "1.20.3", Running: status.VersionReported("1.20.3"),
+		Classes: []model.GatewayClass{{Name: "demo"}}, Plan: plan(), Istiod: model.Available, Since: since,
 		Mgmt: apply.ReportOf(apply.Unchanged(deployment)),
 	}
 }

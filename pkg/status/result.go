@@ -15,8 +15,9 @@ import (
 // Result is the result of one pass: what it observed and planned, the outcome of applying the plan, and whether
 // istiod serves.
 type Result struct {
-	// Version is istiod's.
+	// Version is the planned version of istiod. Running is the version that the running istiod reports.
 	Version string
+	Running RunningVersion
 	// Classes are the GatewayClasses that the plan was computed from.
 	Classes []model.GatewayClass
 	// Beyond are the GatewayClasses that hypergate does not manage, because there are too many.

@@ -105,6 +105,7 @@ func (s Summary) clean() Summary {
 		{&s.Guest, longestName},
 		{(*string)(&s.Lifecycle), longestWord},
 		{&s.Istiod.State, longestWord},
+		{&s.Istiod.Version, longestWord},
 		{&s.Published.Strategy, longestWord},
 		{&s.Published.Address, longestAddress},
 		{&s.Published.State, longestWord},

@@ -97,10 +97,12 @@ const (
 	Unknown = "Unknown"
 )
 
-// Istiod is the state of istiod's Deployment. Since is when istiod began to serve.
+// Istiod is the state of istiod's Deployment. Since is when istiod began to serve. Version is what the running istiod
+// reports; it is empty if that is not known.
 type Istiod struct {
-	State string    `json:"state"`
-	Since time.Time `json:"since,omitzero"`
+	State   string    `json:"state"`
+	Since   time.Time `json:"since,omitzero"`
+	Version string    `json:"version,omitempty"`
 }
 
 // The values of Istiod.State.

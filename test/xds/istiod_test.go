@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/fromyaml"
@@ -42,6 +43,7 @@ type guest struct {
 	clients kubernetes.Interface
 	address string // istiod's secure xDS port
 	roots   []byte
+	ca      pki.CA
 	pod     *corev1.Pod // the gateway's pod
 }
 
@@ -74,6 +76,7 @@ func startGuest(ctx context.Context, t *testing.T) *guest {
 		t.Fatalf("istiod is ready, but its self-made CA: %v", err)
 	}
 	g.roots = ca.Data["ca-cert.pem"]
+	g.ca = pki.CA{Cert: g.roots, Key: ca.Data["ca-key.pem"], Chain: g.roots, Root: g.roots}
 	return g
 }
 

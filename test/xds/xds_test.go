@@ -2,8 +2,11 @@ package xds_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +18,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/istiodversion"
 	"github.com/hypergate/hypergate/test/golden"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/xds"
@@ -68,6 +73,16 @@ func TestGatewayIsServed(t *testing.T) {
 		options := g.options(ctx, t)
 		options.Token, options.Certificate = "", &certificate.TLS
 		waitFor(ctx, t, dial(ctx, t, options), func(c *xds.Config) error { return reaches(c, 443, "10.128.0.7:8080", "10.128.0.8:8080") })
+	})
+	t.Run("istiod says which version it has", func(t *testing.T) {
+		version, err := g.askVersion(ctx, t, istiodversion.Identity())
+		if version != charts.EmbeddedVersion || err != nil {
+			t.Errorf("%q, %v", version, err)
+		}
+		_, err = g.askVersion(ctx, t, &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/another/sa/version"})
+		if refused, is := errors.AsType[istiodversion.RefusedError](err); !is || refused.Code != int(codes.PermissionDenied) {
+			t.Errorf("with an identity of another namespace: %v", err)
+		}
 	})
 	t.Run("at rest nothing is pushed, and waiting ends in time", func(t *testing.T) {
 		// If istiod does not recognise an acknowledgement, it sends another push, without end.
@@ -177,4 +192,24 @@ func reaches(c *xds.Config, port uint32, want ...string) error {
 		err = fmt.Errorf("port %d leads to %v, want %v", port, got, want)
 	}
 	return err
+}
+
+// askVersion asks istiod for its version, with a certificate of the mesh CA for an identity.
+func (g *guest) askVersion(ctx context.Context, t *testing.T, identity *url.URL) (string, error) {
+	t.Helper()
+	certificate, err := g.ca.Client(time.Now(), identity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(g.roots)
+	dialer := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: "istiod.istio-system.svc", RootCAs: roots, NextProtos: []string{"h2"},
+		Certificates: []tls.Certificate{certificate},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", g.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return istiodversion.Ask(ctx, conn.(*tls.Conn), charts.EmbeddedVersion)
 }

@@ -98,7 +98,7 @@ func (p page) management(s *summary.Summary) [][2]string {
 	rows := append([][2]string{{"hypergate", orNothing(s.Hypergate) + ", summary of " + p.ago(s.Time)}}, p.lease()...)
 	rows = append(rows,
 		[2]string{"lifecycle", string(s.Lifecycle) + p.until(s.PausedUntil)},
-		[2]string{"istiod", strings.TrimPrefix(s.Istiod.State+p.since(s.Istiod.Since)+", planned version "+s.Istio, ", ")},
+		[2]string{"istiod", p.istiod(s)},
 	)
 	if s.Published.State != "" {
 		where := strings.TrimSpace(s.Published.Strategy + " " + s.Published.Address)
@@ -109,6 +109,15 @@ func (p page) management(s *summary.Summary) [][2]string {
 		rows = append(rows, [2]string{"mesh CA", "until " + s.CA.Expires.Format(time.DateOnly) + ", " + s.CA.Phase})
 	}
 	return append(rows, [2]string{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)})
+}
+
+// istiod returns the state of istiod, and the versions that run and that are planned.
+func (p page) istiod(s *summary.Summary) string {
+	text := s.Istiod.State + p.since(s.Istiod.Since)
+	if s.Istiod.Version != "" {
+		text += ", runs version " + s.Istiod.Version
+	}
+	return strings.TrimPrefix(text+", planned version "+s.Istio, ", ")
 }
 
 func (p page) guest(s *summary.Summary) [][2]string {
