@@ -6,11 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation"
-
 	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/pkg/values"
 )
 
 // Paths of the files in istiod's pod. Istio looks for mesh configuration and injection templates relative to its
@@ -79,7 +75,7 @@ func guestValues(cfg model.Config, mgmt model.ManagementObservation, guest model
 		// namespace (pkg/revisions/tag_watcher.go). So with this Service, istiod handles unlabelled Gateways and
 		// routes, and another mesh does not see the Service.
 		"revisionTags":   []any{"default"},
-		"gatewayClasses": classDefaults(guest.Classes, cfg.Values.Classes),
+		"gatewayClasses": classDefaults(guest, cfg.Values.Classes),
 		"global":         merge(globalValues(cfg), map[string]any{"configCluster": true}),
 	}
 }
@@ -165,7 +161,8 @@ func certificateHosts(cfg model.Config) []string {
 
 // overlay returns the values of base, overridden by the values of over. It changes neither.
 func overlay(base, over map[string]any) map[string]any {
-	out := maps.Clone(base)
+	out := map[string]any{}
+	maps.Copy(out, base)
 	for key, value := range over {
 		overTree, isTree := value.(map[string]any)
 		if baseTree, both := out[key].(map[string]any); isTree && both {
@@ -173,39 +170,6 @@ func overlay(base, over map[string]any) map[string]any {
 		} else {
 			out[key] = value
 		}
-	}
-	return out
-}
-
-// inTree reports whether a tree of values has a value at a path.
-func inTree(tree map[string]any, path ...string) bool {
-	_, found, _ := unstructured.NestedFieldNoCopy(tree, path...)
-	return found
-}
-
-// classDefaults returns the defaults for the gateways of each class: a disruption budget and a second replica. The
-// user's values for all classes override them, and the user's values for one class override both.
-//
-// The name of a class becomes a label value in the ConfigMap with its defaults. If the name is not a valid label value,
-// the gateways of the class have no defaults.
-func classDefaults(classes []model.GatewayClass, userValues map[string]map[string]any) map[string]any {
-	out := map[string]any{}
-	for _, class := range classes {
-		if len(validation.IsValidLabelValue(class.Name)) > 0 {
-			continue
-		}
-		defaults := map[string]any{
-			"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{
-				"minReplicas": values.UsualMinReplicas, "maxReplicas": values.UsualMaxReplicas,
-			}},
-			"podDisruptionBudget": map[string]any{"spec": map[string]any{"minAvailable": int64(1)}},
-		}
-		for _, name := range []string{values.AllClasses, class.Name} {
-			if inTree(userValues[name], "podDisruptionBudget", "spec", "maxUnavailable") {
-				delete(defaults, "podDisruptionBudget") // a budget has either minAvailable or maxUnavailable
-			}
-		}
-		out[class.Name] = overlay(overlay(defaults, userValues[values.AllClasses]), userValues[class.Name])
 	}
 	return out
 }

@@ -60,6 +60,8 @@ func (c *Cluster) arrange(ctx context.Context) {
 	c.classes.Set(ctx, key, version)
 	key, version = c.crds.at(modeCRD)
 	c.mode.Set(ctx, key, version)
+	key, version = c.crds.at(infrastructureCRD)
+	c.nodes.Set(ctx, key, version)
 	key, version = c.crds.at(istioCRD)
 	c.foreign.arrange(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)

@@ -77,7 +77,7 @@ func isGatewayAPI(name string) bool {
 
 // isHelper reports whether a CRD matters only because its objects give facts about other resources.
 func isHelper(name string) bool {
-	return name == modeCRD || name == istioCRD || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
+	return slices.Contains([]string{modeCRD, infrastructureCRD, istioCRD}, name) || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
 }
 
 func (v *crdView) transform(obj any) (any, error) {

@@ -52,7 +52,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.InUse, out.InUseTotals = c.objectsInUse()
 	out.SearchingInUse = c.searching()
 	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
-	out.ReadyRelays = c.readyRelays()
+	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.topology()
 	out.Gateways = c.observedGateways()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
@@ -80,6 +80,7 @@ func (c *Cluster) known() error {
 		{"namespaces", c.namespace, !c.namespace.Synced()},
 		{"gatewayclasses", c.classes, c.classesPending()},
 		{modeCRD, c.mode, c.mode.pending() || c.behind(modeCRD, c.mode.Switch)},
+		{infrastructureCRD, c.nodes, c.nodes.pending() || c.behind(infrastructureCRD, c.nodes.Switch)},
 		{"leases", c.leases, c.leases.pending()},
 		{"deployments", c.foreign.istiod, pending(c.foreign.istiod)},
 		{istioCRD, c.foreign.istios, c.foreign.istiosPending() || c.behind(istioCRD, c.foreign.istios)},
@@ -145,7 +146,8 @@ func (c *Cluster) Validity() (from, until time.Time) { return c.conn.Validity() 
 // objects that decisions depend on.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	return slices.Concat(
-		c.objects.WatchProblems(), c.mode.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(), c.oversized(),
+		c.objects.WatchProblems(), c.mode.watchProblem(), c.nodes.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(),
+		c.oversized(),
 	)
 }
 

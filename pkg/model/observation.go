@@ -120,6 +120,8 @@ type GuestObservation struct {
 	Foreign ForeignInstallations
 	// Gateways are what a rollout of gateways depends on. No plan does.
 	Gateways ObservedGateways
+	// Infrastructure is for how many nodes the guest's infrastructure is made.
+	Infrastructure InfrastructureTopology
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.
@@ -127,6 +129,18 @@ type GuestObservation struct {
 	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel. No plan depends on it.
 	ReadyRelays int
 }
+
+// InfrastructureTopology is for how many nodes the infrastructure of a guest is made: whether its workloads can have
+// replicas on several nodes. The values are OpenShift's (config.openshift.io Infrastructure, infrastructureTopology).
+// Other guests do not have one, and each other value counts as SeveralNodes.
+type InfrastructureTopology string
+
+const (
+	// SeveralNodes is the default.
+	SeveralNodes InfrastructureTopology = ""
+	// SingleNode means that there is one node.
+	SingleNode InfrastructureTopology = "SingleReplica"
+)
 
 // ModeOr returns whether hypergate manages the guest's CRDs and the installation. The guest's configuration takes
 // precedence over the flags. The default is crds.Managed.

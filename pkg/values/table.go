@@ -24,11 +24,20 @@ type (
 	}
 	// scalar parses a single value. It returns the value for the charts, or a description of the expected value.
 	scalar func(*yaml.Node) (value any, wrong string)
+	// items is a list of values of one shape.
+	items struct{ of shape }
+	// checked is a shape with a rule about the whole value. wrong returns what is wrong with it.
+	checked struct {
+		of    shape
+		wrong func(value any) string
+	}
 )
 
-func (fields) isShape() {}
-func (each) isShape()   {}
-func (scalar) isShape() {}
+func (fields) isShape()  {}
+func (each) isShape()    {}
+func (scalar) isShape()  {}
+func (items) isShape()   {}
+func (checked) isShape() {}
 
 // table returns all values that a user can set, under their names in the charts.
 func table() fields {
@@ -38,15 +47,26 @@ func table() fields {
 		"global":    fields{"logging": fields{"level": scalar(logLevel)}, "logAsJson": scalar(boolean)},
 		"meshConfig": fields{
 			"accessLogFile": scalar(text), "accessLogFormat": scalar(text), "accessLogEncoding": oneOf("TEXT", "JSON"),
-			"defaultConfig": fields{"concurrency": scalar(count)},
+			"defaultConfig":      fields{"concurrency": scalar(count), "tracing": fields{"sampling": scalar(percent)}},
+			"extensionProviders": extensionProviders(), "defaultProviders": defaultProviders(),
 		},
 		"gatewayClasses": each{className, fields{
 			"horizontalPodAutoscaler": fields{"spec": fields{"minReplicas": scalar(replicas), "maxReplicas": scalar(replicas)}},
-			"podDisruptionBudget": fields{"spec": fields{
+			"podDisruptionBudget": fields{"spec": checked{fields{
 				"minAvailable": scalar(countOrPercent), "maxUnavailable": scalar(countOrPercent),
-			}},
+			}, one}},
+			"resources":    fields{"requests": quantities, "limits": quantities},
+			"nodeSelector": each{labelKey, scalar(labelValue)}, "tolerations": tolerations(), "topologySpreadConstraints": spreading(),
 		}},
 	}
+}
+
+// one is the rule of a disruption budget.
+func one(value any) string {
+	if budget, _ := value.(map[string]any); len(budget) > 1 {
+		return "should have either minAvailable or maxUnavailable"
+	}
+	return ""
 }
 
 // AllClasses is the key of gatewayClasses that applies to each class.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -45,6 +46,8 @@ func Parse(name string, data []byte) (Values, error) {
 	read, _ := r.read(document.Content[0], table(), nil).(map[string]any)
 	if len(r.errs) == 0 {
 		r.checkReplicas(read)
+		r.checkResources(read)
+		r.checkProviders(read)
 	}
 	if err := r.err(); err != nil {
 		return Values{}, err
@@ -137,14 +140,7 @@ func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 	}
 	switch want := want.(type) {
 	case scalar:
-		if n.Kind != yaml.ScalarNode {
-			return r.wrong(n, path, "should be a single value")
-		}
-		value, wrong := want(n)
-		if wrong != "" {
-			return r.wrong(n, path, "is %q, and %s", short(n.Value), wrong)
-		}
-		return value
+		return r.single(n, want, path)
 	case fields:
 		return r.mapping(n, path, func(key string) (shape, string) {
 			if of, known := want[key]; known {
@@ -152,14 +148,66 @@ func (r *reader) read(n *yaml.Node, want shape, path []string) any {
 			}
 			return nil, "is not a supported value; supported are " + strings.Join(slices.Sorted(maps.Keys(want)), ", ")
 		})
+	case checked:
+		return r.check(n, want, path)
+	case items:
+		return r.list(n, want.of, path)
 	case each:
-		r.lines = map[string]int{}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			r.lines[n.Content[i].Value] = n.Content[i].Line
+		if len(path) == 1 {
+			r.noteLines(n)
 		}
 		return r.mapping(n, path, func(key string) (shape, string) { return want.of, want.key(key) })
 	}
 	return r.wrong(n, path, "has an unknown shape")
+}
+
+// single converts a single value.
+func (r *reader) single(n *yaml.Node, want scalar, path []string) any {
+	if n.Kind != yaml.ScalarNode {
+		return r.wrong(n, path, "should be a single value")
+	}
+	value, wrong := want(n)
+	if wrong != "" {
+		return r.wrong(n, path, "is %q, and %s", short(n.Value), wrong)
+	}
+	return value
+}
+
+// check converts a value and checks its rule. The rule is about values without other mistakes.
+func (r *reader) check(n *yaml.Node, want checked, path []string) any {
+	errs := len(r.errs)
+	value := r.read(n, want.of, path)
+	if wrong := want.wrong(value); len(r.errs) == errs && wrong != "" {
+		return r.wrong(n, path, "%s", wrong)
+	}
+	return value
+}
+
+// mostItems is the maximum length of a list.
+const mostItems = 50
+
+// list converts each item of a list.
+func (r *reader) list(n *yaml.Node, of shape, path []string) any {
+	if n.Kind != yaml.SequenceNode {
+		return r.wrong(n, path, "should be a list")
+	}
+	if len(n.Content) > mostItems {
+		return r.wrong(n, path, "has %d items, and %d are read at most", len(n.Content), mostItems)
+	}
+	out := make([]any, 0, len(n.Content))
+	for i, item := range n.Content {
+		at := append(slices.Clip(path), strconv.Itoa(i))
+		out = append(out, r.read(item, of, at))
+	}
+	return out
+}
+
+// noteLines remembers the line of each class.
+func (r *reader) noteLines(n *yaml.Node) {
+	r.lines = map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		r.lines[n.Content[i].Value] = n.Content[i].Line
+	}
 }
 
 // mapping converts each value of a mapping with the shape for its key.

@@ -47,8 +47,8 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 		"Other components wait until istiod has the version of a release. "+
 		"Defaults to the version in the HostedControlPlane, which can be ahead of the images during an upgrade.")
 	flags.StringVar(&o.valuesFile, "values", "", "Path to a file with values for Istio's charts. Supported values: resources, "+
-		"global.logging.level, global.logAsJson, the access log and the proxies' concurrency in meshConfig, "+
-		"and gatewayClasses with the replicas and the disruption budget of each class's gateways. "+
+		"global.logging.level, global.logAsJson, the access log, tracing and the proxies' concurrency in meshConfig, "+
+		"and gatewayClasses with the replicas, the disruption budget, the resources and the placement of each class's gateways. "+
 		"hypergate reads the file once, and validates it before it does anything else.")
 	o.crds.addProtectionFlags(flags)
 }

@@ -1,0 +1,121 @@
+package parity_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/hang"
+)
+
+// settings are what an istiod gets: its environment, the files in its working directory, and the defaults of classes.
+type settings struct {
+	env           map[string]string
+	files         map[string]string
+	classDefaults []byte
+}
+
+// Paths of istiod's files, relative to its working directory.
+const (
+	meshFile     = "etc/istio/config/mesh"
+	templateFile = "var/lib/istio/inject/config"
+	valuesFile   = "var/lib/istio/inject/values"
+)
+
+// startIstiod runs istiod until the returned function is called.
+func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s settings) (stop func()) {
+	t.Helper()
+	binaries, err := servers.Find(ctx, "pilot-discovery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, ports, output := t.TempDir(), freeAddresses(ctx, t, 4), &bytes.Buffer{}
+	for name, content := range s.files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := exec.CommandContext(ctx, binaries["pilot-discovery"], "discovery", "--kubeconfig="+kubeconfig, "--namespace="+namespace,
+		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
+		"--grpcAddr=", "--ctrlz_port=0")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
+	for name, value := range s.env {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	// What the chart sets apart from values, and what a process without a pod needs.
+	cmd.Env = append(cmd.Env, "REVISION="+revision, "POD_NAMESPACE="+namespace, "PILOT_CERT_PROVIDER=istiod", "CLUSTER_ID=Kubernetes",
+		"INJECTION_WEBHOOK_CONFIG_NAME=", "VALIDATION_WEBHOOK_CONFIG_NAME=", "ENABLE_LEADER_ELECTION=false")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		cancel()
+		_ = cmd.Wait() // the error is that it was killed
+	}
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Logf("istiod's log:\n%s", output)
+		}
+	})
+	hang.Gomega(t).Eventually(func() error { return ready(ctx, ports[1]) }).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
+	return stop
+}
+
+func ready(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/ready", nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("istiod's /ready: %s", response.Status)
+	}
+	return nil
+}
+
+// freeAddresses returns n loopback addresses with free ports. It keeps all of them open until it has n, so that they
+// differ.
+func freeAddresses(ctx context.Context, t *testing.T, n int) []string {
+	t.Helper()
+	addresses := make([]string, 0, n)
+	for range n {
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = listener.Close() }()
+		addresses = append(addresses, listener.Addr().String())
+	}
+	return addresses
+}
+
+// gatewayCRDs returns the folder of the Gateway API's CRDs in the module of go.mod.
+func gatewayCRDs(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		t.Fatalf("finding the module sigs.k8s.io/gateway-api: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/standard")
+}
