@@ -15,6 +15,19 @@ type InUse struct {
 	Fields []Field `json:"fields,omitempty"`
 }
 
+// Secures reports whether access that the object is meant to restrict can be open, because istiod ignores it or a part
+// of it.
+func (u InUse) Secures() bool {
+	return len(u.Fields) == 0 && KindSecures(u.CRD) || slices.ContainsFunc(u.Fields, Field.Secures)
+}
+
+// KindSecures reports whether objects of a kind can restrict access. It is given by the name of its CRD. Plugins and
+// filters can check requests as well.
+func KindSecures(crd string) bool {
+	_, group, _ := strings.Cut(crd, ".")
+	return group == "security.istio.io" || slices.Contains([]string{"envoyfilters.networking.istio.io", "wasmplugins.extensions.istio.io"}, crd)
+}
+
 // Uses returns the fields that an object sets, whichever version it was read in. Each object uses a field that stands
 // for a whole version.
 //

@@ -95,9 +95,11 @@ func validator(t *testing.T, plan desired.Plan) admissionregistrationv1.Validati
 // TestOnlyServedResourcesAreValidatedAndRead checks that istiod watches, is allowed to read, and validates exactly the
 // resources of --istio-resources.
 func TestOnlyServedResourcesAreValidatedAndRead(t *testing.T) {
-	for name, resources := range map[string][]model.IstioResource{
-		"layered products": model.LayeredProductResources(), "all": model.KnownIstioResources(), "one": model.KnownIstioResources()[4:5],
-	} {
+	cases := map[string][]model.IstioResource{"layered products": model.LayeredProductResources(), "all": model.KnownIstioResources()}
+	for _, r := range model.KnownIstioResources() {
+		cases[r.CRD()] = []model.IstioResource{r}
+	}
+	for name, resources := range cases {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.IstioResources = resources

@@ -151,7 +151,7 @@ func TestLookupsOfOtherPackagesShareABurst(t *testing.T) {
 func TestSearchesOfACRDShareABurst(t *testing.T) {
 	t.Parallel()
 	nowhere := &rest.Config{Host: "https://nowhere.invalid"}
-	v := newUseView(dynamic.NewForConfigOrDie(nowhere), metadata.NewForConfigOrDie(nowhere), "",
+	v := newUseView(dynamic.NewForConfigOrDie(nowhere), metadata.NewForConfigOrDie(nowhere), model.Config{},
 		watch.NewBudget(watch.DefaultLimits()), func() {})
 	of := func(crd, version string, fields ...crds.Field) *watch.Allowance {
 		gvr := schema.GroupVersionResource{Resource: crd, Version: version}

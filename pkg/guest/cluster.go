@@ -146,7 +146,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 		c.notify()
 	})
 	c.olm = newOLMView(meta, c.budget, notify)
-	c.inUse = newUseView(c.dynamic, meta, c.cfg.ControllerName, c.budget, notify)
+	c.inUse = newUseView(c.dynamic, meta, c.cfg, c.budget, notify)
 	namespace := metadataWatch(meta, namespaceResource(), named(c.cfg.GuestNamespace))
 	namespace.Budget = c.budget
 	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify

@@ -69,10 +69,11 @@ func wantedCRDs(cfg model.Config) map[string]bool {
 	return out
 }
 
-// isGatewayAPI reports whether a CRD is in one of the Gateway API's groups, standard or experimental.
-func isGatewayAPI(name string) bool {
+// isExamined reports whether a CRD is in one of the groups in which istiod serves kinds: those of the Gateway API,
+// standard or experimental, and those of Istio.
+func isExamined(name string) bool {
 	_, group, _ := strings.Cut(name, ".")
-	return group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io"
+	return group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io" || model.IsIstioGroup(group)
 }
 
 // isHelper reports whether a CRD matters only because its objects give facts about other resources.
@@ -86,7 +87,7 @@ func (v *crdView) transform(obj any) (any, error) {
 		return obj, nil
 	}
 	item := &crdItem{ObjectMeta: metav1.ObjectMeta{Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, Generation: m.Generation}}
-	if v.wanted[m.Name] || isGatewayAPI(m.Name) {
+	if v.wanted[m.Name] || isExamined(m.Name) {
 		item.marks = new(crds.MetadataOf(&m.ObjectMeta, v.identity))
 	}
 	return item, nil
@@ -112,7 +113,7 @@ func (v *crdView) item(name string) (crdItem, bool) {
 }
 
 // readable returns the CRDs whose content matters, sorted by name. These are the CRDs that a plan can contain, and
-// the others in the Gateway API's groups, at most maxUnserved of them.
+// the others in the groups in which istiod serves kinds, at most maxUnserved of them.
 func (v *crdView) readable() []crdItem {
 	var out []crdItem
 	for _, obj := range v.List() {
@@ -166,7 +167,7 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 	return out
 }
 
-// unserved returns the existing CRDs in the Gateway API's groups that istiod does not know, sorted.
+// unserved returns the existing CRDs in the groups of the Gateway API and of Istio that istiod does not serve, sorted.
 func (c *Cluster) unserved() []string {
 	var out []string
 	for _, item := range c.crds.readable() {
@@ -177,8 +178,8 @@ func (c *Cluster) unserved() []string {
 	return out
 }
 
-// maxUnserved is the limit for the number of kinds that istiod does not know and that are checked. The Gateway API
-// has about ten.
+// maxUnserved is the limit for the number of kinds that istiod does not serve and that are checked. The Gateway API
+// has about ten, and Istio has fourteen.
 const maxUnserved = 32
 
 func (c *Cluster) isUnserved(item crdItem) bool {

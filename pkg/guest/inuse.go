@@ -19,6 +19,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -87,6 +88,7 @@ type useView struct {
 	dynamic        dynamic.Interface
 	meta           metadata.Interface
 	controllerName string
+	revision       string
 	budget         *watch.Budget
 	notify         func()
 	// gateways watches the Gateways that routes refer to, for their classes.
@@ -132,9 +134,9 @@ func (u *usage) KeptBytes() int {
 // usageSize is the size of usage without its metadata, and pointerSize the size of a pointer, in bytes.
 const usageSize, pointerSize = 96, 8
 
-func newUseView(client dynamic.Interface, meta metadata.Interface, controllerName string, budget *watch.Budget, notify func()) *useView {
+func newUseView(client dynamic.Interface, meta metadata.Interface, cfg model.Config, budget *watch.Budget, notify func()) *useView {
 	v := &useView{
-		dynamic: client, meta: meta, controllerName: controllerName, budget: budget, notify: notify,
+		dynamic: client, meta: meta, controllerName: cfg.ControllerName, revision: cfg.Revision, budget: budget, notify: notify,
 		under: map[schema.GroupVersionResource]*underWay{}, allowances: map[string]*watch.Allowance{},
 	}
 	v.gateways = newGatewayWatch(client, budget, v.changed)
@@ -169,6 +171,7 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 // options returns the options of the watch of a search. For a kind that istiod does not know, the metadata is enough.
 func (v *useView) options(s search) watch.Options {
 	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
+	options.Transform = v.ofAnyRevision
 	if len(s.fields) > 0 {
 		resource, lookup, all := v.dynamic.Resource(s.gvr), crds.LookupOf(s.fields), wantedFieldsOf(s.fields)
 		options = watch.Options{
@@ -185,6 +188,22 @@ func (v *useView) options(s search) watch.Options {
 	options.Allowance = v.allowance(s)
 	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.changed() }, v.changed, v.changed
 	return options
+}
+
+// revisionLabel selects the istiod that reads an object of Istio's API. Every istiod reads an object without it.
+const revisionLabel = "istio.io/rev"
+
+// ofAnyRevision keeps the identity of an object of a kind that istiod does not serve. An object of another revision is
+// for another istiod, and does not count.
+func (v *useView) ofAnyRevision(obj any) (any, error) {
+	m, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	if revision := m.Labels[revisionLabel]; revision != "" && revision != v.revision {
+		return &usage{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
+	}
+	return identityOnly(m)
 }
 
 // allowance returns the allowance of a search. It stays the same for a CRD, because each change of the CRD can start

@@ -41,6 +41,11 @@ func KnownIstioResources() []IstioResource {
 	return out
 }
 
+// IsIstioGroup reports whether a group is one of Istio's API, in which istiod serves kinds.
+func IsIstioGroup(group string) bool {
+	return slices.ContainsFunc(KnownIstioResources(), func(r IstioResource) bool { return r.Group == group })
+}
+
 // LayeredProductResources returns the resources that products on top of OpenShift's Gateway API use. They are the
 // default for Config.IstioResources (openshift/enhancements, ingress/gateway-api-without-olm.md).
 func LayeredProductResources() []IstioResource {

@@ -104,7 +104,8 @@ type GuestObservation struct {
 	CRDs map[string]crds.Fact
 	// Mode is the mode from the guest's configuration. It is empty if the guest does not configure it.
 	Mode crds.Mode
-	// Unserved are the CRDs of the Gateway API's groups that the API server serves but istiod does not know.
+	// Unserved are the CRDs of the groups of the Gateway API and of Istio that the API server serves and istiod does
+	// not.
 	//
 	// InUse are the objects that use what istiod ignores, at most the first hundred. These are objects of those CRDs,
 	// and objects that use unknown fields of other CRDs. InUseTotals is their number for each CRD. No plan depends on

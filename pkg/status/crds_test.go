@@ -591,21 +591,32 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			t.Errorf("nothing is in use: %+v", c)
 		}
 	}
-	const step = " [remove these fields from the objects; hypergate crds lists all of them]"
+	const step = " [remove these fields and objects; hypergate crds lists all of them]"
 	one := []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}
 	checkCondition(t, status.Result{InUse: one}, status.UnsupportedFieldsInUse,
-		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores fields of objects: " + routes +
+		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects: " + routes +
 			" demo/a: spec.retry (v1)" + step})
 	checkCondition(t, status.Result{InUse: []crds.InUse{
 		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
 		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
 	}}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores fields of objects, and access that these " +
-			"fields are meant to restrict can be open: " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
+			"that these are meant to restrict can be open: " +
 			routes + " demo/b: spec.rules.filters.auth (v1), spec.retry (v1); " +
 			"things.gateway.networking.k8s.io c: the whole object, because istiod does not know its kind; " + routes +
 			" demo/a: spec.retry (v1)" + step,
+	})
+	checkCondition(t, status.Result{InUse: []crds.InUse{
+		{CRD: "virtualservices.networking.istio.io", Namespace: "demo", Name: "a"},
+		{CRD: "authorizationpolicies.security.istio.io", Namespace: "demo", Name: "b"},
+	}}, status.UnsupportedFieldsInUse, want{
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
+			"that these are meant to restrict can be open: " +
+			"authorizationpolicies.security.istio.io demo/b: the whole object, because istiod does not serve its kind; " +
+			"virtualservices.networking.istio.io demo/a: the whole object, because istiod does not serve its kind " +
+			"[remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources); " +
+			"hypergate crds lists all of them]",
 	})
 	var many []crds.InUse
 	for i := range 1000 {

@@ -9,6 +9,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // Reasons of SupportedVersion.
@@ -108,17 +109,17 @@ func claim(crd crds.CRD) string {
 func (r Result) fieldsInUse() metav1.Condition {
 	var first, rest []string
 	for _, use := range r.InUse {
-		if text := plain(object(use) + ": " + ignored(use)); slices.ContainsFunc(use.Fields, crds.Field.Secures) {
+		if text := plain(object(use) + ": " + ignored(use)); use.Secures() {
 			first = append(first, text)
 		} else {
 			rest = append(rest, text)
 		}
 	}
 	all := slices.Concat(first, rest)
-	c := isTrue(ReasonFieldsIgnored, "istiod "+r.Version+" ignores fields of objects")
+	c := isTrue(ReasonFieldsIgnored, "istiod "+r.Version+" ignores objects, or fields of objects")
 	if len(first) > 0 {
 		c.Reason = ReasonSecurityFieldsIgnored
-		c.Message += ", and access that these fields are meant to restrict can be open"
+		c.Message += ", and access that these are meant to restrict can be open"
 	}
 	c.Message += ": " + strings.Join(all[:min(len(all), maxObjects)], "; ")
 	total := 0
@@ -128,8 +129,24 @@ func (r Result) fieldsInUse() metav1.Condition {
 	if more := total - maxObjects; more > 0 {
 		c.Message += fmt.Sprintf("; and %d more objects", more)
 	}
-	c.Message += nextStep("remove these fields from the objects; hypergate crds lists all of them")
+	c.Message += nextStep(r.inUseStep())
 	return c
+}
+
+// inUseStep returns the next step for objects that istiod ignores, or of which it ignores a part.
+func (r Result) inUseStep() string {
+	const list = "; hypergate crds lists all of them"
+	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && isIstios(use.CRD) })
+	if served {
+		return "remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources)" + list
+	}
+	return "remove these fields and objects" + list
+}
+
+// isIstios reports whether a kind is one of Istio's API.
+func isIstios(crd string) bool {
+	_, group, _ := strings.Cut(crd, ".")
+	return model.IsIstioGroup(group)
 }
 
 // object returns the name of an object in the form of kubectl.
@@ -142,7 +159,10 @@ func object(use crds.InUse) string {
 
 // ignored returns what istiod ignores of an object. Fields that can restrict access come first.
 func ignored(use crds.InUse) string {
-	if len(use.Fields) == 0 {
+	switch {
+	case len(use.Fields) == 0 && isIstios(use.CRD):
+		return "the whole object, because istiod does not serve its kind"
+	case len(use.Fields) == 0:
 		return "the whole object, because istiod does not know its kind"
 	}
 	var all []string

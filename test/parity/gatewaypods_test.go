@@ -150,8 +150,8 @@ func (g *guest) get(ctx context.Context, gateway string, object client.Object) e
 	return g.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: gateway + "-" + className}, object)
 }
 
-// TestGateways compares the objects of a Gateway with those of cluster-ingress-operator, and checks what a Gateway's own
-// parameters and a user's values make of them.
+// TestGateways compares the objects of a Gateway with those of cluster-ingress-operator, and checks what a Gateway's
+// own parameters and a user's values make of them.
 func TestGateways(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts etcd, kube-apiserver and istiod")
@@ -202,8 +202,8 @@ gatewayClasses:
     topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}]
 `
 
-// hasValues checks that the API server accepts pods with a user's values, that the values for all classes and those for
-// one class count, and that a gateway of a single node does not block the drain of its node.
+// hasValues checks that the API server accepts pods with a user's values, that the values for all classes and those
+// for one class count, and that a gateway of a single node does not block the drain of its node.
 func hasValues(t *testing.T, web *deployed) {
 	t.Helper()
 	g := gomega.NewWithT(t)

@@ -91,7 +91,8 @@ func ofOperator(t *testing.T, source *charts.Source) settings {
 	return out
 }
 
-// ofHypergate returns what an istiod gets by a plan of hypergate, with values of a user and for a guest with these nodes.
+// ofHypergate returns what an istiod gets by a plan of hypergate, with values of a user and for a guest with these
+// nodes.
 func ofHypergate(t *testing.T, source *charts.Source, file string, nodes model.InfrastructureTopology) settings {
 	t.Helper()
 	given, err := values.Parse("values.yaml", []byte(file))

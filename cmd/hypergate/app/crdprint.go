@@ -117,7 +117,7 @@ func (r crdReport) table(out io.Writer) {
 		columns(out, objectRows(r.ObjectsInUse)...)
 	}
 	if len(r.UnknownKinds) > 0 {
-		fmt.Fprintf(out, "\nServed kinds that istiod %s does not know: %s\n", r.IstioVersion, oneLine(strings.Join(r.UnknownKinds, ", ")))
+		fmt.Fprintf(out, "\nServed kinds that istiod %s ignores: %s\n", r.IstioVersion, oneLine(strings.Join(r.UnknownKinds, ", ")))
 	}
 }
 
