@@ -70,7 +70,7 @@ func (c *citizens) saw(obj any) {
 }
 
 // look records the current state, because a watch may be late, by half a minute after an outage.
-func (c *citizens) look(t *teller) {
+func (c *citizens) look(t *fixture) {
 	t.Helper()
 	deployments, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -95,7 +95,7 @@ func (c *citizens) judge(d *appsv1.Deployment) {
 
 // goodCitizens checks the rules of HyperShift's tests for the pods of a control plane at the end of a cluster's life.
 // The standalone topology has no HyperShift, but restarts and rollouts are checked there too.
-func goodCitizens(t *teller) {
+func goodCitizens(t *fixture) {
 	c := t.citizens
 	c.look(t)
 	c.mu.Lock()

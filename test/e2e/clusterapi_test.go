@@ -28,13 +28,13 @@ import (
 // TestClusterAPI has its own clusters without a HostedControlPlane. hypergate needs only a Cluster of Cluster API and
 // the Secret of its contract.
 func TestClusterAPI(t *testing.T) {
-	teller := alone(t, world.Options{Name: "e2e-capi", Folder: world.ClusterAPI})
-	clusterAPI(teller)
-	nothingForbidden(teller)
+	fixture := alone(t, world.Options{Name: "e2e-capi", Folder: world.ClusterAPI})
+	clusterAPI(fixture)
+	nothingForbidden(fixture)
 }
 
 // alone starts hosted clusters for one story.
-func alone(t *testing.T, options world.Options) *teller {
+func alone(t *testing.T, options world.Options) *fixture {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
@@ -55,18 +55,18 @@ func alone(t *testing.T, options world.Options) *teller {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
 	t.Cleanup(cancel)
-	teller := &teller{T: t, Gomega: hang.Gomega(t), World: w, suite: &suite{}, ctx: ctx}
-	teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	fixture := &fixture{T: t, Gomega: hang.Gomega(t), World: w, suite: &suite{}, ctx: ctx}
+	fixture.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	t.Cleanup(func() {
 		if t.Failed() {
-			teller.explain()
+			fixture.explain()
 		}
 	})
-	return teller
+	return fixture
 }
 
 // clusterAPI checks that the management cluster's garbage collector deletes hypergate's objects with the Cluster.
-func clusterAPI(t *teller) {
+func clusterAPI(t *fixture) {
 	const name = "guest1"
 	clusters := t.serveClusters()
 	_, err := clusters.Create(t.ctx, capi.Cluster(capi.V1Beta2, t.MgmtNamespace, name), metav1.CreateOptions{})
@@ -108,7 +108,7 @@ func clusterAPI(t *teller) {
 }
 
 // serveClusters makes the management cluster serve Clusters.
-func (t *teller) serveClusters() dynamic.ResourceInterface {
+func (t *fixture) serveClusters() dynamic.ResourceInterface {
 	t.Helper()
 	_, err := capi.Serve(t.ctx, t.Mgmt, capi.V1Beta2)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -124,7 +124,7 @@ func patchCluster(ctx context.Context, clusters dynamic.ResourceInterface, name,
 
 // contractSecret returns a Secret with a kubeconfig of hypergate's account in the guest. Its address is the one that
 // pods use.
-func (t *teller) contractSecret(name string) *corev1.Secret {
+func (t *fixture) contractSecret(name string) *corev1.Secret {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	t.Expect(deploy.Kubeconfig(t.step(), t.GuestConfig, world.GuestNamespace, file, time.Hour)).To(gomega.Succeed())
@@ -137,7 +137,7 @@ func (t *teller) contractSecret(name string) *corev1.Secret {
 }
 
 // istiodsOwner returns the kind and name of the owner of istiod's Deployment.
-func (t *teller) istiodsOwner() string {
+func (t *fixture) istiodsOwner() string {
 	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 	if err != nil || len(d.OwnerReferences) != 1 {
 		return ""
@@ -146,7 +146,7 @@ func (t *teller) istiodsOwner() string {
 }
 
 // ownedOnMgmt returns the existing ones of some objects that hypergate creates on the management side.
-func (t *teller) ownedOnMgmt() []string {
+func (t *fixture) ownedOnMgmt() []string {
 	var out []string
 	there := func(what string, err error) {
 		if !apierrors.IsNotFound(err) {

@@ -40,32 +40,32 @@ spec:
 `
 
 // servePlatform makes the guest serve a resource of the platform until the story ends.
-func (t *teller) servePlatform(group, resource, kind, scope string) dynamic.NamespaceableResourceInterface {
+func (t *fixture) servePlatform(group, resource, kind, scope string) dynamic.NamespaceableResourceInterface {
 	t.Helper()
 	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, fmt.Sprintf(platformCRD, resource, group, kind, scope)))).To(gomega.Succeed())
 	t.Cleanup(func() { _ = t.crds().Delete(context.Background(), resource+"."+group, metav1.DeleteOptions{}) })
 	return t.GuestDynamic.Resource(world.Resource(group, "v1alpha1", resource))
 }
 
-func (t *teller) crds() dynamic.ResourceInterface {
+func (t *fixture) crds() dynamic.ResourceInterface {
 	return t.GuestDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions"))
 }
 
 // patchCRD sends a merge patch of a CRD as the guest's administrator.
-func (t *teller) patchCRD(name, patch string) error {
+func (t *fixture) patchCRD(name, patch string) error {
 	_, err := t.crds().Patch(t.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "guest-admin"})
 	return err
 }
 
 // addField adds a field to the schema of a CRD, as an administrator might.
-func (t *teller) addField(name string) error {
+func (t *fixture) addField(name string) error {
 	patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/added","value":{"type":"string"}}]`
 	_, err := t.crds().Patch(t.ctx, name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldManager: "guest-admin"})
 	return err
 }
 
 // hasField reports whether a CRD has that field.
-func (t *teller) hasField(name string) (bool, error) {
+func (t *fixture) hasField(name string) (bool, error) {
 	got, err := t.crds().Get(t.ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, err
@@ -80,13 +80,13 @@ func (t *teller) hasField(name string) (bool, error) {
 }
 
 // crdsReady waits until the class's condition CRDsReady has this reason and this text.
-func (t *teller) crdsReady(reason, part string) {
+func (t *fixture) crdsReady(reason, part string) {
 	t.Helper()
 	t.Eventually(func() *metav1.Condition { return t.condition("CRDsReady") }).
 		Should(gomega.And(gomega.HaveField("Reason", reason), gomega.HaveField("Message", gomega.ContainSubstring(part))))
 }
 
-func (t *teller) condition(kind string) *metav1.Condition {
+func (t *fixture) condition(kind string) *metav1.Condition {
 	got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
 	if err != nil {
 		return &metav1.Condition{Message: err.Error()}
@@ -100,7 +100,7 @@ func (t *teller) condition(kind string) *metav1.Condition {
 }
 
 // protectedCRDs has the guest's administrator change and delete a CRD, by accident and on purpose.
-func protectedCRDs(t *teller) {
+func protectedCRDs(t *fixture) {
 	t.installed()
 	t.crdsReady("Managed", "")
 	t.Log("by accident: refused, with the correct procedure in the message")
@@ -123,7 +123,7 @@ func protectedCRDs(t *teller) {
 }
 
 // unmanaged checks that OpenShift's switch turns the installation off and on again, and that gateways survive it.
-func unmanaged(t *teller) {
+func unmanaged(t *fixture) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
@@ -168,7 +168,7 @@ func unmanaged(t *teller) {
 }
 
 // trustBundle returns the roots that gateways trust.
-func (t *teller) trustBundle() string {
+func (t *fixture) trustBundle() string {
 	t.Helper()
 	got, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -176,7 +176,7 @@ func (t *teller) trustBundle() string {
 }
 
 // olm has OLM install an operator that brings one of hypergate's CRDs, and remove it again.
-func olm(t *teller) {
+func olm(t *fixture) {
 	t.installed()
 	t.crdsReady("Managed", "")
 	const label = "operators.coreos.com/servicemeshoperator3.openshift-operators"

@@ -48,7 +48,7 @@ func TestStandalone(t *testing.T) {
 // story is one test on running clusters.
 type story struct {
 	name string
-	run  func(*teller)
+	run  func(*fixture)
 	// provokes are the refusals that this story causes. All other requests must succeed.
 	provokes []refusal
 }
@@ -146,8 +146,8 @@ type finished struct {
 	ran      bool
 }
 
-// teller holds everything that a story needs.
-type teller struct {
+// fixture holds everything that a story needs.
+type fixture struct {
 	*testing.T
 	gomega.Gomega
 	*world.World
@@ -158,10 +158,10 @@ type teller struct {
 }
 
 // Context returns the story's context, with its timeout.
-func (t *teller) Context() context.Context { return t.ctx }
+func (t *fixture) Context() context.Context { return t.ctx }
 
 // step returns a context with the timeout for one wait.
-func (t *teller) step() context.Context {
+func (t *fixture) step() context.Context {
 	ctx, cancel := context.WithTimeout(t.ctx, stepTimeout)
 	t.Cleanup(cancel)
 	return ctx
@@ -198,11 +198,11 @@ func runStories(t *testing.T, topology model.Topology, name string, stories []st
 			ran = true
 			ctx, cancel := context.WithTimeout(t.Context(), storyTimeout)
 			defer cancel()
-			teller := &teller{T: t, Gomega: hang.Gomega(t), World: w, suite: all, ctx: ctx}
-			teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-			s.run(teller)
+			fixture := &fixture{T: t, Gomega: hang.Gomega(t), World: w, suite: all, ctx: ctx}
+			fixture.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+			s.run(fixture)
 			if t.Failed() {
-				teller.explain()
+				fixture.explain()
 			}
 		})
 		all.finished = append(all.finished, finished{s, begin, time.Now(), ran})

@@ -41,7 +41,7 @@ type tally struct {
 // fleet starts n agents and waits until all have a stream. The lifetime of a certificate equals the overlap, as with
 // the defaults of Istio and of --ca-overlap. So it is renewed after half of the overlap. A mount is late by up to a
 // quarter of the overlap. The delay of a real kubelet is one minute, a thousandth of the default.
-func (t *teller) fleet(n int, overlap time.Duration) *fleet {
+func (t *fixture) fleet(n int, overlap time.Duration) *fleet {
 	t.Helper()
 	pods := t.fleetPods(n)
 	ctx, cancel := context.WithCancel(t.ctx)
@@ -84,7 +84,7 @@ func (t *teller) fleet(n int, overlap time.Duration) *fleet {
 
 // fleetPods returns the pods of the agents. In the hosted topology the guest's nodes are simulated, and each agent
 // has its own pod. In the standalone topology a real node would have to run the pods, so all agents share one.
-func (t *teller) fleetPods(n int) []*corev1.Pod {
+func (t *fixture) fleetPods(n int) []*corev1.Pod {
 	t.Helper()
 	template, err := t.GatewayPod(t.step(), world.GuestNamespace, "gw")
 	t.Expect(err).NotTo(gomega.HaveOccurred())

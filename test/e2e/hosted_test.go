@@ -13,7 +13,7 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-func guestOutage(t *teller) {
+func guestOutage(t *fixture) {
 	h := t.installed()
 	before := t.istiodPod()
 	t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
@@ -38,7 +38,7 @@ func guestOutage(t *teller) {
 	t.Expect(after.Status.ContainerStatuses[0].RestartCount).To(gomega.Equal(before.Status.ContainerStatuses[0].RestartCount))
 }
 
-func mgmtOutage(t *teller) {
+func mgmtOutage(t *fixture) {
 	h := t.installed()
 	before := t.istiodPod()
 	t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
@@ -62,14 +62,14 @@ func mgmtOutage(t *teller) {
 const repairTime = 30 * time.Second
 
 // work sends a request to each API server. It is the work of a round of hang.Within.
-func (t *teller) work() {
+func (t *fixture) work() {
 	for _, client := range []kubernetes.Interface{t.MgmtClient, t.GuestClient} {
 		_, _ = client.CoreV1().Namespaces().Get(t.ctx, metav1.NamespaceDefault, metav1.GetOptions{}) // the answer does not matter
 	}
 }
 
 // putsBackMgmtDrift deletes an object on the management side. hypergate must restore it within 30 s.
-func (t *teller) putsBackMgmtDrift() {
+func (t *fixture) putsBackMgmtDrift() {
 	t.Helper()
 	services, name := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
 	t.Expect(services.Delete(t.step(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
@@ -79,7 +79,7 @@ func (t *teller) putsBackMgmtDrift() {
 	}, gomega.Succeed())
 }
 
-func istiodAsksNoMgmt(t *teller) {
+func istiodAsksNoMgmt(t *fixture) {
 	t.installed()
 	log, err := os.ReadFile(t.MgmtAuditLog)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -101,7 +101,7 @@ func istiodAsksNoMgmt(t *teller) {
 
 // sameCluster gives hypergate an administrator's credential of the management cluster as its guest kubeconfig. It
 // uses a process instead of the pod, because the kubelet would restart the pod repeatedly.
-func sameCluster(t *teller) {
+func sameCluster(t *fixture) {
 	h, err := t.StartProcess(t.ctx, "--guest-kubeconfig", t.MgmtKubeconfig)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(h.Done()).Should(gomega.BeClosed())

@@ -46,7 +46,7 @@ func TestHostedClusters(t *testing.T) {
 		one.Expect(one.AddControlPlane(one.step())).To(gomega.Succeed())
 	}
 	second, third := all[1], all[2]
-	for _, one := range []*teller{first, second} {
+	for _, one := range []*fixture{first, second} {
 		one.start() // both start at the same time
 		one.Expect(one.Apply(one.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	}
@@ -78,10 +78,10 @@ func TestHostedClusters(t *testing.T) {
 }
 
 // hostedClusters are hosted clusters on one management cluster.
-type hostedClusters []*teller
+type hostedClusters []*fixture
 
 // serves installs, and waits until istiod serves a gateway.
-func (t *teller) serves() {
+func (t *fixture) serves() {
 	t.Helper()
 	t.installed()
 	t.gateway("gw")
@@ -93,7 +93,7 @@ func (t *teller) serves() {
 }
 
 // upgrade replaces hypergate with one of another release, which has other images of istiod and of gateways.
-func (t *teller) upgrade() {
+func (t *fixture) upgrade() {
 	t.Helper()
 	h := t.start("--pilot-image="+nextIstiod, "--proxy-image="+nextProxy)
 	t.Eventually(func() string { return t.istiodPod().Spec.Containers[0].Image }).Should(gomega.Equal(nextIstiod))
@@ -112,7 +112,7 @@ func (t *teller) upgrade() {
 
 // remove uninstalls and deletes hypergate with its account and roles. Then it deletes the namespace, which contains
 // the hosted cluster and its API server.
-func (t *teller) remove() {
+func (t *fixture) remove() {
 	t.Helper()
 	t.Expect(t.DeleteClass(t.step(), class)).To(gomega.Succeed())
 	t.Eventually(t.members).Should(gomega.BeEmpty())
@@ -126,13 +126,13 @@ func (t *teller) remove() {
 }
 
 // settled returns the result of others once nothing changes any more.
-func (all hostedClusters) settled(one *teller) map[string]string {
+func (all hostedClusters) settled(one *fixture) map[string]string {
 	one.Helper()
 	return untouched.Settled(one, 2*time.Second, func() map[string]string { return all.others(one) })
 }
 
 // others notes each object of the management cluster outside of one's namespace, and of all guests except its own.
-func (all hostedClusters) others(one *teller) map[string]string {
+func (all hostedClusters) others(one *fixture) map[string]string {
 	one.Helper()
 	out := map[string]string{}
 	for _, t := range all {
@@ -147,7 +147,7 @@ func (all hostedClusters) others(one *teller) map[string]string {
 
 // unchanged compares the current notes with those from before. These must include the objects of the installed
 // clusters, and the user's Istio.
-func (all hostedClusters) unchanged(doing string, before map[string]string, one *teller, installed ...*teller) {
+func (all hostedClusters) unchanged(doing string, before map[string]string, one *fixture, installed ...*fixture) {
 	one.Helper()
 	istiod := "istiod-" + world.Revision
 	parts := []string{
@@ -167,10 +167,10 @@ func (all hostedClusters) unchanged(doing string, before map[string]string, one 
 
 // knowsNoOther searches a guest for the names of the other hosted clusters, and for secrets of the management cluster
 // other than its own.
-func (all hostedClusters) knowsNoOther(one *teller) {
+func (all hostedClusters) knowsNoOther(one *fixture) {
 	one.Helper()
 	const own = "its own published host"
-	p := &leakSearch{teller: one, secrets: leak.NewSecrets(), etcd: one.guestsEtcd()}
+	p := &leakSearch{fixture: one, secrets: leak.NewSecrets(), etcd: one.guestsEtcd()}
 	p.secrets.AddName(own, one.XDS().Host)
 	for _, t := range all {
 		if t != one {
@@ -202,7 +202,7 @@ func usersCRDs() []string {
 }
 
 // runUsersIstio installs Istio's own chart on the management cluster, and returns when it works.
-func (t *teller) runUsersIstio() {
+func (t *fixture) runUsersIstio() {
 	t.Helper()
 	source, err := charts.Embedded()
 	t.Expect(err).NotTo(gomega.HaveOccurred())

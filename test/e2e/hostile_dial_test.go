@@ -127,7 +127,7 @@ spec:
 // dialsNoGuestAddress checks objects of the guest that contain addresses in the management network. The first part runs
 // without the network policy. It shows which addresses istiod dials, and that a bait detects this. The second part
 // runs with the policy.
-func dialsNoGuestAddress(t *teller) {
+func dialsNoGuestAddress(t *fixture) {
 	t.gatewayIsThere()
 	t.allowRequestAuthentications()
 	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, serviceEntryCRD))).To(gomega.Succeed())
@@ -176,7 +176,7 @@ func dialsNoGuestAddress(t *teller) {
 }
 
 // gatewayIsThere ensures that there is a Gateway which istiod serves.
-func (t *teller) gatewayIsThere() {
+func (t *fixture) gatewayIsThere() {
 	t.Helper()
 	h := t.installed()
 	t.gateway("gw")
@@ -185,14 +185,14 @@ func (t *teller) gatewayIsThere() {
 }
 
 // servesJWT waits until the only istiod is one that reads RequestAuthentications.
-func (t *teller) servesJWT() {
+func (t *fixture) servesJWT() {
 	t.Helper()
 	t.Eventually(t.istiodServes).Should(gomega.ContainSubstring("requestauthentications.security.istio.io"))
 }
 
 // istiodServes returns the Istio resources that the only pod of istiod serves. It returns an error if there are two
 // pods, or if the pod is not ready.
-func (t *teller) istiodServes() (string, error) {
+func (t *fixture) istiodServes() (string, error) {
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 	if err != nil {
 		return "", err
@@ -231,7 +231,7 @@ func (b baits) bitten() (out []string) {
 }
 
 // setBait starts a listener that runs until the end of the story.
-func (t *teller) setBait(name string) *bait {
+func (t *fixture) setBait(name string) *bait {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", net.JoinHostPort(t.HostAddress().String(), "0"))
 	t.Expect(err).NotTo(gomega.HaveOccurred(), name)
@@ -252,7 +252,7 @@ func (t *teller) setBait(name string) *bait {
 
 // setBaits creates each lure with its own bait, and a proxy for which istiod must generate configuration from them.
 // release removes the lures.
-func (t *teller) setBaits() (all baits, release func()) {
+func (t *fixture) setBaits() (all baits, release func()) {
 	t.Helper()
 	proxy := t.proxyOf("gw")
 	_, err := proxy.WaitFor(t.step(), reaches)
@@ -274,7 +274,7 @@ func (t *teller) setBaits() (all baits, release func()) {
 }
 
 // allowRequestAuthentications gives hypergate the permissions for withJWT until the end of the story.
-func (t *teller) allowRequestAuthentications() {
+func (t *fixture) allowRequestAuthentications() {
 	t.Helper()
 	objects := fromyaml.Objects(t.T, moreIstioResources)
 	roles, err := audit.RolesOf(objects)
@@ -285,7 +285,7 @@ func (t *teller) allowRequestAuthentications() {
 }
 
 // istiodLog returns the log of istiod's newest pod.
-func (t *teller) istiodLog() (string, error) {
+func (t *fixture) istiodLog() (string, error) {
 	pod := t.istiodPod()
 	files, err := filepath.Glob(filepath.Join(t.PodLogs(), pod.Namespace+"_"+pod.Name+"_"+string(pod.UID), "discovery", "*.log"))
 	if err != nil || len(files) == 0 {

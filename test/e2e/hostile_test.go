@@ -34,7 +34,7 @@ const hostileLabel = "hostile.example.com/made"
 
 // hostileGuest checks a hostile guest administrator: nothing on the management side changes, and hypergate writes
 // nothing there.
-func hostileGuest(t *teller) {
+func hostileGuest(t *fixture) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
@@ -71,7 +71,7 @@ func hostileGuest(t *teller) {
 // mgmtState returns the state of each object in istiod's namespace on the management side. It leaves out what changes
 // without a write by a person or by hypergate: leases, events, and Endpoints, which duplicate EndpointSlices. The
 // state of a pod is its UID and generation, its restarts, and the last change of its readiness.
-func (t *teller) mgmtState() map[string]string {
+func (t *fixture) mgmtState() map[string]string {
 	t.Helper()
 	lists, err := t.MgmtClient.Discovery().ServerPreferredNamespacedResources()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -109,7 +109,7 @@ func (t *teller) mgmtState() map[string]string {
 }
 
 // mgmtWritesSince returns hypergate's write requests on the management side, except those for its Lease.
-func (t *teller) mgmtWritesSince(began time.Time) []string {
+func (t *fixture) mgmtWritesSince(began time.Time) []string {
 	t.Helper()
 	requests, err := audit.Read(t.AuditLog(model.SideMgmt), t.MgmtUser())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -126,7 +126,7 @@ func (t *teller) mgmtWritesSince(began time.Time) []string {
 
 // strengthenIstiod gives istiod's account all that a guest's administrator can give it, and checks that this has no
 // effect on the management side.
-func (t *teller) strengthenIstiod() {
+func (t *fixture) strengthenIstiod() {
 	t.Helper()
 	name := world.GuestIstiod
 	binding := &rbacv1.ClusterRoleBinding{
@@ -179,7 +179,7 @@ func nasty() map[string]string {
 //
 //   - A gateway whose name is not a string in YAML. Istio's template does not quote the name.
 //   - A gateway whose Service would have an invalid type.
-func (t *teller) hostileObjects() {
+func (t *fixture) hostileObjects() {
 	t.Helper()
 	large := nasty()
 	large["hostile.example.com/large"] = strings.Repeat("pwned ", 200<<10/6)
@@ -223,7 +223,7 @@ func (t *teller) hostileObjects() {
 }
 
 // hostileGateway creates a Gateway with annotations, on itself and on the objects that istiod creates for it.
-func (t *teller) hostileGateway(name, class string, annotations map[string]string) {
+func (t *fixture) hostileGateway(name, class string, annotations map[string]string) {
 	t.Helper()
 	infrastructure := &gatewayv1.GatewayInfrastructure{Annotations: map[gatewayv1.AnnotationKey]gatewayv1.AnnotationValue{}}
 	for key, value := range nasty() {
@@ -256,7 +256,7 @@ func floodRoute(i int) *gatewayv1.HTTPRoute {
 }
 
 // flood creates many routes at once, and checks that all get a status and that a proxy gets all of them.
-func (t *teller) flood() {
+func (t *fixture) flood() {
 	t.Helper()
 	proxy := t.proxyOf("gw")
 	makers := errgroup.Group{}
@@ -281,7 +281,7 @@ func (t *teller) flood() {
 }
 
 // acceptedInFlood returns the number of routes in the flood that istiod has accepted.
-func (t *teller) acceptedInFlood() int {
+func (t *fixture) acceptedInFlood() int {
 	t.Helper()
 	routes, err := t.Gateways.HTTPRoutes("demo").List(t.ctx, metav1.ListOptions{LabelSelector: hostileLabel})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

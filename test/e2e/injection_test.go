@@ -11,7 +11,7 @@ import (
 )
 
 // injection checks that pods are changed only if both a flag of hypergate and a label of the namespace request it.
-func injection(t *teller) {
+func injection(t *fixture) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "meshed", Labels: map[string]string{"istio.io/rev": world.Revision}}}
 	_, err := t.GuestClient.CoreV1().Namespaces().Create(t.ctx, namespace, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -49,7 +49,7 @@ func injection(t *teller) {
 }
 
 // injector returns hypergate's webhook for pods, or nil.
-func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguration {
+func (t *fixture) injector() *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	list, err := t.GuestClient.AdmissionregistrationV1().MutatingWebhookConfigurations().
 		List(t.ctx, metav1.ListOptions{LabelSelector: model.OwnerLabel})
@@ -63,7 +63,7 @@ func (t *teller) injector() *admissionregistrationv1.MutatingWebhookConfiguratio
 // containersOfNewPod returns the names of a pod's containers after admission. The pod has one container, app. The
 // result includes init containers, because a sidecar may be one of them. It excludes the one that only prepares the
 // network.
-func (t *teller) containersOfNewPod(namespace string) []string {
+func (t *fixture) containersOfNewPod(namespace string) []string {
 	t.Helper()
 	var out []string
 	t.Eventually(func() error { // the namespace's service account might not exist yet

@@ -25,7 +25,7 @@ import (
 
 // nothingLeaks performs all operations that write to the guest, and searches all of the guest's data after each. The
 // limits in the documentation of package leak apply.
-func nothingLeaks(t *teller) {
+func nothingLeaks(t *fixture) {
 	p := t.watchForLeaks()
 	h := t.start("--ca-overlap", "2s")
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
@@ -76,7 +76,7 @@ func nothingLeaks(t *teller) {
 }
 
 // guestDrift changes hypergate's objects in the guest, and waits until they are repaired.
-func (t *teller) guestDrift() {
+func (t *fixture) guestDrift() {
 	t.Helper()
 	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
@@ -91,7 +91,7 @@ func (t *teller) guestDrift() {
 
 // leakSearch is a search of a guest for secrets.
 type leakSearch struct {
-	*teller
+	*fixture
 	secrets *leak.Secrets
 	// etcd is the address of the guest's etcd.
 	etcd string
@@ -101,9 +101,9 @@ type leakSearch struct {
 }
 
 // watchForLeaks starts to collect secrets of the management side, and continues until the end of the story.
-func (t *teller) watchForLeaks() *leakSearch {
+func (t *fixture) watchForLeaks() *leakSearch {
 	t.Helper()
-	p := &leakSearch{teller: t, secrets: leak.NewSecrets()}
+	p := &leakSearch{fixture: t, secrets: leak.NewSecrets()}
 	p.secrets.AddName("the name of the management namespace", t.MgmtNamespace)
 	server, err := url.Parse(t.Mgmt.Host)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -128,7 +128,7 @@ func (t *teller) watchForLeaks() *leakSearch {
 }
 
 // guestsEtcd returns the address of the guest's etcd.
-func (t *teller) guestsEtcd() string {
+func (t *fixture) guestsEtcd() string {
 	t.Helper()
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=etcd"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

@@ -16,7 +16,7 @@ import (
 )
 
 // fenced tries connections to and from istiod's pod, for which the node enforces the network policy.
-func fenced(t *teller) {
+func fenced(t *fixture) {
 	t.installed()
 	istiod, kubeAPIServer, other := t.istiodPod(), t.podOf("app=kube-apiserver"), t.podOf("app=kube-controller-manager")
 	outcome := func(from *corev1.Pod, to string) string {
@@ -73,7 +73,7 @@ func fenced(t *teller) {
 }
 
 // podOf returns the only pod in the management namespace with these labels.
-func (t *teller) podOf(labels string) *corev1.Pod {
+func (t *fixture) podOf(labels string) *corev1.Pod {
 	t.Helper()
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.step(), metav1.ListOptions{LabelSelector: labels})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

@@ -14,7 +14,7 @@ import (
 
 // published checks that the published name leads through the router to istiod, and any other name to the guest's API
 // server. hypergate must detect the difference. Then hypergate itself publishes istiod at a node port.
-func published(t *teller) {
+func published(t *fixture) {
 	t.installed().Release()
 	answers := func(name string) string {
 		dialer := &tls.Dialer{Config: &tls.Config{ServerName: name, InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}}
@@ -68,7 +68,7 @@ func published(t *teller) {
 }
 
 // meshConfig returns the mesh configuration that istiod's Deployment mounts.
-func (t *teller) meshConfig() (string, error) {
+func (t *fixture) meshConfig() (string, error) {
 	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
 	if err != nil {
 		return "", err

@@ -17,7 +17,7 @@ import (
 const auditDelay = 5 * time.Second
 
 // nothingForbidden checks that with the accounts and roles of deploy/, no request of hypergate or istiod is refused.
-func nothingForbidden(t *teller) {
+func nothingForbidden(t *fixture) {
 	var refused []string
 	for _, side := range t.sides() {
 		requests, err := audit.Read(t.AuditLog(side), t.MgmtUser(), t.GuestUser(), t.IstiodUser())
@@ -38,7 +38,7 @@ func nothingForbidden(t *teller) {
 }
 
 // sides returns the sides with separate audit logs.
-func (t *teller) sides() []model.Side {
+func (t *fixture) sides() []model.Side {
 	if t.Topology == model.TopologyStandalone {
 		return []model.Side{model.SideGuest}
 	}
@@ -46,14 +46,14 @@ func (t *teller) sides() []model.Side {
 }
 
 // provoked reports whether a request occurred in a story that provokes such refusals.
-func (t *teller) provoked(r audit.Request) bool {
+func (t *fixture) provoked(r audit.Request) bool {
 	return slices.ContainsFunc(t.finished, func(s finished) bool {
 		return s.spans(r) && slices.ContainsFunc(s.provokes, func(p refusal) bool { return p.whose(t.World) == r.User })
 	})
 }
 
 // during returns the name of the story in which a request occurred.
-func (t *teller) during(r audit.Request) string {
+func (t *fixture) during(r audit.Request) string {
 	for _, s := range t.finished {
 		if s.spans(r) {
 			return s.name
@@ -66,7 +66,7 @@ func (s finished) spans(r audit.Request) bool { return !r.At.Before(s.from) && !
 
 // istiodUsesAll checks that the stories use all of istiod's permissions. An unused permission should not be granted,
 // unless it is a special case.
-func istiodUsesAll(t *teller) {
+func istiodUsesAll(t *fixture) {
 	if slices.ContainsFunc(t.finished, func(s finished) bool { return !s.ran }) {
 		t.Skip("only all stories together use all: run without -run")
 	}
@@ -108,7 +108,7 @@ func specialCases() []specialCase {
 }
 
 // istiodRoles returns the roles that hypergate grants to istiod in the guest.
-func (t *teller) istiodRoles() []audit.Role {
+func (t *fixture) istiodRoles() []audit.Role {
 	t.Helper()
 	name := world.GuestIstiod
 	cluster, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, name, metav1.GetOptions{})

@@ -23,7 +23,7 @@ import (
 
 // rotateCA rotates the mesh CA with phases of seconds instead of a day. Meanwhile the guest and a fleet of gateways
 // continue their work.
-func rotateCA(t *teller) {
+func rotateCA(t *fixture) {
 	size, overlap := t.fleetSize()
 	h := t.start("--ca-overlap", overlap.String())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
@@ -70,7 +70,7 @@ func rotateCA(t *teller) {
 // fleetSize returns the number of simulated gateways during the rotation, and the overlap. More gateways renew more
 // certificates during the overlap, so it is longer. `make rotation` sets GATEWAYS.
 // GATEWAYS is what make rotation sets.
-func (t *teller) fleetSize() (int, time.Duration) {
+func (t *fixture) fleetSize() (int, time.Duration) {
 	t.Helper()
 	size := 20
 	if t.Topology == model.TopologyStandalone {
@@ -85,7 +85,7 @@ func (t *teller) fleetSize() (int, time.Duration) {
 
 // istiodMemory returns a line of the status of istiod's process. VmRSS is its current memory, and VmHWM is its
 // maximum.
-func (t *teller) istiodMemory(line string) string {
+func (t *fixture) istiodMemory(line string) string {
 	t.Helper()
 	pod := t.istiodPod()
 	processes, err := filepath.Glob("/proc/[0-9]*")
@@ -108,7 +108,7 @@ func (t *teller) istiodMemory(line string) string {
 	return "unknown"
 }
 
-func (t *teller) caFiles() map[string]string {
+func (t *fixture) caFiles() map[string]string {
 	t.Helper()
 	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, model.CASecretName, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -119,7 +119,7 @@ func (t *teller) caFiles() map[string]string {
 	return files
 }
 
-func (t *teller) caPhase() (string, error) {
+func (t *fixture) caPhase() (string, error) {
 	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, model.CASecretName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -128,7 +128,7 @@ func (t *teller) caPhase() (string, error) {
 }
 
 // publishedRoot returns the root that gateways mount.
-func (t *teller) publishedRoot() (string, error) {
+func (t *fixture) publishedRoot() (string, error) {
 	root, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -139,7 +139,7 @@ func (t *teller) publishedRoot() (string, error) {
 // atWork makes requests in the guest every second, until the returned function is called. That function returns the
 // failures. The requests are an object that the webhook must refuse, and a new proxy that needs its certificate and
 // configuration.
-func (t *teller) atWork() (stop func() []string) {
+func (t *fixture) atWork() (stop func() []string) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	var failed []string
 	var mu sync.Mutex
@@ -169,7 +169,7 @@ func (t *teller) atWork() (stop func() []string) {
 }
 
 // refusedByWebhook returns an error unless the webhook answers and refuses.
-func (t *teller) refusedByWebhook(ctx context.Context) error {
+func (t *fixture) refusedByWebhook(ctx context.Context) error {
 	_, err := t.GuestDynamic.Resource(world.Resource("networking.istio.io", "v1", "destinationrules")).Namespace(world.GuestNamespace).
 		Create(ctx, destinationRule("bad", "not a host"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err == nil {
@@ -198,7 +198,7 @@ func within(ctx context.Context, attempt func(context.Context) error) error {
 }
 
 // tryProxy makes one attempt to get a proxy's certificate and configuration.
-func (t *teller) tryProxy(ctx context.Context) error {
+func (t *fixture) tryProxy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	client, err := t.Proxy(ctx, world.GuestNamespace, "gw")

@@ -27,7 +27,7 @@ const class = "openshift-default"
 
 // start runs hypergate with the settings of the world and exactly these arguments. hypergate continues to run after the
 // story, until another story starts it with other arguments.
-func (t *teller) start(more ...string) *world.Hypergate {
+func (t *fixture) start(more ...string) *world.Hypergate {
 	t.Helper()
 	h, err := t.StartHypergate(t.ctx, slices.Concat(t.settings, more)...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -36,7 +36,7 @@ func (t *teller) start(more ...string) *world.Hypergate {
 }
 
 // installed runs hypergate and creates a class, and waits until istiod serves it.
-func (t *teller) installed() *world.Hypergate {
+func (t *fixture) installed() *world.Hypergate {
 	t.Helper()
 	h := t.start()
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
@@ -49,13 +49,13 @@ func (t *teller) installed() *world.Hypergate {
 
 // rolledOut waits until there is exactly one pod of istiod, which is ready and matches the current Deployment. The
 // end of the story before may have changed the Deployment.
-func (t *teller) rolledOut() {
+func (t *fixture) rolledOut() {
 	t.Helper()
 	t.rolledOutTo(1)
 }
 
 // rolledOutTo waits until istiod has exactly this number of pods, all as in rolledOut.
-func (t *teller) rolledOutTo(replicas int) {
+func (t *fixture) rolledOutTo(replicas int) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "istiod-"+world.Revision, metav1.GetOptions{})
@@ -70,7 +70,7 @@ func (t *teller) rolledOutTo(replicas int) {
 }
 
 // gateway creates a Gateway with an application behind it.
-func (t *teller) gateway(name string) {
+func (t *fixture) gateway(name string) {
 	t.Helper()
 	t.Expect(t.Apply(t.step(), "gateway.yaml", map[string]string{"name": name, "namespace": world.GuestNamespace, "class": class})).
 		To(gomega.Succeed())
@@ -79,7 +79,7 @@ func (t *teller) gateway(name string) {
 		map[string]string{"namespace": "demo", "gateway": name, "gatewayNamespace": world.GuestNamespace})).To(gomega.Succeed())
 }
 
-func install(t *teller) {
+func install(t *fixture) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
@@ -124,7 +124,7 @@ func envOf(d *appsv1.Deployment) map[string]string {
 }
 
 // istiodPod returns istiod's newest pod.
-func (t *teller) istiodPod() *corev1.Pod {
+func (t *fixture) istiodPod() *corev1.Pod {
 	t.Helper()
 	list, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -138,7 +138,7 @@ func (t *teller) istiodPod() *corev1.Pod {
 	return newest
 }
 
-func proxy(t *teller) {
+func proxy(t *fixture) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Programmed(t.step(), world.GuestNamespace, "gw")).To(gomega.Succeed())
@@ -178,7 +178,7 @@ func proxy(t *teller) {
 
 // proxyOf returns a proxy of a Gateway with a stream to istiod. Like any proxy, it retries until it gets a
 // connection. A Gateway may be programmed shortly before the node's kube-proxy knows that istiod's pod is ready.
-func (t *teller) proxyOf(gateway string) *xds.Client {
+func (t *fixture) proxyOf(gateway string) *xds.Client {
 	t.Helper()
 	var client *xds.Client
 	t.Eventually(func() (err error) {
@@ -195,14 +195,14 @@ func reaches(c *xds.Config) error {
 	return err
 }
 
-func (t *teller) mgmtToken() string {
+func (t *fixture) mgmtToken() string {
 	t.Helper()
 	token, err := t.MgmtToken(t.ctx, t.MgmtNamespace, "default", "istio-ca")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	return token
 }
 
-func otherKinds(t *teller) {
+func otherKinds(t *fixture) {
 	t.installed()
 	t.gateway("gw")
 	t.Expect(t.Apply(t.step(), "others.yaml",
@@ -221,7 +221,7 @@ func otherKinds(t *teller) {
 	}
 }
 
-func webhook(t *teller) {
+func webhook(t *fixture) {
 	t.installed()
 	t.Log("it becomes Fail only after hypergate has observed a rejection")
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
@@ -252,7 +252,7 @@ func destinationRule(name, host string) *unstructured.Unstructured {
 }
 
 // webhooks returns hypergate's webhook configuration, or nil.
-func (t *teller) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
+func (t *fixture) webhooks() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	list, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
 		List(t.ctx, metav1.ListOptions{LabelSelector: model.OwnerLabel})
 	if err != nil || len(list.Items) == 0 {
@@ -261,14 +261,14 @@ func (t *teller) webhooks() *admissionregistrationv1.ValidatingWebhookConfigurat
 	return &list.Items[0]
 }
 
-func (t *teller) failurePolicy() admissionregistrationv1.FailurePolicyType {
+func (t *fixture) failurePolicy() admissionregistrationv1.FailurePolicyType {
 	if w := t.webhooks(); w != nil && w.Webhooks[0].FailurePolicy != nil {
 		return *w.Webhooks[0].FailurePolicy
 	}
 	return ""
 }
 
-func drift(t *teller) {
+func drift(t *fixture) {
 	t.installed()
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 
@@ -306,7 +306,7 @@ func drift(t *teller) {
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 }
 
-func restarts(t *teller) {
+func restarts(t *fixture) {
 	const kills = 6
 	h := t.start()
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
@@ -330,7 +330,7 @@ func restarts(t *teller) {
 	t.putsBackMgmtDrift()
 }
 
-func istiodAway(t *teller) {
+func istiodAway(t *fixture) {
 	h := t.installed()
 	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 	t.Log("hypergate is stopped, so that nothing restores istiod: the worst case")
@@ -354,7 +354,7 @@ func istiodAway(t *teller) {
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, "meanwhile", metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-func gatewaysFirst(t *teller) {
+func gatewaysFirst(t *fixture) {
 	h := t.installed()
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
 	t.Eventually(t.members).Should(gomega.BeEmpty())
@@ -380,7 +380,7 @@ func gatewaysFirst(t *teller) {
 
 // foreignDefault marks another revision as the default: its validator and its default tag, as a user's mesh has them.
 // They are deleted when the story ends.
-func (t *teller) foreignDefault() (
+func (t *fixture) foreignDefault() (
 	*admissionregistrationv1.ValidatingWebhookConfiguration, *admissionregistrationv1.MutatingWebhookConfiguration,
 ) {
 	t.Helper()
@@ -402,7 +402,7 @@ func (t *teller) foreignDefault() (
 	return createdValidator, createdTag
 }
 
-func foreignMesh(t *teller) {
+func foreignMesh(t *fixture) {
 	t.Log("a user's mesh has the default revision")
 	validator, tag := t.foreignDefault()
 	t.installed()
@@ -424,7 +424,7 @@ func foreignMesh(t *teller) {
 	t.Expect(tagNow.ResourceVersion).To(gomega.Equal(tag.ResourceVersion))
 }
 
-func missingKubeconfig(t *teller) {
+func missingKubeconfig(t *fixture) {
 	h := t.installed()
 	h.Terminate()
 	t.Log("the Secret is deleted while hypergate does not run, and so is istiod's pod")
@@ -451,7 +451,7 @@ func missingKubeconfig(t *teller) {
 	}, 2*stepTimeout).Should(gomega.BeTrue())
 }
 
-func uninstall(t *teller) {
+func uninstall(t *fixture) {
 	t.installed()
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
 	t.Eventually(t.members).Should(gomega.BeEmpty())
@@ -466,7 +466,7 @@ func uninstall(t *teller) {
 }
 
 // members returns the names of hypergate's objects on both sides that an uninstallation must remove.
-func (t *teller) members() ([]string, error) {
+func (t *fixture) members() ([]string, error) {
 	var out []string
 	options := metav1.ListOptions{LabelSelector: model.OwnerLabel}
 	for _, kind := range append(model.MgmtKinds(), model.GuestKinds()...) {
@@ -494,7 +494,7 @@ func (t *teller) members() ([]string, error) {
 }
 
 // explain logs the end of hypergate's log after a failed story.
-func (t *teller) explain() {
+func (t *fixture) explain() {
 	t.Helper()
 	t.Logf("the end of hypergate's log:\n%s", proc.Tail(t.HypergateLog(), 40))
 }

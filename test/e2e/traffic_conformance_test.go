@@ -33,7 +33,7 @@ func conformanceTests() []string {
 }
 
 // conformance runs tests of Gateway API's conformance suite. The suite is in a Go module of its own.
-func conformance(t *teller, _ *edgeOfTheGuest) {
+func conformance(t *fixture, _ *edgeOfTheGuest) {
 	root, err := servers.ModuleRoot()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	command := exec.CommandContext(t.ctx, "go", "test", "-C", filepath.Join(root, "test/conformance"), "-count=1", "-v",

@@ -13,7 +13,7 @@ import (
 // other stories.
 
 // seen ends a load, prints its table, and fails the story if no request failed.
-func (t *teller) seen(load *traffic.Load, least int) {
+func (t *fixture) seen(load *traffic.Load, least int) {
 	t.Helper()
 	report, err := load.Stop(least)
 	t.Log("\n" + report.String())
@@ -21,7 +21,7 @@ func (t *teller) seen(load *traffic.Load, least int) {
 	t.Expect(report.Failed).To(gomega.BeNumerically(">", 0))
 }
 
-func killedGatewayIsSeen(t *teller, edge *edgeOfTheGuest) {
+func killedGatewayIsSeen(t *fixture, edge *edgeOfTheGuest) {
 	load := edge.load(t)
 	old := t.gatewayPod()
 	now := int64(0)
@@ -37,7 +37,7 @@ func killedGatewayIsSeen(t *teller, edge *edgeOfTheGuest) {
 // changedRevisionIsSeen gives the Gateway the label of another revision, as an upgrade by revision does. The istiod
 // that serves the running pods then removes their listeners at once, before another istiod has replaced the pods
 // (istio/istio#59959).
-func changedRevisionIsSeen(t *teller, edge *edgeOfTheGuest) {
+func changedRevisionIsSeen(t *fixture, edge *edgeOfTheGuest) {
 	relabel := func(value string) {
 		_, err := t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"istio.io/rev":`+value+`}}}`), metav1.PatchOptions{})
@@ -56,7 +56,7 @@ func changedRevisionIsSeen(t *teller, edge *edgeOfTheGuest) {
 }
 
 // missingDrainIsSeen replaces the gateway's pod, as gatewayReplaced does, but its proxy ignores the order to drain.
-func missingDrainIsSeen(t *teller, edge *edgeOfTheGuest) {
+func missingDrainIsSeen(t *fixture, edge *edgeOfTheGuest) {
 	t.options("off", "without a drain")
 	defer func() {
 		t.options("on", "with a drain")

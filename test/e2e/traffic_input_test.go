@@ -23,7 +23,7 @@ import (
 
 // badInput checks what clients get for routes that cannot be served, and that a listener without a certificate takes
 // nothing from the other listeners.
-func badInput(t *teller, edge *edgeOfTheGuest) {
+func badInput(t *fixture, edge *edgeOfTheGuest) {
 	const elsewhere = "elsewhere"
 	values := map[string]string{
 		"namespace": backends, "elsewhere": elsewhere, "gateway": trafficGateway, "gatewayNamespace": world.GuestNamespace,
@@ -82,7 +82,7 @@ func handshake(ctx context.Context, address, host string, roots *x509.CertPool) 
 }
 
 // withoutCertificate adds a listener whose Secret has no certificate, and removes it.
-func (t *teller) withoutCertificate(edge *edgeOfTheGuest) {
+func (t *fixture) withoutCertificate(edge *edgeOfTheGuest) {
 	t.Helper()
 	const name, port = "no-certificate", "8444"
 	_, err := t.GuestClient.CoreV1().Secrets(world.GuestNamespace).Create(t.ctx, &corev1.Secret{
@@ -105,7 +105,7 @@ func (t *teller) withoutCertificate(edge *edgeOfTheGuest) {
 	t.Expect(t.GuestClient.CoreV1().Secrets(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-func (t *teller) patchGateway(patch string) {
+func (t *fixture) patchGateway(patch string) {
 	t.Helper()
 	_, err := t.Gateways.Gateways(world.GuestNamespace).
 		Patch(t.ctx, trafficGateway, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
@@ -115,7 +115,7 @@ func (t *teller) patchGateway(patch string) {
 // passthrough sends TLS through a gateway that does not terminate it: the clients verify the certificate of the
 // backends. Istio 1.29 serves TLSRoutes only with an alpha setting, which hypergate does not make. So the story makes
 // it by hand.
-func passthrough(t *teller, edge *edgeOfTheGuest) {
+func passthrough(t *fixture, edge *edgeOfTheGuest) {
 	t.Expect(t.ServeTLSRoutes(t.step())).To(gomega.Succeed())
 	t.allowTLSRouteStatus()
 	defer t.byHand(`{"spec":{"template":{"spec":{"containers":[{"name":"discovery",
@@ -155,7 +155,7 @@ func passthrough(t *teller, edge *edgeOfTheGuest) {
 }
 
 // allowTLSRouteStatus gives istiod the right that its role lacks for TLSRoutes.
-func (t *teller) allowTLSRouteStatus() {
+func (t *fixture) allowTLSRouteStatus() {
 	t.Helper()
 	const name = "istiod-tlsroutes"
 	_, err := t.GuestClient.RbacV1().ClusterRoles().Create(t.ctx, &rbacv1.ClusterRole{

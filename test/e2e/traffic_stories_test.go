@@ -25,7 +25,7 @@ func (e *edgeOfTheGuest) shortStreams() []traffic.Stream {
 }
 
 // applyOptions applies the options of the gateway's pods. drain is on or off.
-func (t *teller) applyOptions(drain, restarted string) {
+func (t *fixture) applyOptions(drain, restarted string) {
 	t.Helper()
 	t.Expect(t.Apply(t.step(), "gatewayoptions.yaml", map[string]string{
 		"gateway": trafficGateway, "gatewayNamespace": world.GuestNamespace, "drain": drain, "restarted": restarted,
@@ -34,7 +34,7 @@ func (t *teller) applyOptions(drain, restarted string) {
 
 // options changes the options of the gateway's pod. istiod then replaces the pod, in the way of `kubectl rollout
 // restart`. It returns when the old pod has gone.
-func (t *teller) options(drain, restarted string) {
+func (t *fixture) options(drain, restarted string) {
 	t.Helper()
 	old := t.gatewayPod().UID
 	t.applyOptions(drain, restarted)
@@ -42,7 +42,7 @@ func (t *teller) options(drain, restarted string) {
 }
 
 // onePod waits until the gateway has exactly one pod, which is not an old one, and which is ready.
-func (t *teller) onePod(old types.UID) {
+func (t *fixture) onePod(old types.UID) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		pods := t.podsOf(world.GuestNamespace, "gateway.networking.k8s.io/gateway-name="+trafficGateway)
@@ -52,7 +52,7 @@ func (t *teller) onePod(old types.UID) {
 	t.available(world.GuestNamespace, trafficGateway+"-"+class)
 }
 
-func (t *teller) podsOf(namespace, labels string) []corev1.Pod {
+func (t *fixture) podsOf(namespace, labels string) []corev1.Pod {
 	t.Helper()
 	pods, err := t.GuestClient.CoreV1().Pods(namespace).List(t.ctx, metav1.ListOptions{LabelSelector: labels})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -60,7 +60,7 @@ func (t *teller) podsOf(namespace, labels string) []corev1.Pod {
 }
 
 // scale sets the replicas of a Deployment of the guest, and waits for its pods.
-func (t *teller) scale(namespace, name string, replicas int32) {
+func (t *fixture) scale(namespace, name string, replicas int32) {
 	t.Helper()
 	_, err := t.GuestClient.AppsV1().Deployments(namespace).UpdateScale(t.ctx, name, &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas},
@@ -69,7 +69,7 @@ func (t *teller) scale(namespace, name string, replicas int32) {
 	t.available(namespace, name)
 }
 
-func gatewayReplaced(t *teller, edge *edgeOfTheGuest) {
+func gatewayReplaced(t *fixture, edge *edgeOfTheGuest) {
 	load := t.loaded(edge.shortStreams())
 	t.options("on", "under load")
 	t.more(load, 500)
@@ -78,7 +78,7 @@ func gatewayReplaced(t *teller, edge *edgeOfTheGuest) {
 
 // backendsReplaced deletes the oldest of four backends every two seconds. A backend serves for five seconds after the
 // order to end (preStop), until all gateways know its end. Then it ends each connection with its last request.
-func backendsReplaced(t *teller, edge *edgeOfTheGuest) {
+func backendsReplaced(t *fixture, edge *edgeOfTheGuest) {
 	const replaced, replicas = 10, 4
 	t.scale(backends, "backend", replicas)
 	defer t.scale(backends, "backend", 2)
@@ -108,7 +108,7 @@ func servesRequests(p *corev1.Pod) bool {
 
 // guestNodeDrained drains the node of a gateway, as `kubectl drain` does. The guest has no autoscaler, so the story
 // gives the gateway the two pods that it has by default.
-func guestNodeDrained(t *teller, edge *edgeOfTheGuest) {
+func guestNodeDrained(t *fixture, edge *edgeOfTheGuest) {
 	gateway := trafficGateway + "-" + class
 	t.scale(world.GuestNamespace, gateway, 2)
 	defer func() {
@@ -125,7 +125,7 @@ func guestNodeDrained(t *teller, edge *edgeOfTheGuest) {
 
 // drain marks a node of the guest, evicts its pods, and waits until they are gone. When the story ends, the node gets
 // pods again.
-func (t *teller) drain(node string) {
+func (t *fixture) drain(node string) {
 	t.Helper()
 	mark := func(unschedulable string) error {
 		_, err := t.GuestClient.CoreV1().Nodes().Patch(t.ctx, node, types.MergePatchType,
@@ -155,7 +155,7 @@ func (t *teller) drain(node string) {
 	}).Should(gomega.BeEmpty())
 }
 
-func servesWithoutMgmtAPI(t *teller, edge *edgeOfTheGuest) {
+func servesWithoutMgmtAPI(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.undisturbed(edge, func() {
@@ -168,7 +168,7 @@ func servesWithoutMgmtAPI(t *teller, edge *edgeOfTheGuest) {
 
 // konnectivityAway stops the agents in the guest. The guest's API server then reaches no kubelet and no pod, but still
 // istiod's webhook, which has a URL.
-func konnectivityAway(t *teller, edge *edgeOfTheGuest) {
+func konnectivityAway(t *fixture, edge *edgeOfTheGuest) {
 	pod := t.gatewayPod()
 	log := func() error {
 		_, err := t.GuestClient.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.ctx)
@@ -190,7 +190,7 @@ func konnectivityAway(t *teller, edge *edgeOfTheGuest) {
 
 // guestKubeconfigReplaced gives hypergate a new token, and another name of the guest's API server. istiod gets a
 // credential with this name, and a new pod.
-func guestKubeconfigReplaced(t *teller, edge *edgeOfTheGuest) {
+func guestKubeconfigReplaced(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	server := "https://kube-apiserver." + t.MgmtNamespace + ":6443"
@@ -213,7 +213,7 @@ func guestKubeconfigReplaced(t *teller, edge *edgeOfTheGuest) {
 }
 
 // leaseLost gives hypergate's Lease to another holder, and takes it back when hypergate has ended.
-func leaseLost(t *teller, edge *edgeOfTheGuest) {
+func leaseLost(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	hold := func(holder string) {
@@ -233,13 +233,13 @@ func leaseLost(t *teller, edge *edgeOfTheGuest) {
 
 // usersDefaultRevision marks another revision as the default, as the Istio of a user does. Gateways without a revision
 // label still belong to hypergate's istiod.
-func usersDefaultRevision(t *teller, edge *edgeOfTheGuest) {
+func usersDefaultRevision(t *fixture, edge *edgeOfTheGuest) {
 	t.undisturbed(edge, func() { t.foreignDefault() })
 }
 
 // twoIstiodsReplaced gives istiod's Deployment two pods, as hypergate does for a highly available control plane, and
 // replaces them. hypergate itself would put them on two nodes, and the management cluster has one.
-func twoIstiodsReplaced(t *teller, edge *edgeOfTheGuest) {
+func twoIstiodsReplaced(t *fixture, edge *edgeOfTheGuest) {
 	defer t.byHand(`{"spec":{"replicas":2,
 		"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}},
 		"template":{"spec":{"containers":[{"name":"discovery","env":[{"name":"ENABLE_LEADER_ELECTION","value":"true"}]}]}}}}`, 2)()
@@ -251,7 +251,7 @@ func twoIstiodsReplaced(t *teller, edge *edgeOfTheGuest) {
 
 // byHand ends hypergate, changes istiod's Deployment, and waits for that number of pods. The returned function starts
 // hypergate again, which creates its own Deployment of istiod.
-func (t *teller) byHand(patch string, replicas int) (restore func()) {
+func (t *fixture) byHand(patch string, replicas int) (restore func()) {
 	t.Helper()
 	t.start().Terminate()
 	t.patchIstiod(patch)
@@ -267,7 +267,7 @@ func (t *teller) byHand(patch string, replicas int) (restore func()) {
 }
 
 // patchIstiod changes istiod's Deployment with a strategic merge patch.
-func (t *teller) patchIstiod(patch string) {
+func (t *fixture) patchIstiod(patch string) {
 	t.Helper()
 	_, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).
 		Patch(t.ctx, "istiod-"+world.Revision, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})

@@ -37,21 +37,21 @@ func TestTraffic(t *testing.T) {
 	t.Parallel()
 	world := alone(t, world.Options{Name: "e2e-traffic", GuestNodes: 2, Conformance: true})
 	edge := world.trafficGateway()
-	world.tellAll(edge, trafficStories())
+	world.runAll(edge, trafficStories())
 }
 
-// tellAll tells stories with a gateway, one after the other.
-func (t *teller) tellAll(edge *edgeOfTheGuest, stories []trafficStory) {
+// runAll runs stories with a gateway, one after the other.
+func (t *fixture) runAll(edge *edgeOfTheGuest, stories []trafficStory) {
 	whole := t.T.Context()
 	for _, s := range stories {
 		t.Run(s.name, func(test *testing.T) {
-			teller := *t
+			fixture := *t
 			var cancel context.CancelFunc
-			teller.ctx, cancel = context.WithTimeout(whole, storyTimeout)
+			fixture.ctx, cancel = context.WithTimeout(whole, storyTimeout)
 			test.Cleanup(cancel) // after all other cleanups
-			teller.T, teller.Gomega = test, hang.Gomega(test)
-			teller.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-			s.tell(&teller, edge)
+			fixture.T, fixture.Gomega = test, hang.Gomega(test)
+			fixture.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+			s.run(&fixture, edge)
 		})
 	}
 }
@@ -59,7 +59,7 @@ func (t *teller) tellAll(edge *edgeOfTheGuest, stories []trafficStory) {
 // trafficStory is a story with real gateways.
 type trafficStory struct {
 	name string
-	tell func(*teller, *edgeOfTheGuest)
+	run  func(*fixture, *edgeOfTheGuest)
 }
 
 // trafficStories returns the stories in their order. The Makefile names those that `make test` runs.
@@ -97,7 +97,7 @@ type edgeOfTheGuest struct {
 }
 
 // trafficGateway installs hypergate, a gateway and its backend.
-func (t *teller) trafficGateway() *edgeOfTheGuest {
+func (t *fixture) trafficGateway() *edgeOfTheGuest {
 	t.Helper()
 	t.installed()
 	certificate, key, roots := t.certificate(trafficHost, grpcHost)
@@ -127,12 +127,12 @@ func (t *teller) trafficGateway() *edgeOfTheGuest {
 
 // served waits until one request of each stream succeeds. kube-proxy learns the address of a pod after the Deployment's
 // status shows that the pod is ready, and no condition of a Gateway waits for it.
-func (t *teller) served(edge *edgeOfTheGuest) {
+func (t *fixture) served(edge *edgeOfTheGuest) {
 	t.Helper()
 	t.answered(edge.streams(time.Second, time.Second))
 }
 
-func (t *teller) answered(streams []traffic.Stream) {
+func (t *fixture) answered(streams []traffic.Stream) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		load, err := traffic.Start(t.ctx, streams...)
@@ -144,7 +144,7 @@ func (t *teller) answered(streams []traffic.Stream) {
 }
 
 // available waits until all pods of a Deployment of the guest are ready.
-func (t *teller) available(namespace, name string) {
+func (t *fixture) available(namespace, name string) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		d, err := t.GuestClient.AppsV1().Deployments(namespace).Get(t.ctx, name, metav1.GetOptions{})
@@ -156,7 +156,7 @@ func (t *teller) available(namespace, name string) {
 }
 
 // certificate returns a certificate for names, with its key and the roots that verify it.
-func (t *teller) certificate(names ...string) (certificate, key []byte, roots *x509.CertPool) {
+func (t *fixture) certificate(names ...string) (certificate, key []byte, roots *x509.CertPool) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -175,13 +175,13 @@ func (t *teller) certificate(names ...string) (certificate, key []byte, roots *x
 }
 
 // load starts the load of the stories: 200 short requests per second, downloads and gRPC streams.
-func (e *edgeOfTheGuest) load(t *teller) *traffic.Load {
+func (e *edgeOfTheGuest) load(t *fixture) *traffic.Load {
 	t.Helper()
 	return t.loaded(e.streams(20*time.Second, 5*time.Second))
 }
 
 // loaded starts a load, and returns when it runs.
-func (t *teller) loaded(streams []traffic.Stream) *traffic.Load {
+func (t *fixture) loaded(streams []traffic.Stream) *traffic.Load {
 	t.Helper()
 	load, err := traffic.Start(t.ctx, streams...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -190,7 +190,7 @@ func (t *teller) loaded(streams []traffic.Stream) *traffic.Load {
 }
 
 // more waits until a load has sent that many further requests.
-func (t *teller) more(load *traffic.Load, requests int) {
+func (t *fixture) more(load *traffic.Load, requests int) {
 	t.Helper()
 	after := load.Sent()
 	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", after+requests))
@@ -211,7 +211,7 @@ func (e *edgeOfTheGuest) streams(download, grpc time.Duration) []traffic.Stream 
 }
 
 // judge ends a load, prints its table, and fails the story if a request failed.
-func (t *teller) judge(load *traffic.Load, least int) {
+func (t *fixture) judge(load *traffic.Load, least int) {
 	t.Helper()
 	report, err := load.Stop(least)
 	t.Log("\n" + report.String())
@@ -219,14 +219,14 @@ func (t *teller) judge(load *traffic.Load, least int) {
 	t.Expect(report.Failed).To(gomega.BeZero())
 }
 
-func requestsPass(t *teller, edge *edgeOfTheGuest) {
+func requestsPass(t *fixture, edge *edgeOfTheGuest) {
 	load := edge.load(t)
 	t.more(load, 500)
 	t.judge(load, 1000)
 }
 
 // gatewayPod returns the pod of the gateway. There is one.
-func (t *teller) gatewayPod() *corev1.Pod {
+func (t *fixture) gatewayPod() *corev1.Pod {
 	t.Helper()
 	pod, err := t.GatewayPod(t.step(), world.GuestNamespace, trafficGateway)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -234,12 +234,12 @@ func (t *teller) gatewayPod() *corev1.Pod {
 }
 
 // undisturbed runs an operation under load. No request may fail, and the gateway's pod must stay.
-func (t *teller) undisturbed(edge *edgeOfTheGuest, operation func()) {
+func (t *fixture) undisturbed(edge *edgeOfTheGuest, operation func()) {
 	t.Helper()
 	t.undisturbedUnder(edge.load(t), operation)
 }
 
-func (t *teller) undisturbedUnder(load *traffic.Load, operation func()) {
+func (t *fixture) undisturbedUnder(load *traffic.Load, operation func()) {
 	t.Helper()
 	before := t.gatewayPod()
 	operation()
@@ -250,7 +250,7 @@ func (t *teller) undisturbedUnder(load *traffic.Load, operation func()) {
 	t.Expect(pod.Status.ContainerStatuses[0].RestartCount).To(gomega.BeZero())
 }
 
-func hypergateKilled(t *teller, edge *edgeOfTheGuest) {
+func hypergateKilled(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.undisturbed(edge, func() {
 		h.Kill()
@@ -259,7 +259,7 @@ func hypergateKilled(t *teller, edge *edgeOfTheGuest) {
 	})
 }
 
-func servesWithoutGuestAPI(t *teller, edge *edgeOfTheGuest) {
+func servesWithoutGuestAPI(t *fixture, edge *edgeOfTheGuest) {
 	t.undisturbed(edge, func() {
 		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
 		<-time.After(30 * time.Second) // the load goes on meanwhile, and the story is about this time
@@ -267,7 +267,7 @@ func servesWithoutGuestAPI(t *teller, edge *edgeOfTheGuest) {
 	})
 }
 
-func servesDuringRotation(t *teller, edge *edgeOfTheGuest) {
+func servesDuringRotation(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start("--ca-overlap", "20s")
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	old := t.caFiles()
@@ -281,7 +281,7 @@ func servesDuringRotation(t *teller, edge *edgeOfTheGuest) {
 	t.Expect(t.caFiles()["root-cert.pem"]).NotTo(gomega.Equal(old["root-cert.pem"]))
 }
 
-func istiodRolls(t *teller, edge *edgeOfTheGuest) {
+func istiodRolls(t *fixture, edge *edgeOfTheGuest) {
 	t.undisturbed(edge, func() {
 		old := t.istiodPod()
 		t.Expect(t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{})).To(gomega.Succeed())

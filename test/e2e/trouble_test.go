@@ -16,7 +16,7 @@ import (
 
 // killedUninstalling kills hypergate twice during an uninstallation: when the webhook is gone but istiod is not, and
 // when istiod is gone.
-func killedUninstalling(t *teller) {
+func killedUninstalling(t *fixture) {
 	h := t.installed()
 	t.Expect(t.webhooks()).NotTo(gomega.BeNil())
 	t.Expect(t.DeleteClass(t.ctx, class)).To(gomega.Succeed())
@@ -49,7 +49,7 @@ func killedUninstalling(t *teller) {
 
 // newToken replaces istiod's account in the guest, which invalidates all of its tokens. istiod reads the new token
 // from its file.
-func newToken(t *teller) {
+func newToken(t *fixture) {
 	t.installed()
 	before, old := t.istiodPod(), t.istiodToken()
 	t.Expect(t.authenticated(old)).To(gomega.BeTrue())
@@ -77,7 +77,7 @@ func newToken(t *teller) {
 }
 
 // istiodToken returns the guest token that istiod's pod mounts.
-func (t *teller) istiodToken() string {
+func (t *fixture) istiodToken() string {
 	t.Helper()
 	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, "istio-kubeconfig", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -85,7 +85,7 @@ func (t *teller) istiodToken() string {
 }
 
 // authenticated reports whether the guest's API server accepts a token.
-func (t *teller) authenticated(token string) bool {
+func (t *fixture) authenticated(token string) bool {
 	t.Helper()
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	got, err := t.GuestClient.AuthenticationV1().TokenReviews().Create(t.ctx, review, metav1.CreateOptions{})
@@ -95,7 +95,7 @@ func (t *teller) authenticated(token string) bool {
 
 // forbiddenKind removes hypergate's permission to patch RoleBindings in the guest. Then a RoleBinding drifts, and
 // after that another object.
-func forbiddenKind(t *teller) {
+func forbiddenKind(t *fixture) {
 	t.installed()
 	restore, err := t.Forbid(t.step(), "patch", "rolebindings")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -127,7 +127,7 @@ func forbiddenKind(t *teller) {
 
 // installedMessage returns the message of the class's condition ControllerInstalled. While istiod serves, the
 // condition stays True, whatever drifts.
-func (t *teller) installedMessage() string {
+func (t *fixture) installedMessage() string {
 	t.Helper()
 	got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())

@@ -24,7 +24,7 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-func throughTheTunnel(t *teller, edge *edgeOfTheGuest) {
+func throughTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.installed()
 	t.tunnelUp()
 	t.Log("gateways have the address of the relays' Service")
@@ -61,7 +61,7 @@ func relayAddress() string {
 }
 
 // availableText returns the message of the HostedControlPlane's condition Available.
-func (t *teller) availableText() (string, error) {
+func (t *fixture) availableText() (string, error) {
 	plane, err := t.MgmtDynamic.Resource(world.Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).
 		Namespace(t.MgmtNamespace).Get(t.ctx, t.GuestName, metav1.GetOptions{})
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *teller) availableText() (string, error) {
 }
 
 // outcome returns what happens to a connection from a pod.
-func (t *teller) outcome(from *corev1.Pod, address string) string {
+func (t *fixture) outcome(from *corev1.Pod, address string) string {
 	err := t.ConnectFrom(t.ctx, from.UID, address)
 	switch {
 	case err == nil:
@@ -89,7 +89,7 @@ func (t *teller) outcome(from *corev1.Pod, address string) string {
 	return err.Error()
 }
 
-func tunnelIsFenced(t *teller, _ *edgeOfTheGuest) {
+func tunnelIsFenced(t *fixture, _ *edgeOfTheGuest) {
 	t.installed()
 	t.tunnelUp()
 	istiod, gateway, backend := t.istiodPod(), t.gatewayPod(), t.podsOf(backends, "app=backend")[0]
@@ -128,7 +128,7 @@ func tunnelIsFenced(t *teller, _ *edgeOfTheGuest) {
 }
 
 // relayKilled kills the relay with the most connections of gateways. The tunnel of the other one stays.
-func relayKilled(t *teller, edge *edgeOfTheGuest) {
+func relayKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.start()
 	t.tunnelUp()
 	pods, before := t.mustRelays()
@@ -142,7 +142,7 @@ func relayKilled(t *teller, edge *edgeOfTheGuest) {
 }
 
 // killRelay kills a relay, and waits until the sidecar has noticed and the kubelet has restarted it.
-func (t *teller) killRelay(relay *corev1.Pod) {
+func (t *fixture) killRelay(relay *corev1.Pod) {
 	t.Helper()
 	sidecar, err := t.sidecar()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -157,7 +157,7 @@ func (t *teller) killRelay(relay *corev1.Pod) {
 	}).ShouldNot(gomega.Equal(restartsOf(relay)))
 }
 
-func sidecarKilled(t *teller, edge *edgeOfTheGuest) {
+func sidecarKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		_, before := t.mustRelays()
 		istiod := t.istiodPod()
@@ -171,7 +171,7 @@ func sidecarKilled(t *teller, edge *edgeOfTheGuest) {
 
 // killInAPIServerPod kills a program in the pod of the guest's API server, and waits until both relays got a new
 // tunnel. The kubelet restarts the container.
-func (t *teller) killInAPIServerPod(program string) {
+func (t *fixture) killInAPIServerPod(program string) {
 	t.Helper()
 	_, before := t.mustRelays()
 	t.Expect(t.KillIn(t.step(), t.podOf("app=kube-apiserver").UID, program)).To(gomega.Succeed())
@@ -182,7 +182,7 @@ func (t *teller) killInAPIServerPod(program string) {
 }
 
 // reachesPods waits until the guest's API server is ready and reaches a kubelet through konnectivity.
-func (t *teller) reachesPods() {
+func (t *fixture) reachesPods() {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		_, err := t.GuestClient.CoreV1().RESTClient().Get().AbsPath("/readyz").DoRaw(t.ctx)
@@ -194,13 +194,13 @@ func (t *teller) reachesPods() {
 	}).Should(gomega.Succeed())
 }
 
-func guestAPIKilled(t *teller, edge *edgeOfTheGuest) {
+func guestAPIKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() { t.killInAPIServerPod("kube-apiserver") })
 }
 
 // guestAPIRolls gives the guest a second API server with a konnectivity server of its own, as HyperShift does for a
 // highly available control plane, and replaces one after the other.
-func guestAPIRolls(t *teller, edge *edgeOfTheGuest) {
+func guestAPIRolls(t *fixture, edge *edgeOfTheGuest) {
 	one := t.guestAPIServers().Spec
 	t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
 		s.Replicas = new(int32(2))
@@ -225,7 +225,7 @@ func guestAPIRolls(t *teller, edge *edgeOfTheGuest) {
 }
 
 // guestAPIServers returns the Deployment of the guest's API servers.
-func (t *teller) guestAPIServers() *appsv1.Deployment {
+func (t *fixture) guestAPIServers() *appsv1.Deployment {
 	t.Helper()
 	d, err := t.MgmtClient.AppsV1().Deployments(t.MgmtNamespace).Get(t.ctx, "kube-apiserver", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -233,7 +233,7 @@ func (t *teller) guestAPIServers() *appsv1.Deployment {
 }
 
 // rollGuestAPI changes the Deployment of the guest's API servers, and waits for its pods.
-func (t *teller) rollGuestAPI(change func(*appsv1.DeploymentSpec)) {
+func (t *fixture) rollGuestAPI(change func(*appsv1.DeploymentSpec)) {
 	t.Helper()
 	t.Eventually(func() error {
 		d := t.guestAPIServers()
@@ -251,13 +251,13 @@ func (t *teller) rollGuestAPI(change func(*appsv1.DeploymentSpec)) {
 	t.reachesPods()
 }
 
-func konnectivityServerKilled(t *teller, edge *edgeOfTheGuest) {
+func konnectivityServerKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() { t.killInAPIServerPod("proxy-server") })
 }
 
 // konnectivityAgentsKilled kills the agents on all nodes. istiod reaches the guest's API server, and sees a new route
 // meanwhile. Nothing brings it to the gateway before the agents are back.
-func konnectivityAgentsKilled(t *teller, edge *edgeOfTheGuest) {
+func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		for _, node := range t.GuestNodes {
 			t.Expect(node.Stop(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
@@ -281,7 +281,7 @@ func konnectivityAgentsKilled(t *teller, edge *edgeOfTheGuest) {
 
 // permissionTaken takes the sidecar's permission while hypergate does not run. Open tunnels stay. A relay that restarts
 // gets none, until hypergate gives the permission back.
-func permissionTaken(t *teller, edge *edgeOfTheGuest) {
+func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		t.start().Terminate()
 		pods, before := t.mustRelays()
@@ -303,7 +303,7 @@ func permissionTaken(t *teller, edge *edgeOfTheGuest) {
 
 // sidecarAccountReplaced deletes the sidecar's account in the guest, which ends its token. hypergate makes another one
 // with another token. Open tunnels stay, and the next one uses the new token.
-func sidecarAccountReplaced(t *teller, edge *edgeOfTheGuest) {
+func sidecarAccountReplaced(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		pods, before := t.mustRelays()
 		pid, err := t.ProcessIn(t.istiodPod().UID, tunnelProgram)
@@ -327,7 +327,7 @@ func sidecarAccountReplaced(t *teller, edge *edgeOfTheGuest) {
 }
 
 // halfOpen drops the packets of both open tunnels between the sidecar and the API server. No end is notified.
-func halfOpen(t *teller, edge *edgeOfTheGuest) {
+func halfOpen(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		before, err := t.sidecar()
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -343,7 +343,7 @@ func halfOpen(t *teller, edge *edgeOfTheGuest) {
 	})
 }
 
-func istiodRollsBehindTheTunnel(t *teller, edge *edgeOfTheGuest) {
+func istiodRollsBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.start()
 	istiodRolls(t, edge)
 	t.tunnelUp()
@@ -352,7 +352,7 @@ func istiodRollsBehindTheTunnel(t *teller, edge *edgeOfTheGuest) {
 
 // rotationBehindTheTunnel rotates the mesh CA, and then kills both relays. Their next tunnels verify the sidecar with
 // the new root.
-func rotationBehindTheTunnel(t *teller, edge *edgeOfTheGuest) {
+func rotationBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 	servesDuringRotation(t, edge)
 	t.throughFault(edge, func() {
 		pods, before := t.mustRelays()
@@ -364,7 +364,7 @@ func rotationBehindTheTunnel(t *teller, edge *edgeOfTheGuest) {
 }
 
 // strategySwitched publishes istiod at the router, and by the tunnel again. The Gateways roll one by one.
-func strategySwitched(t *teller, edge *edgeOfTheGuest) {
+func strategySwitched(t *fixture, edge *edgeOfTheGuest) {
 	const second = "second"
 	t.start()
 	t.tunnelUp()
@@ -386,7 +386,7 @@ func strategySwitched(t *teller, edge *edgeOfTheGuest) {
 }
 
 // publishedByTunnel switches from the router to the tunnel.
-func publishedByTunnel(t *teller, edge *edgeOfTheGuest) {
+func publishedByTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.settings = world.ByTunnel()
 	t.switched(edge, relayAddress(), []string{trafficGateway})
 	t.tunnelUp()
@@ -394,7 +394,7 @@ func publishedByTunnel(t *teller, edge *edgeOfTheGuest) {
 
 // switched restarts hypergate with the settings of the story, and waits until all Gateways have the address. A load
 // goes on meanwhile.
-func (t *teller) switched(edge *edgeOfTheGuest, address string, gateways []string) {
+func (t *fixture) switched(edge *edgeOfTheGuest, address string, gateways []string) {
 	t.Helper()
 	load, begin := t.loaded(edge.shortStreams()), time.Now()
 	h := t.start()
@@ -411,7 +411,7 @@ func (t *teller) switched(edge *edgeOfTheGuest, address string, gateways []strin
 
 // oneByOne waits until the Deployments of all Gateways have an address, and are complete. At no look may more than one
 // be incomplete.
-func (t *teller) oneByOne(address string, gateways []string) {
+func (t *fixture) oneByOne(address string, gateways []string) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		done, rolling := 0, map[string]bool{}

@@ -22,10 +22,10 @@ import (
 // istiod's pod, and konnectivity between the guest's API server and the relays. The gateways are real, and under load.
 func TestTunnel(t *testing.T) {
 	t.Parallel()
-	teller := alone(t, world.Options{Name: "e2e-tunnel", GuestNodes: 2})
-	teller.Expect(teller.AddControlPlane(teller.step())).To(gomega.Succeed())
-	teller.settings = world.ByTunnel()
-	teller.tellAll(teller.trafficGateway(), tunnelStories())
+	fixture := alone(t, world.Options{Name: "e2e-tunnel", GuestNodes: 2})
+	fixture.Expect(fixture.AddControlPlane(fixture.step())).To(gomega.Succeed())
+	fixture.settings = world.ByTunnel()
+	fixture.runAll(fixture.trafficGateway(), tunnelStories())
 }
 
 // tunnelStories returns the stories about the tunnel, in their order.
@@ -80,7 +80,7 @@ func (m metrics) reconnects(reason string) float64 {
 }
 
 // metricsOf returns what an end of the tunnel shows.
-func (t *teller) metricsOf(pod *corev1.Pod) (metrics, error) {
+func (t *fixture) metricsOf(pod *corev1.Pod) (metrics, error) {
 	text, err := t.GetIn(t.ctx, pod.UID, model.TunnelHealthPort, "/metrics")
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (t *teller) metricsOf(pod *corev1.Pod) (metrics, error) {
 }
 
 // sidecar returns what the sidecar shows.
-func (t *teller) sidecar() (metrics, error) {
+func (t *fixture) sidecar() (metrics, error) {
 	pods, err := t.MgmtClient.CoreV1().Pods(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=istiod"})
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (t *teller) sidecar() (metrics, error) {
 }
 
 // relayPods returns the pods of the relays.
-func (t *teller) relayPods() ([]corev1.Pod, error) {
+func (t *fixture) relayPods() ([]corev1.Pod, error) {
 	pods, err := t.GuestClient.CoreV1().Pods(world.GuestNamespace).List(t.ctx, metav1.ListOptions{LabelSelector: "app=" + model.RelayName})
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (t *teller) relayPods() ([]corev1.Pod, error) {
 }
 
 // relays returns the pods of the relays, and what they show.
-func (t *teller) relays() (pods []corev1.Pod, shown []metrics, err error) {
+func (t *fixture) relays() (pods []corev1.Pod, shown []metrics, err error) {
 	if pods, err = t.relayPods(); err != nil {
 		return nil, nil, err
 	}
@@ -138,7 +138,7 @@ func (t *teller) relays() (pods []corev1.Pod, shown []metrics, err error) {
 }
 
 // mustRelays returns the relays of a tunnel that works.
-func (t *teller) mustRelays() ([]corev1.Pod, []metrics) {
+func (t *fixture) mustRelays() ([]corev1.Pod, []metrics) {
 	t.Helper()
 	pods, shown, err := t.relays()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -146,7 +146,7 @@ func (t *teller) mustRelays() ([]corev1.Pod, []metrics) {
 }
 
 // tunnelUp waits until both relays have a tunnel and are ready, and gateways have connections through them.
-func (t *teller) tunnelUp() {
+func (t *fixture) tunnelUp() {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		sidecar, err := t.sidecar()
@@ -166,7 +166,7 @@ func (t *teller) tunnelUp() {
 }
 
 // reconfigured adds a route, and waits until the gateway serves it. Only istiod can bring it to the gateway.
-func (t *teller) reconfigured(edge *edgeOfTheGuest) {
+func (t *fixture) reconfigured(edge *edgeOfTheGuest) {
 	t.Helper()
 	name, host := t.newRoute()
 	t.Eventually(edge.status).WithArguments(t.ctx, host).Should(gomega.Equal(http.StatusOK))
@@ -174,7 +174,7 @@ func (t *teller) reconfigured(edge *edgeOfTheGuest) {
 }
 
 // newRoute adds a route to the backends, with a host of its own.
-func (t *teller) newRoute() (name, host string) {
+func (t *fixture) newRoute() (name, host string) {
 	t.Helper()
 	name = strings.ToLower(rand.Text())
 	host = name + ".guest1.example.com"
@@ -198,7 +198,7 @@ func (t *teller) newRoute() (name, host string) {
 
 // throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After
 // it, both tunnels are up again, and new configuration reaches the gateway.
-func (t *teller) throughFault(edge *edgeOfTheGuest, cause func()) {
+func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func()) {
 	t.Helper()
 	t.start()
 	t.tunnelUp()
@@ -222,7 +222,7 @@ func restartsOf(pod *corev1.Pod) map[string]int32 {
 }
 
 // eachGotATunnel waits until each relay was given a new tunnel since.
-func (t *teller) eachGotATunnel(before []metrics) {
+func (t *fixture) eachGotATunnel(before []metrics) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		_, shown, err := t.relays()

@@ -45,11 +45,11 @@ func TestFromThePreviousHypergate(t *testing.T) {
 	prepare(t, own)
 	t.Run("hosted", func(t *testing.T) {
 		t.Parallel()
-		move{dir, model.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"}, []string{"hosted/guest"}}.tell(t)
+		move{dir, model.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"}, []string{"hosted/guest"}}.run(t)
 	})
 	t.Run("standalone", func(t *testing.T) {
 		t.Parallel()
-		move{dir, model.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone"}}.tell(t)
+		move{dir, model.TopologyStandalone, own.Mgmt, own.Mgmt, nil, []string{"standalone"}}.run(t)
 	})
 }
 
@@ -61,7 +61,7 @@ type move struct {
 	mgmtDirs, guestDirs []string
 }
 
-func (m move) tell(t *testing.T) {
+func (m move) run(t *testing.T) {
 	t.Helper()
 	d := newDeployedFrom(t, m.previous, m.topology, m.mgmt, m.guest, m.mgmtDirs, m.guestDirs)
 	if m.topology == model.TopologyHosted {

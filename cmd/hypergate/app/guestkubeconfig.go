@@ -15,9 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
 )
 
@@ -192,7 +194,8 @@ func (o *guestKubeconfigOptions) management(ctx context.Context, guestConfig *re
 	case err != nil:
 		return nil, accessError("reading namespace "+o.mgmt.namespace+" of the management cluster", "get the namespace there", err)
 	}
-	same, _, err := guest.HasNamespace(ctx, guestConfig, namespace.UID)
+	candidate := guestconn.Candidate{Config: guestConfig, Number: 1}
+	same, _, err := guest.NewCandidates(clock.RealClock{}).HasNamespace(ctx, candidate, namespace.UID)
 	switch {
 	case err != nil:
 		return nil, accessError("checking that the guest is not the management cluster", "list namespaces in the guest", err)

@@ -118,10 +118,11 @@ func (o *renderOptions) run(cmd *cobra.Command) error {
 
 // render prints the plan for an observation of the management side.
 func (o *renderOptions) render(out io.Writer, cfg model.Config, source *charts.Source, hosted model.ManagementObservation) error {
-	guest := model.GuestObservation{API: guestAPI()}
-	if guest.Classes, err = o.gatewayClasses(); err != nil {
+	classes, err := o.gatewayClasses()
+	if err != nil {
 		return err
 	}
+	guest := model.GuestObservation{API: guestAPI(), Classes: classes}
 	state, err := desired.Compute(cfg, source, hosted, guest)
 	if err != nil {
 		return err
