@@ -36,8 +36,9 @@ func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, star
 }
 
 // run writes. The API server takes longest over one large CRD, so the CRDs begin at once, and what istiod's token needs
-// goes beside them: the token, its Secret and the Deployment then follow while the CRDs are written. istiod itself waits
-// for each CRD. But istiod and RBAC of this version must not run with CRDs of another version, unless they already do.
+// goes beside them: the token, its Secret and the Deployment then follow while the CRDs are written. istiod itself
+// waits for each CRD. But istiod and RBAC of this version must not run with CRDs of another version, unless they
+// already do.
 func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) {
 	defer close(w.done)
 	crdsFirst := plan.CRDsBeforeIstiod() || plan.CRDsNotReadYet()

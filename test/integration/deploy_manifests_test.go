@@ -97,8 +97,8 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 	checkPorts(t)
 }
 
-// prepareMonitoring installs what deploy/monitoring requires: namespaces, and CRDs of the Prometheus operator. These have
-// no schemas. test/monitoring checks the content of the rules.
+// prepareMonitoring installs what deploy/monitoring requires: namespaces, and CRDs of the Prometheus operator. These
+// have no schemas. test/monitoring checks the content of the rules.
 func prepareMonitoring(t *testing.T, plane *planes.Plane) {
 	t.Helper()
 	g := gomega.NewWithT(t)
