@@ -131,6 +131,7 @@ func (p *Proxy) setNode(message []byte) error {
 				p.Version = text.Line(string(version), longestText)
 				return err
 			})
+		default:
 		}
 		return nil
 	})
@@ -151,6 +152,7 @@ func typeOf(message []byte) (out Type, err error) {
 			details, err := fieldOf(value, 3)
 			out.Error = text.Line(string(details), longestText)
 			return err
+		default:
 		}
 		return nil
 	})

@@ -67,8 +67,11 @@ func TestDecode(t *testing.T) {
 	}
 	want := []Proxy{
 		{Name: "gw-a.demo", Version: "1.2.3", Types: []Type{
-			{Name: "Cluster", State: Synced}, {Name: "Listener", State: Rejected, Error: "no [2J such cluster"}, {Name: "N", State: NotSent},
-			{Name: "S", State: Stale}, {Name: "Z", State: Unknown},
+			{Name: "Cluster", State: Synced},
+			{Name: "Listener", State: Rejected, Error: "no [2J such cluster"},
+			{Name: "N", State: NotSent},
+			{Name: "S", State: Stale},
+			{Name: "Z", State: Unknown},
 		}},
 		{Name: "gw-b.demo", Version: "1.2.3"},
 	}
@@ -101,7 +104,8 @@ func TestFrames(t *testing.T) {
 		t.Error(err)
 	}
 	for want, frame := range map[string]string{
-		"ends early": "\x00\x00\x00\x00\x05ab", "compressed": "\x01\x00\x00\x00\x00", "more than": "\x00\xff\xff\xff\xff", "unexpected": "\x00\x00",
+		"ends early": "\x00\x00\x00\x00\x05ab", "compressed": "\x01\x00\x00\x00\x00",
+		"more than": "\x00\xff\xff\xff\xff", "unexpected": "\x00\x00",
 	} {
 		if _, err := unframed(strings.NewReader(frame)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", frame, err)

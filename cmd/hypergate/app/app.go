@@ -74,8 +74,8 @@ A standalone cluster is both the management cluster and the guest.`,
 		Version:       version,
 	}
 	root.SetUsageFunc(printUsage)
-	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newProxies(), newBundle(), newGuestKubeconfig(),
-		newCRDs(), newRotateCA(), newRelease(), newVersion())
+	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newProxies(), newBundle(),
+		newGuestKubeconfig(), newCRDs(), newRotateCA(), newRelease(), newVersion())
 	for _, cmd := range root.Commands() {
 		if err := completeValues(cmd); err != nil {
 			cmd.Long += "\n\n" + err.Error() // TestCompletion checks that there is none

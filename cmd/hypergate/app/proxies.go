@@ -148,7 +148,8 @@ func (o *proxiesOptions) published(ctx context.Context) (string, error) {
 			return r.Summary.Published.Address, nil
 		}
 	}
-	return "", fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, or set --address", o.mgmt.namespace)
+	return "", fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, or set --address",
+		o.mgmt.namespace)
 }
 
 // roots returns the mesh roots, which istiod publishes in each namespace.
@@ -190,11 +191,12 @@ type proxiesReport struct {
 func worst(p proxies.Proxy) (state proxies.State, why string) {
 	state = proxies.Synced
 	for _, t := range p.Types {
-		switch {
-		case t.State == proxies.Rejected:
+		switch t.State {
+		case proxies.Rejected:
 			return t.State, strings.TrimSuffix(t.Name+": "+t.Error, ": ")
-		case t.State == proxies.Stale:
+		case proxies.Stale:
 			state, why = t.State, t.Name
+		default:
 		}
 	}
 	return state, why
