@@ -66,7 +66,7 @@ webhooks and CRDs in the guest, while a GatewayClass of the guest names its cont
 	o.addAccessFlags(flags)
 	o.addControllerFlags(flags)
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz.")
+	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz. 0 disables it.")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "Address at which to serve /metrics. 0 disables it.")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "Log level. 0 logs the actions, 1 also logs their reasons.")
 	return cmd
@@ -132,7 +132,7 @@ func (o *runOptions) run(ctx context.Context) error {
 func (o *runOptions) checkAddresses() error {
 	var errs []error
 	for flag, address := range map[string]string{"--health-address": o.healthAddress, "--metrics-address": o.metricsAddress} {
-		if address == "0" && flag == "--metrics-address" {
+		if address == "0" { // it is off
 			continue
 		}
 		_, port, err := net.SplitHostPort(address)
