@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"slices"
+
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -69,6 +71,8 @@ func (k known) waiting() status.Waiting {
 		return status.WaitingUntilEnabled()
 	case k.observed.isDisabled():
 		return status.WaitingForCapability(model.IngressCapability)
+	case k.converged() && k.observed.mgmt.Istiod != model.Available && slices.Contains(k.observed.guest.Unserved, model.InferencePoolCRD):
+		return status.WaitingForInferencePools()
 	case k.converged():
 		return k.webhook
 	default:

@@ -57,6 +57,9 @@ func istiodClusterRules(istio []model.IstioResource) []any {
 		}, "update"),
 		// istiod records on a Gateway which istiod deployed it.
 		rule(gateway, []string{"gateways/status"}, "patch"),
+		// InferencePools, if the guest has them. istiod makes a Service of each one.
+		rule("inference.networking.k8s.io", []string{"inferencepools"}, read...),
+		rule("inference.networking.k8s.io", []string{"inferencepools/status"}, "update"),
 		rule("authentication.k8s.io", []string{"tokenreviews"}, "create"),
 		rule("authorization.k8s.io", []string{"subjectaccessreviews"}, "create"),
 		// The gateways that istiod deploys. The garbage collector deletes them, because they have owner references.

@@ -70,10 +70,10 @@ func wantedCRDs(cfg model.Config) map[string]bool {
 }
 
 // isExamined reports whether a CRD is in one of the groups in which istiod serves kinds: those of the Gateway API,
-// standard or experimental, and those of Istio.
+// standard or experimental, and those of Istio. It also reports the CRD of InferencePools.
 func isExamined(name string) bool {
 	_, group, _ := strings.Cut(name, ".")
-	return group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io" || model.IsIstioGroup(group)
+	return name == model.InferencePoolCRD || group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io" || model.IsIstioGroup(group)
 }
 
 // isHelper reports whether a CRD matters only because its objects give facts about other resources.
@@ -187,6 +187,9 @@ func (c *Cluster) isUnserved(item crdItem) bool {
 		return false
 	}
 	r, known := c.reader.reading(item)
+	if item.Name == model.InferencePoolCRD { // istiod reads one version
+		return known && r.content == crds.Read && !slices.Contains(r.definition.Served, model.InferencePoolVersion)
+	}
 	return !known || r.definition.State != crds.Rejected
 }
 

@@ -101,6 +101,8 @@ func specialCases() []specialCase {
 	return []specialCase{
 		{"list", "", "an API server that streams no lists is asked for them"},
 		{"", "tlsroutes", "the CRD is not in the Gateway API's standard channel: where a user has it, istiod reads them"},
+		{"", "inferencepools", "the guest has no InferencePools: see test/parity"},
+		{"", "inferencepools/status", "the same"},
 		{"", "leases", "for the elections of two istiods; one holds none"},
 		{"get", "configmaps", "for one of those elections, and for roots that are there already"},
 		{"create", "subjectaccessreviews", "asked when a proxy wants the certificate of a listener: may it read the Secret?"},

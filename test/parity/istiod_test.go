@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/hang"
@@ -24,6 +25,8 @@ type settings struct {
 	env           map[string]string
 	files         map[string]string
 	classDefaults []byte
+	// guest are the other objects in the guest: istiod's account and permissions.
+	guest []*unstructured.Unstructured
 }
 
 // Paths of istiod's files, relative to its working directory.

@@ -115,7 +115,10 @@ func ofHypergate(t *testing.T, source *charts.Source, file string, nodes model.I
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := settings{env: map[string]string{}, files: map[string]string{}}
+	out := settings{env: map[string]string{}, files: map[string]string{
+		"etc/cacerts/ca-cert.pem": string(ca.Cert), "etc/cacerts/ca-key.pem": string(ca.Key),
+		"etc/cacerts/cert-chain.pem": string(ca.Chain), "etc/cacerts/root-cert.pem": string(ca.Root),
+	}}
 	for _, o := range append(plan.Mgmt, plan.Workload...) {
 		u, err := o.Unstructured()
 		if err != nil {
@@ -133,7 +136,13 @@ func ofHypergate(t *testing.T, source *charts.Source, file string, nodes model.I
 	for _, o := range plan.Guest {
 		if o.GVK().Kind == "ConfigMap" && o.Key().Name == cfg.ClassDefaultsName(className) {
 			out.classDefaults = o.JSON()
+			continue
 		}
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.guest = append(out.guest, u)
 	}
 	return out
 }

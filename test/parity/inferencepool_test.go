@@ -1,0 +1,138 @@
+package parity_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/hang"
+)
+
+// inferenceCRDs returns the folder of the CRDs of the inference extension in the module that istiod was built with.
+func inferenceCRDs(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api-inference-extension")
+	list.Dir = filepath.Join(root, "hack/servers/istiod")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatalf("finding the module of the inference extension: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/bases")
+}
+
+const pool = `
+apiVersion: inference.networking.k8s.io/v1
+kind: InferencePool
+metadata: {name: models, namespace: openshift-ingress}
+spec:
+  selector: {matchLabels: {app: model}}
+  targetPorts: [{number: 8000}]
+  endpointPickerRef: {name: picker, port: {number: 9002}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: picker, namespace: openshift-ingress}
+spec: {ports: [{port: 9002}], selector: {app: picker}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: models, namespace: openshift-ingress}
+spec:
+  parentRefs: [{name: web}]
+  rules: [{backendRefs: [{group: inference.networking.k8s.io, kind: InferencePool, name: models}]}]
+`
+
+// as returns a kubeconfig with a token of a service account.
+func (g *guest) as(ctx context.Context, account string) string {
+	g.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	clients, err := kubernetes.NewForConfig(config)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	token, err := clients.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	file := filepath.Join(g.TempDir(), "kubeconfig")
+	g.Expect(clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"guest": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"istiod": {Token: token.Status.Token}},
+		Contexts:       map[string]*clientcmdapi.Context{"guest": {Cluster: "guest", AuthInfo: "istiod"}},
+		CurrentContext: "guest",
+	}, file)).To(gomega.Succeed())
+	return file
+}
+
+// condition returns the status of a condition of an object, wherever its status has it.
+func (g *guest) condition(ctx context.Context, object *unstructured.Unstructured, name string) string {
+	if err := g.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		return err.Error()
+	}
+	parents, _, _ := unstructured.NestedSlice(object.Object, "status", "parents")
+	for _, item := range parents {
+		parent, _ := item.(map[string]any)
+		conditions, _ := parent["conditions"].([]any)
+		if i := slices.IndexFunc(conditions, func(c any) bool { return c.(map[string]any)["type"] == name }); i >= 0 {
+			return conditions[i].(map[string]any)["status"].(string)
+		}
+	}
+	return ""
+}
+
+// TestInferencePools checks that an istiod with hypergate's permissions starts without the CRD of InferencePools, and
+// serves a route to a pool as soon as the CRD is there, without a restart.
+func TestInferencePools(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts etcd, kube-apiserver and istiod")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
+	t.Cleanup(cancel)
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGuest(ctx, t)
+	s := ofHypergate(t, source, "", model.SeveralNodes)
+	for _, object := range s.guest {
+		g.Expect(g.client.Patch(ctx, object, client.Apply, client.FieldOwner("hypergate"), client.ForceOwnership)). //nolint:staticcheck // unstructured
+																Should(gomega.Succeed())
+	}
+	startIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
+
+	t.Log("the CRD appears, and then a pool")
+	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{inferenceCRDs(ctx, t)}, ErrorIfPathMissing: true})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	made := fromyaml.Objects(t, pool)
+	for _, object := range made {
+		g.Expect(g.client.Create(ctx, object)).To(gomega.Succeed())
+	}
+	g.Eventually(func() string { return g.condition(ctx, made[2], "ResolvedRefs") }).Should(gomega.Equal("True"))
+	g.Eventually(func() string { return g.condition(ctx, made[0], "Accepted") }).Should(gomega.Equal("True"))
+	services := &corev1.ServiceList{}
+	g.Expect(g.client.List(ctx, services, client.InNamespace(namespace),
+		client.MatchingLabels{"istio.io/inferencepool-name": "models"})).To(gomega.Succeed())
+	g.Expect(services.Items).To(gomega.HaveLen(1), "istiod makes a Service of the pool")
+}
