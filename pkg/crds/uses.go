@@ -25,7 +25,8 @@ func (u InUse) Secures() bool {
 // filters can check requests as well.
 func KindSecures(crd string) bool {
 	_, group, _ := strings.Cut(crd, ".")
-	return group == "security.istio.io" || slices.Contains([]string{"envoyfilters.networking.istio.io", "wasmplugins.extensions.istio.io"}, crd)
+	others := []string{"envoyfilters.networking.istio.io", "wasmplugins.extensions.istio.io"}
+	return group == "security.istio.io" || slices.Contains(others, crd)
 }
 
 // Uses returns the fields that an object sets, whichever version it was read in. Each object uses a field that stands

@@ -73,12 +73,14 @@ func wantedCRDs(cfg model.Config) map[string]bool {
 // standard or experimental, and those of Istio. It also reports the CRD of InferencePools.
 func isExamined(name string) bool {
 	_, group, _ := strings.Cut(name, ".")
-	return name == model.InferencePoolCRD || group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io" || model.IsIstioGroup(group)
+	isGatewayAPI := group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io"
+	return isGatewayAPI || name == model.InferencePoolCRD || model.IsIstioGroup(group)
 }
 
 // isHelper reports whether a CRD matters only because its objects give facts about other resources.
 func isHelper(name string) bool {
-	return slices.Contains([]string{modeCRD, infrastructureCRD, istioCRD}, name) || slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
+	return slices.Contains([]string{modeCRD, infrastructureCRD, istioCRD}, name) ||
+		slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
 }
 
 func (v *crdView) transform(obj any) (any, error) {

@@ -96,7 +96,8 @@ func (v *useView) listInUse(classes map[string]bool) (list []crds.InUse, totals 
 				all[key] = &user{of: key}
 			}
 			all[key].found = append(all[key].found, fields)
-			all[key].secures = all[key].secures || len(u.fields) == 0 && crds.KindSecures(u.crd) || slices.ContainsFunc(fields, func(f *wantedFields) bool { return f.secures })
+			all[key].secures = all[key].secures || len(u.fields) == 0 && crds.KindSecures(u.crd) ||
+				slices.ContainsFunc(fields, func(f *wantedFields) bool { return f.secures })
 		}
 	}
 	for key := range all {

@@ -68,7 +68,9 @@ func TestEachKindOfIstioThatIsNotServedIsFound(t *testing.T) {
 			all = append(all, crd)
 			api.Put(objects, append(own, others)...)
 			if !slices.Contains(model.LayeredProductResources(), r) {
-				want = append(want, crds.InUse{CRD: r.CRD(), Namespace: "app", Name: "a"}, crds.InUse{CRD: r.CRD(), Namespace: "app", Name: "c"})
+				for _, name := range []string{"a", "c"} {
+					want = append(want, crds.InUse{CRD: r.CRD(), Namespace: "app", Name: name})
+				}
 			}
 		}
 		api.Put(theCRDs, all...)

@@ -36,7 +36,8 @@ func TestTheVersionThatRuns(t *testing.T) {
 		"not asked":     {status.RunningVersion{}, model.RolledOut, "istiod" + started + " (version 1.20.3 is planned)", "AsExpected", ""},
 		"no answer yet": {status.VersionAsked(), model.RolledOut, "istiod" + started + " (version 1.20.3 is planned)", "AsExpected", ""},
 		"during a change": {
-			status.VersionReported("1.19.8"), model.Rolling, "istiod" + started + ", and is being replaced by version 1.20.3", "AsExpected", "",
+			status.VersionReported("1.19.8"), model.Rolling, "istiod" + started + ", and is being replaced by version 1.20.3",
+			"AsExpected", "",
 		},
 		"no answer": {
 			status.VersionUnknown("istiod [refuses]"), model.RolledOut,
@@ -44,7 +45,8 @@ func TestTheVersionThatRuns(t *testing.T) {
 		},
 		"a version that lies": {
 			status.VersionReported("1.20.3\n[delete it]"), model.RolledOut,
-			"istiod 1.20.3 (delete it)" + started + ", although version 1.20.3 is planned", "UnplannedVersion", step + "1.20.3 (delete it)]",
+			"istiod 1.20.3 (delete it)" + started + ", although version 1.20.3 is planned",
+			"UnplannedVersion", step + "1.20.3 (delete it)]",
 		},
 	} {
 		r := serving()

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
@@ -151,7 +150,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring(
 		"istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate",
 	))
-	w.Expect(w.installedText("demo")()).To(gomega.ContainSubstring("istiod " + charts.EmbeddedVersion + " has been serving"))
+	w.Expect(w.installedText("demo")()).To(gomega.ContainSubstring("istiod has been serving"))
 	again()
 }
 
@@ -179,7 +178,7 @@ func TestPublishedByLoadBalancer(t *testing.T) {
 	w.Eventually(w.publishedAt("192.0.2.44", 15012)).Should(gomega.BeTrue())
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.installedText("demo")).
-		Should(gomega.HavePrefix("True Installed: istiod " + charts.EmbeddedVersion + " has been serving"))
+		Should(gomega.HavePrefix("True Installed: istiod has been serving"))
 
 	t.Log("the address is removed: istiod does not change")
 	w.settle()

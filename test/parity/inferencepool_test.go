@@ -114,9 +114,9 @@ func TestInferencePools(t *testing.T) {
 	}
 	g := startGuest(ctx, t)
 	s := ofHypergate(t, source, "", model.SeveralNodes)
+	apply := client.Apply //nolint:staticcheck // the objects are not typed
 	for _, object := range s.guest {
-		g.Expect(g.client.Patch(ctx, object, client.Apply, client.FieldOwner("hypergate"), client.ForceOwnership)). //nolint:staticcheck // unstructured
-																Should(gomega.Succeed())
+		g.Expect(g.client.Patch(ctx, object, apply, client.FieldOwner("hypergate"), client.ForceOwnership)).To(gomega.Succeed())
 	}
 	startIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
 
