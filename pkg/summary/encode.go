@@ -23,8 +23,9 @@ const (
 	leastMessage   = 60
 	// maxRead is how much of a message is read. Conditions have at most 8 KiB (pkg/status).
 	maxRead = 8 << 10
-	// mostGateways is more than a rollout handles.
+	// mostGateways is more than a rollout handles, mostCounted more than there are of anything else.
 	mostGateways = 9999
+	mostCounted  = 999_999
 )
 
 // Encode returns a summary as one line of JSON with at most MaxSize bytes. It sets the schema, cleans and cuts texts,
@@ -125,7 +126,7 @@ func (s Summary) clean() Summary {
 	for _, n := range []*int{
 		&s.Classes, &s.CRDs.Ours, &s.CRDs.Others, &s.CRDs.Blocked, &s.CRDs.Undetermined, &s.Gateways.Done, &s.Gateways.Total,
 	} {
-		*n = max(*n, 0)
+		*n = min(max(*n, 0), mostCounted)
 	}
 	s.Gateways.Done, s.Gateways.Total = min(s.Gateways.Done, mostGateways), min(s.Gateways.Total, mostGateways)
 	s.Writes, s.Repairs = max(s.Writes, 0), max(s.Repairs, 0)

@@ -16,7 +16,7 @@ func TestHelpHasGroups(t *testing.T) {
 	for _, verb := range manyFlags() {
 		help := execute(t, verb, "--help").out
 		_, flags, _ := strings.Cut(help, "\nClusters:\n")
-		for _, want := range []string{"--namespace", "\nPublishing istiod:\n", "\nCRDs and Istio's resources:\n", "\nFlags:\n", "--help"} {
+		for _, want := range []string{"--namespace", "\nPublishing istiod:\n", "\nWhat is installed:\n", "\nFlags:\n", "--help"} {
 			if !strings.Contains(flags, want) {
 				t.Errorf("%s --help has no %q:\n%s", verb, want, help)
 			}

@@ -25,8 +25,8 @@ func flagGroups() []flagGroup {
 		{"Publishing istiod", strings.Fields(`publish publish-host publish-gateway publish-node-port publish-probe xds-address
 			webhook-host`)},
 		{"Network policy", strings.Fields("network-policies xds-peers guest-api-peers metrics-peers dns-peers")},
-		{"CRDs and Istio's resources", strings.Fields(`crd-management adopt-crds protect-crds crd-writers istio-resources
-			sidecar-injection`)},
+		{"What is installed", strings.Fields(`crd-management adopt-crds protect-crds crd-writers istio-resources
+			sidecar-injection install`)},
 		{"Rollouts and credentials", strings.Fields("gateway-rollout token-lifetime renew-guest-kubeconfig ca-overlap")},
 		{"Process", strings.Fields("leader-elect report-to-hcp health-address metrics-address v")},
 	}
