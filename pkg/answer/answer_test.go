@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -381,3 +382,29 @@ func FuzzFailure(f *testing.F) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRedirectsAreNotFollowed checks that a redirect is the answer: its target would get the credential.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	config := server(t, func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+	})
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusTemporaryRedirect || requests.Load() != 1 {
+		t.Errorf("the answer is %d after %d requests", response.StatusCode, requests.Load())
+	}
+}

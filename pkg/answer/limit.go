@@ -75,6 +75,8 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Without a location, Go's client cannot follow a redirect, which would send a credential to another server.
+	response.Header.Del("Location")
 	watch := r.URL.Query().Has("watch")
 	switch code := response.StatusCode; {
 	case code < http.StatusOK, code > http.StatusPartialContent, watch && code != http.StatusOK:

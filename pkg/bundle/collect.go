@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,6 +75,9 @@ func (c collector) problem(what string, err error) {
 	c.archive.Problem(c.side.Name + ": " + what + ": " + text.Line(c.redact.text(err.Error(), 0), longestProblem))
 }
 
+// isVersion matches a version of an API group.
+var isVersion = regexp.MustCompile(`^v[0-9a-z]{1,20}$`)
+
 // served returns the versions of the served API groups.
 func (c collector) served(ctx context.Context) (map[string][]string, error) {
 	data, err := answered(c.client.Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx))
@@ -86,9 +90,10 @@ func (c collector) served(ctx context.Context) (map[string][]string, error) {
 	}
 	out := map[string][]string{"": {"v1"}}
 	for _, group := range found.Groups {
-		versions := []string{group.PreferredVersion.Version}
-		for _, v := range group.Versions {
-			if v.Version != group.PreferredVersion.Version {
+		var versions []string
+		for _, v := range slices.Concat([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions) {
+			// The server's answer becomes part of a path.
+			if isVersion.MatchString(v.Version) && !slices.Contains(versions, v.Version) {
 				versions = append(versions, v.Version)
 			}
 		}

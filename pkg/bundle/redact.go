@@ -22,8 +22,8 @@ func credentials() []*regexp.Regexp {
 		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*`),
 		// Credentials in a header, or after a name.
 		regexp.MustCompile(`(?i)(\b(?:bearer|basic|negotiate)\s+)[A-Za-z0-9+/=._~-]{6,}`),
-		regexp.MustCompile(`(?i)(\b(?:password|passwd|secret|token|api[-_]?key|access[-_]?key|client[-_]?secret)` +
-			`["']?[ \t]*[:=][ \t]*["']?)[^\s"',;&}]{4,}`),
+		regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key)` +
+			`\\?["']?[ \t]*[:=][ \t]*\\?["']?)[^\s"',;&}\\]{4,}`),
 		// The user in a URL.
 		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@`),
 	}
@@ -90,7 +90,7 @@ func (r redactor) entries(m map[string]any) {
 func isCredential(name string) bool {
 	plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
 	exact := []string{"authorization", "proxyauthorization", "cookie", "setcookie"}
-	ends := strings.Fields("password passwd token apikey accesskey secretkey clientsecret privatekey keydata credentials")
+	ends := strings.Fields("password passwd passphrase pwd secret token apikey accesskey secretkey clientsecret privatekey keydata credentials")
 	return slices.Contains(exact, plain) || slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(plain, end) })
 }
 

@@ -33,6 +33,10 @@ func TestCredentialsAreRedacted(t *testing.T) {
 		"a variable":           {"env": []any{map[string]any{"name": "DB_PASSWORD", "value": "hunter"}}},
 		"a field":              {"spec": map[string]any{"clientSecret": "hunter", "api-key": "hunter", "bearerToken": "hunter"}},
 		"an assignment":        {"x": "--set password=hunter2 --token: hunter3"},
+		"names in a text":      {"x": `DB_PASSWORD=hunter2 --cookie_secret=hunter3 {"dbPassword":"hunter4"} {\"secret\":\"hunter5\"}`},
+		"other variables": {"env": []any{
+			map[string]any{"name": "COOKIE_SECRET", "value": "hunter"}, map[string]any{"name": "X-Shared-Secret", "value": "hunter"},
+		}},
 		"a URL":                {"x": "dial https://me:hunter@example.com/"},
 		"kubectl's copy": {"metadata": map[string]any{"annotations": map[string]any{
 			"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"a":"hunter"}}`,

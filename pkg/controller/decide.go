@@ -188,7 +188,7 @@ func (d decider) renewsUnsynced(o observation) bool {
 // credential had found it out, so the credential must lead to the server at which the guest is now.
 func (d decider) renewsUnverified(o observation) bool {
 	_, owned := o.ownership.(ownership.Owned)
-	return owned && o.mgmtProblem == nil && o.hold == nil && o.credential.Token != "" && o.reached && hasIstiod(o)
+	return owned && o.mgmtProblem == nil && o.isActive() && o.hold == nil && o.credential.Token != "" && o.reached && hasIstiod(o)
 }
 
 // ownershipProblem returns why nothing may be done in a guest. Nil: it is ours, or can be.

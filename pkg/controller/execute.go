@@ -85,7 +85,8 @@ func (r *Reconciler) execute(ctx context.Context, o observation, d decision) out
 		e.endOnLoss()
 		e.converge(ctx, d)
 	}
-	if _, held := d.(onHold); !held {
+	if r.memory.twoClusters && o.mgmtSeen && o.hold == nil {
+		e.endOnLoss()
 		e.renewOwn(ctx) // last, because nothing waits for it
 	}
 	return e.outcome

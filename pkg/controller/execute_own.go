@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -54,10 +55,18 @@ func (o *ownCredential) wait(from, until time.Time, uses bool, now time.Time) ti
 	return wait
 }
 
+// requestOwnToken requests the token within the time that a pass has for the guest.
+func (e *execution) requestOwnToken(ctx context.Context) (kubeconfig.Access, error) {
+	ctx, over := e.inGuest(ctx)
+	defer over()
+	return e.guest.RequestOwnToken(ctx)
+}
+
 // renewOwn renews hypergate's own credential for the guest, if that is due.
 func (e *execution) renewOwn(ctx context.Context) {
 	secret, own, now := e.config.RenewGuestKubeconfig, &e.memory.own, e.clock.Now()
-	if secret == "" {
+	// A kubeconfig that another client wrote, and that is not in use yet, must not be replaced by the one before.
+	if secret == "" || e.guest.KubeconfigProblem() != nil && own.token == "" {
 		return
 	}
 	from, until := e.guest.Validity()
@@ -67,7 +76,7 @@ func (e *execution) renewOwn(ctx context.Context) {
 	}
 	own.requests.Take(now)
 	log := logr.FromContextOrDiscard(ctx)
-	access, err := e.guest.RequestOwnToken(ctx)
+	access, err := e.requestOwnToken(ctx)
 	if err == nil {
 		err = e.mgmt.WriteGuestKubeconfig(ctx, secret, access)
 	}

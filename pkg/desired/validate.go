@@ -88,9 +88,12 @@ func validateHosted(c model.Config, add func(ok bool, flag, format string, args 
 	}
 	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, kubeconfigFlag,
 		"%q is not a valid name of a Secret", c.GuestKubeconfigSecret)
-	add(c.GuestKubeconfigSecret != model.CASecretName && c.GuestKubeconfigSecret != model.CredentialSecretName, kubeconfigFlag,
+	own := []string{model.CASecretName, model.CredentialSecretName, model.TunnelSecretName}
+	add(!slices.Contains(own, c.GuestKubeconfigSecret), kubeconfigFlag,
 		"hypergate creates the Secret %s itself: name the Secret that the control plane's provider creates, usually <cluster>-kubeconfig",
 		c.GuestKubeconfigSecret)
+	add(!slices.Contains(own, c.RenewGuestKubeconfig), "renew-guest-kubeconfig",
+		"hypergate creates the Secret %s itself, for istiod: name the Secret that contains the guest's kubeconfig", c.RenewGuestKubeconfig)
 	add(c.RenewGuestKubeconfig == "" || len(validation.IsDNS1123Subdomain(c.RenewGuestKubeconfig)) == 0, "renew-guest-kubeconfig",
 		"%q is not a valid name of a Secret", c.RenewGuestKubeconfig)
 	add(c.RenewGuestKubeconfig == "" || c.GuestKubeconfigSecret == "" || c.RenewGuestKubeconfig == c.GuestKubeconfigSecret,

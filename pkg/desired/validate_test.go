@@ -121,6 +121,14 @@ func TestValidateNamesTheFlagOfImagesAndHosts(t *testing.T) {
 			func(c *model.Config) { c.GuestKubeconfigSecret = "istio-kubeconfig" },
 			[]string{"--guest-kubeconfig-secret", "<cluster>-kubeconfig"},
 		},
+		"a third Secret of ours": {
+			func(c *model.Config) { c.GuestKubeconfigSecret = model.TunnelSecretName },
+			[]string{"--guest-kubeconfig-secret", "hypergate creates the Secret"},
+		},
+		"a renewal in a Secret of ours": {
+			func(c *model.Config) { c.RenewGuestKubeconfig = "istio-kubeconfig" },
+			[]string{"--renew-guest-kubeconfig", "hypergate creates the Secret istio-kubeconfig itself"},
+		},
 		"webhook host with a port":    {func(c *model.Config) { c.WebhookHost = "istiod:443" }, []string{"--webhook-host", `"istiod:443"`}},
 		"webhook host with user info": {func(c *model.Config) { c.WebhookHost = "me@istiod" }, []string{"--webhook-host"}},
 		"webhook host with a query":   {func(c *model.Config) { c.WebhookHost = "istiod?x" }, []string{"--webhook-host"}},

@@ -8,6 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -27,12 +28,45 @@ func (c *Cluster) UsesToken(token string) bool {
 	return token != "" && c.conn.Current().BearerToken == token
 }
 
+// ownTokenProblem returns why a token must not replace the one in use. Nil: it may. The guest decides what it answers,
+// and a kubeconfig that does not work would lock hypergate out after a restart.
+func ownTokenProblem(token string, account types.NamespacedName) error {
+	if len(token) > tokenLimit {
+		return apply.TooLarge("the token of hypergate's own service account", tokenLimit)
+	}
+	switch got, lifetime := model.AccountOf(token); {
+	case got != account:
+		return errors.New("the guest answers with a token of another account than hypergate's own service account: " +
+			"check what changes TokenRequests in the guest")
+	case lifetime < shortestOwn/2:
+		return fmt.Errorf("the guest issues tokens of hypergate's own service account that are valid for less than %s: "+
+			"let it issue longer ones", shortestOwn/2)
+	default:
+		return nil
+	}
+}
+
+// checkOwnToken returns ownTokenProblem, or an error if the guest does not accept the token.
+func (c *Cluster) checkOwnToken(ctx context.Context, token string, account types.NamespacedName) error {
+	if err := ownTokenProblem(token, account); err != nil {
+		return err
+	}
+	switch accepts, err := c.conn.Accepts(ctx, token); {
+	case err != nil:
+		return answer.Brief(err)
+	case !accepts:
+		return errors.New("the guest does not accept the token that it issued for hypergate's own service account")
+	default:
+		return nil
+	}
+}
+
 // RequestOwnToken requests the next token of the account with which hypergate reaches the guest. It returns how to
 // reach the guest with it. The error says so if the credential in use cannot be renewed.
 func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	config := c.conn.Current()
+	session, config, endpoint := c.conn.Session(), c.conn.Current(), c.conn.Endpoint()
 	account, lifetime := model.AccountOf(config.BearerToken)
 	switch {
 	case account.Name == "" || account.Namespace == "":
@@ -48,10 +82,12 @@ func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error
 	if err != nil {
 		return kubeconfig.Access{}, fmt.Errorf("requesting a token of hypergate's own service account: %w", answer.Brief(err))
 	}
-	if len(got.Status.Token) > tokenLimit {
-		return kubeconfig.Access{}, apply.TooLarge("the token of hypergate's own service account", tokenLimit)
+	if err := c.checkOwnToken(ctx, got.Status.Token, account); err != nil {
+		return kubeconfig.Access{}, err
 	}
-	endpoint := c.conn.Endpoint()
+	if c.conn.Session() != session {
+		return kubeconfig.Access{}, errors.New("the guest's kubeconfig was replaced during its renewal")
+	}
 	return kubeconfig.Access{
 		Server: endpoint.Server, ServerName: config.ServerName, CA: endpoint.CABundle, User: account.Name, Token: got.Status.Token,
 	}, nil

@@ -27,7 +27,11 @@ func (c *Cluster) WriteGuestKubeconfig(ctx context.Context, name string, access 
 	if err != nil {
 		return fmt.Errorf("making the next kubeconfig of the guest: %w", err)
 	}
-	secret := applycorev1.Secret(name, c.cfg.MgmtNamespace).WithData(map[string][]byte{c.keyIn(name): content})
+	key, err := c.keyIn(name)
+	if err != nil {
+		return fmt.Errorf("finding the key of the guest's kubeconfig in Secret %s: %w", name, err)
+	}
+	secret := applycorev1.Secret(name, c.cfg.MgmtNamespace).WithData(map[string][]byte{key: content})
 	_, err = c.core.Secrets(c.cfg.MgmtNamespace).Apply(ctx, secret, metav1.ApplyOptions{FieldManager: RenewalManager, Force: true})
 	if err != nil {
 		return fmt.Errorf("writing the next kubeconfig of the guest to Secret %s: %w", name, answer.Brief(err))
@@ -35,12 +39,12 @@ func (c *Cluster) WriteGuestKubeconfig(ctx context.Context, name string, access 
 	return nil
 }
 
-// keyIn returns the key of a Secret that has the kubeconfig: that of the Secret that is watched, or HyperShift's.
-func (c *Cluster) keyIn(name string) string {
-	if c.guestSecret != nil && c.guestSecret.key.Name == name {
-		if _, key, err := c.guestSecret.kubeconfig(); err == nil {
-			return key
-		}
+// keyIn returns the key of a Secret that has the kubeconfig: that of the Secret that is watched, or HyperShift's. It is
+// an error if the watched Secret cannot be read: a second key could take precedence over the one that the user writes.
+func (c *Cluster) keyIn(name string) (string, error) {
+	if c.guestSecret == nil || c.guestSecret.key.Name != name {
+		return kubeconfig.KeyHyperShift, nil
 	}
-	return kubeconfig.KeyHyperShift
+	_, key, err := c.guestSecret.kubeconfig()
+	return key, err
 }

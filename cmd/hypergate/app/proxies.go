@@ -190,12 +190,19 @@ type proxiesReport struct {
 // worst returns the state of a proxy that needs the most attention.
 func worst(p proxies.Proxy) (state proxies.State, why string) {
 	state = proxies.Synced
+	if len(p.Types) == 0 {
+		state = proxies.Unknown
+	}
 	for _, t := range p.Types {
 		switch t.State {
 		case proxies.Rejected:
 			return t.State, strings.TrimSuffix(t.Name+": "+t.Error, ": ")
 		case proxies.Stale:
 			state, why = t.State, t.Name
+		case proxies.Unknown:
+			if state == proxies.Synced {
+				state, why = t.State, t.Name
+			}
 		default:
 		}
 	}
@@ -208,7 +215,7 @@ func (r proxiesReport) code() int {
 		switch state, _ := worst(p); state {
 		case proxies.Rejected:
 			return exitAct
-		case proxies.Stale:
+		case proxies.Stale, proxies.Unknown:
 			code = exitUnderWay
 		default:
 		}

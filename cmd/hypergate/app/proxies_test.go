@@ -17,6 +17,9 @@ func TestProxiesOutput(t *testing.T) {
 	rejected := proxies.Proxy{Name: "gw-c.shop", Version: "1.28.3", Types: []proxies.Type{
 		{Name: "Cluster", State: proxies.Stale}, {Name: "Listener", State: proxies.Rejected, Error: "no such cluster"},
 	}}
+	unknown := proxies.Proxy{Name: "gw-d.demo", Types: []proxies.Type{
+		{Name: "Cluster", State: proxies.Synced}, {Name: "Listener", State: proxies.Unknown},
+	}}
 	for name, tc := range map[string]struct {
 		proxies []proxies.Proxy
 		code    int
@@ -24,6 +27,7 @@ func TestProxiesOutput(t *testing.T) {
 		"none":     {[]proxies.Proxy{}, exitOK},
 		"synced":   {[]proxies.Proxy{synced}, exitOK},
 		"stale":    {[]proxies.Proxy{synced, stale}, exitUnderWay},
+		"unknown":  {[]proxies.Proxy{unknown, {Name: "gw-e.demo"}}, exitUnderWay},
 		"rejected": {[]proxies.Proxy{synced, rejected, stale}, exitAct},
 	} {
 		var out strings.Builder
