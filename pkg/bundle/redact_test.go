@@ -37,7 +37,7 @@ func TestCredentialsAreRedacted(t *testing.T) {
 		"other variables": {"env": []any{
 			map[string]any{"name": "COOKIE_SECRET", "value": "hunter"}, map[string]any{"name": "X-Shared-Secret", "value": "hunter"},
 		}},
-		"a URL":                {"x": "dial https://me:hunter@example.com/"},
+		"a URL": {"x": "dial https://me:hunter@example.com/"},
 		"kubectl's copy": {"metadata": map[string]any{"annotations": map[string]any{
 			"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"a":"hunter"}}`,
 		}}},
