@@ -90,7 +90,7 @@ func (r redactor) entries(m map[string]any) {
 func isCredential(name string) bool {
 	plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(name))
 	exact := []string{"authorization", "proxyauthorization", "cookie", "setcookie"}
-	ends := strings.Fields("password passwd passphrase pwd secret token apikey accesskey secretkey clientsecret privatekey keydata credentials")
+	ends := strings.Fields("password passwd passphrase pwd secret token apikey accesskey secretkey privatekey keydata credentials")
 	return slices.Contains(exact, plain) || slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(plain, end) })
 }
 
