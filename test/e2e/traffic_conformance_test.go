@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -36,11 +37,47 @@ func conformanceTests() []string {
 func conformance(t *fixture, _ *edgeOfTheGuest) {
 	root, err := servers.ModuleRoot()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	command := exec.CommandContext(t.ctx, "go", "test", "-C", filepath.Join(root, "test/conformance"), "-count=1", "-v",
+	command := exec.CommandContext(t.ctx, "go", "test", "-C", filepath.Join(root, "test/conformance"), "-count=1", "-json",
 		"-run=^TestConformance$", ".", "-args", "-kubeconfig-of-the-guest="+t.GuestKubeconfig,
 		"-class="+class, "-tests="+strings.Join(conformanceTests(), ","))
 	out, err := command.CombinedOutput()
-	t.Expect(err).NotTo(gomega.HaveOccurred(), func() string { return string(out) })
-	_, table, _ := strings.Cut(string(out), "PASSED  FAILED  SKIPPED\n")
+	t.Expect(err).NotTo(gomega.HaveOccurred(), func() string { return outputOfFailures(out) })
+	_, table, _ := strings.Cut(outputOf(out, func(test string) bool { return test == "TestConformance" }), "PASSED  FAILED  SKIPPED\n")
 	t.Log("passed, failed, skipped\n" + table)
+}
+
+// outputOfFailures returns what the tests that failed wrote, of the output of `go test -json`, and what belongs to no
+// test. The whole output has more than a thousand lines.
+func outputOfFailures(out []byte) string {
+	failed := map[string]bool{"": true}
+	for _, e := range testEvents(out) {
+		failed[e.Test] = failed[e.Test] || e.Action == "fail"
+	}
+	return outputOf(out, func(test string) bool { return failed[test] })
+}
+
+// outputOf returns what the chosen tests wrote. The empty name stands for what belongs to no test.
+func outputOf(out []byte, chosen func(test string) bool) string {
+	var b strings.Builder
+	for _, e := range testEvents(out) {
+		if chosen(e.Test) {
+			b.WriteString(e.Output)
+		}
+	}
+	return b.String()
+}
+
+// testEvent is a line of `go test -json`. A line that is not JSON, such as a compiler's, is an event with an output.
+type testEvent struct{ Action, Test, Output string }
+
+func testEvents(out []byte) []testEvent {
+	var events []testEvent
+	for line := range strings.Lines(string(out)) {
+		var e testEvent
+		if json.Unmarshal([]byte(line), &e) != nil {
+			e = testEvent{Output: line}
+		}
+		events = append(events, e)
+	}
+	return events
 }
