@@ -43,7 +43,8 @@ type unusableCAError struct{ err error }
 
 // Error names the Secret and the cause.
 func (e unusableCAError) Error() string {
-	return fmt.Sprintf("the mesh CA in Secret %s cannot be used: %v", model.CASecretName, e.err)
+	return fmt.Sprintf("the mesh CA in Secret %s cannot be used: %v: restore it from a backup, or delete the Secret to get a new CA "+
+		"(then restart the gateways)", model.CASecretName, e.err)
 }
 
 // Unwrap returns the cause.

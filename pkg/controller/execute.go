@@ -18,8 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
-// This file, execute_token.go, execute_own.go, execute_rollout.go and execute_status.go are the only ones of the
-// package that write to a cluster (TestOnlyExecuteWrites).
+// The files execute*.go are the only ones of the package that write to a cluster (TestOnlyExecuteWrites).
 
 // guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply),
 // so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left

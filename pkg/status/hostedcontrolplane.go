@@ -212,7 +212,7 @@ func (r Result) upgradeable() metav1.Condition {
 		return isUnknown(observation.reason, observation.text)
 	}
 	if r.PlanProblem != nil {
-		return isUnknown(ReasonPlanRejected, "unknown while the plan is rejected")
+		return isUnknown(ReasonPlanRejected, "unknown while the plan is rejected: see Degraded")
 	}
 	blockers := slices.DeleteFunc([]problem{
 		{reason: ReasonCARotation, text: r.rotationText()},

@@ -245,7 +245,7 @@ func TestControlPlaneReportsFailedWrites(t *testing.T) {
 				const text = "planning: rejecting the plan, nothing was changed: the CA is spoiled: repair it"
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
-				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "unknown while the plan is rejected"}
+				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "unknown while the plan is rejected: see Degraded"}
 			}),
 		},
 	})
@@ -347,7 +347,8 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.KubeconfigProblem = unreachable() }),
 			but(func(t *reported) {
 				const text = "connecting to the guest: the guest kubeconfig cannot be read or verified: the API server cannot " +
-					"be reached: no connection [store a working kubeconfig for this guest in its Secret]"
+					"be reached: no connection [check that the guest's kube-apiserver is running, and that pods in this namespace can " +
+					"reach it at the address in the guest kubeconfig]"
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
 			}),
 		},

@@ -88,16 +88,25 @@ func (r Result) kubeconfig() problem {
 	if class != apply.Other { // why is only the cause of a failed request: reading the Secret, or verifying its content
 		why = "the guest kubeconfig cannot be read or verified: " + why
 	}
-	step := "store a working kubeconfig for this guest in its Secret"
-	if missing, is := errors.AsType[MissingPermissionError](r.KubeconfigProblem); is {
-		step = missing.Step
+	step := nextStep("store a working kubeconfig for this guest in its Secret")
+	if solvable, is := errors.AsType[SolvableError](r.KubeconfigProblem); is {
+		step = solvable.nextStep()
+	} else if class == apply.Unreachable {
+		step = nextStepFor(model.SideGuest, class) // the kubeconfig may be the right one
 	}
-	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: " + why + nextStep(step)}
+	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: " + why + step}
 	_, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem)
 	if awaited || class.IsTransient() {
 		p.waits = ReasonWaitingForGuest
 	}
 	return p
+}
+
+func (e SolvableError) nextStep() string {
+	if e.Step == "" {
+		return ""
+	}
+	return nextStep(e.Step)
 }
 
 // podsNotReady says why a rollout of istiod is stuck.
@@ -240,7 +249,7 @@ func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	class := cause.Class()
 	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}
 	p.retry = retryOf(cause, p.text)
-	if class == apply.Denied || class == apply.Invalid || class == apply.Other {
+	if class == apply.Denied || class == apply.Invalid || class == apply.Refused || class == apply.Other {
 		p.text += serverAnswer(cause)
 	}
 	p.text += nextStepFor(side, class)
@@ -271,11 +280,13 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 			"grant this permission to hypergate's service account (roles in deploy/rbac)",
 			"grant this permission to hypergate's user in the guest (roles in deploy/rbac/guest)",
 		},
-		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
-		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
-		apply.NamespaceMissing: {mgmt: "create the namespace"},
-		apply.Enlarged:         {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
-		apply.Oversized:        {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
+		apply.Denied:               {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
+		apply.Conflict:             {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
+		apply.NamespaceMissing:     {mgmt: "create the namespace"},
+		apply.NamespaceTerminating: {mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion"},
+		apply.NotServed:            {mgmt: "install the API of this kind, or remove the setting that needs it"},
+		apply.Enlarged:             {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
+		apply.Oversized:            {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {
 	case !known && class.IsTransient():

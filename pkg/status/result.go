@@ -64,8 +64,8 @@ type Result struct {
 	// GuestWatchProblem is the problem with watching the guest. It is nil if the observation of the guest is up to
 	// date.
 	GuestWatchProblem error
-	// KubeconfigProblem is why the guest kubeconfig is not in use. It is a MissingPermissionError if a permission is
-	// missing, and an AwaitedError if this usually ends without an action.
+	// KubeconfigProblem is why the guest kubeconfig is not in use. It is a SolvableError if it has a next
+	// step of its own, and an AwaitedError if this usually ends without an action.
 	KubeconfigProblem error
 	// TokenProblem is why istiod's guest token could not be requested.
 	TokenProblem error
@@ -84,18 +84,18 @@ type Result struct {
 // Complete reports whether all planned objects on both sides are up to date.
 func (r Result) Complete() bool { return r.Mgmt.Complete() && r.Guest.Complete() }
 
-// MissingPermissionError is a reason why the guest kubeconfig is not in use: a request was forbidden. Step says which
-// permission to grant, and to whom.
-type MissingPermissionError struct {
+// SolvableError is a reason why the guest kubeconfig is not in use, with a next step of its own. Step is that step, for
+// example the permission to grant. It is empty if the text of Err ends with it.
+type SolvableError struct {
 	Step string
 	Err  error
 }
 
 // Error returns the text of Err.
-func (e MissingPermissionError) Error() string { return e.Err.Error() }
+func (e SolvableError) Error() string { return e.Err.Error() }
 
 // Unwrap returns Err.
-func (e MissingPermissionError) Unwrap() error { return e.Err }
+func (e SolvableError) Unwrap() error { return e.Err }
 
 // AwaitedError is a reason why something is not in use that usually ends without an action.
 type AwaitedError struct{ Err error }

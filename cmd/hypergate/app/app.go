@@ -23,7 +23,7 @@ var version = "dev"
 const (
 	exitOK    = 0
 	exitError = 1
-	// exitAct means that an action is required. The report was printed, and part of it is Blocked or Undetermined.
+	// exitAct means that an action is required. What was asked for was printed.
 	exitAct = 2
 )
 

@@ -69,7 +69,7 @@ func newFleet() *cobra.Command {
 
   # Wait until everything is as planned in all hosted clusters
   hypergate fleet --wait=30m`,
-		Args: cobra.NoArgs,
+		Args: cobra.MatchAll(noDuration, cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -200,6 +200,9 @@ func credentialsOf(cfg model.Config, plane model.ControlPlane, state desired.Pla
 	return []model.MgmtObject{secret, tunnel}, err
 }
 
+// sideTitle is a comment between the documents of YAML. It says to which cluster the objects that follow belong.
+type sideTitle string
+
 // objects returns the documents to print, in the order in which hypergate applies them.
 func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObject) ([]any, error) {
 	out := []any{}
@@ -210,6 +213,9 @@ func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObje
 			out = append(out, u.Object)
 		}
 	}
+	if o.side == "all" {
+		out = append(out, sideTitle("the guest"))
+	}
 	if o.side == "guest" || o.side == "all" {
 		stages := [][]model.GuestObject{state.Guest, state.Admission}
 		if o.crds {
@@ -218,6 +224,9 @@ func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObje
 		for _, object := range slices.Concat(stages...) {
 			add(object.Unstructured())
 		}
+	}
+	if o.side == "all" {
+		out = append(out, sideTitle("the management cluster"))
 	}
 	if o.side == "management" || o.side == "all" {
 		for _, object := range slices.Concat(state.Mgmt, state.Routes, credentials, state.Workload) {
@@ -234,20 +243,28 @@ func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObje
 
 func (o *renderOptions) print(out io.Writer, objects []any) error {
 	if o.output == "json" {
+		objects = slices.DeleteFunc(objects, func(object any) bool { _, is := object.(sideTitle); return is })
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		return encoder.Encode(map[string]any{"apiVersion": "v1", "kind": "List", "items": objects})
 	}
 	var text strings.Builder
-	for i, object := range objects {
+	begun, title := false, ""
+	for _, object := range objects {
+		if side, is := object.(sideTitle); is {
+			title = "# Objects of " + string(side) + "\n"
+			continue
+		}
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			return fmt.Errorf("printing an object: %w", err)
 		}
-		if i > 0 {
+		if begun {
 			text.WriteString("---\n")
 		}
+		text.WriteString(title)
 		text.Write(data)
+		begun, title = true, ""
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

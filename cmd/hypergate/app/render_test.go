@@ -94,6 +94,18 @@ func TestRenderSides(t *testing.T) {
 	}
 }
 
+// TestRenderTitlesBothSides checks that a comment shows where the objects of a cluster begin.
+func TestRenderTitlesBothSides(t *testing.T) {
+	r := execute(t, append([]string{"render", "--crds=false"}, flags()...)...)
+	first, second, both := strings.Cut(r.out, "---\n# Objects of the management cluster\n")
+	if !both || !strings.HasPrefix(first, "# Objects of the guest\n") {
+		t.Fatalf("the output begins with %.60q", r.out)
+	}
+	if strings.Contains(first, "clusters-guest1") || !strings.Contains(second, "kind: Deployment") {
+		t.Errorf("the objects are not below their titles")
+	}
+}
+
 // TestRenderFillsInExamples checks that render uses example values for flags that are not set, and lists them on
 // stderr.
 func TestRenderFillsInExamples(t *testing.T) {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -170,9 +169,11 @@ func handedOut(cfg model.Config, plane model.ControlPlane, published string) (mo
 		out.LoadBalancer = published
 	case evidence == publish.EvidenceRoutes:
 		out.ControlPlaneRoute = model.FoundRoute{Exists: true, Host: published}
+	case strategy == "":
+		return out, errors.New("--published-host: istiod is published at --xds-address: remove one of the two flags, " +
+			"or add --filename or --publish")
 	default:
-		return out, fmt.Errorf("--published-host: the cluster hands out nothing for istiod with --publish=%s: remove the flag",
-			cmp.Or(string(strategy), "(--xds-address)"))
+		return out, fmt.Errorf("--published-host: the cluster hands out nothing for istiod with --publish=%s: remove the flag", strategy)
 	}
 	return out, nil
 }

@@ -236,7 +236,7 @@ func TestRenderRefusesFiles(t *testing.T) {
 		"not a port":         {agent, []string{"--published-host=:0"}, "with a port between 1 and 65535"},
 		"not a host":         {azure, []string{"--published-host=a b"}, "is neither a host name"},
 		"a host and a port":  {azure, []string{"--published-host=a.example.com:1"}, "is neither a host name"},
-		"not handed out":     {azure, []string{"--xds-address=a:1", "--published-host=b"}, "hands out nothing"},
+		"not handed out":     {azure, []string{"--xds-address=a:1", "--published-host=b"}, "is published at --xds-address"},
 		"it shows the space": {azure, []string{"--published-host=x.clusters-guest1.example.com"}, "namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,6 +55,16 @@ func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	flags.Lookup("wait").NoOptDefVal = usualWait.String()
 }
 
+// noDuration refuses a duration as an argument: the value of --wait is optional, so that it needs an equals sign.
+func noDuration(_ *cobra.Command, args []string) error {
+	for _, arg := range args {
+		if _, err := time.ParseDuration(arg); err == nil {
+			return fmt.Errorf("%q is not the name of a guest: write --wait=%s", arg, arg)
+		}
+	}
+	return nil
+}
+
 func (o *waitOptions) check() (err error) {
 	if formats := []string{outputTable, outputWide, outputJSON, outputYAML, outputHTML}; !slices.Contains(formats, o.output) {
 		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
@@ -130,7 +140,7 @@ func newStatus() *cobra.Command {
 
   # Print the state in one word, for use in a script
   hypergate status -n clusters-guest1 -o json | jq -r '.installations[0].state'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MatchAll(noDuration, cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.status(cmd.Context(), strings.Join(args, ""), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

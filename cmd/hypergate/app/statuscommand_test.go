@@ -42,6 +42,7 @@ func TestStatusWithoutACluster(t *testing.T) {
 			"an output":       {[]string{"-o=xml"}, `unsupported value "xml": supported values are table, wide, json, yaml, html`},
 			"a goal":          {[]string{"--for=ready"}, `--for: unsupported value "ready"`},
 			"a wait":          {[]string{"--wait=-1s"}, "--wait: -1s must not be negative"},
+			"wait, a space":   {[]string{"--wait", "10m"}, `"10m" is not the name of a guest: write --wait=10m`},
 			"not a time":      {[]string{"--wait=long"}, `invalid argument "long" for "--wait"`},
 			"a timeout":       {[]string{"--request-timeout=0s"}, "--request-timeout: 0s must be greater than 0"},
 		} {
