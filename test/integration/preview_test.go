@@ -79,12 +79,13 @@ func TestAPreviewShowsWhatRunWrites(t *testing.T) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	services := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace)
 	w.Expect(services.Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).To(gomega.Succeed())
-	shown := w.preview()
+	// A preview lists from the API server's watch cache, which may show the role as it was.
+	var shown []dryrun.Write
+	w.Eventually(func() []string { shown = w.preview(); return changing(shown) }).Should(gomega.ConsistOf(
+		"update guest clusterroles.rbac.authorization.k8s.io "+role, "create management services "+w.cfg.IstiodName()))
 	code, report = w.verb("diff")
 	w.Expect(code).To(gomega.Equal(2), report)
 	w.Expect(report).To(gomega.ContainSubstring("create  management  services " + w.cfg.MgmtNamespace + "/" + w.cfg.IstiodName()))
-	w.Expect(changing(shown)).To(gomega.ConsistOf(
-		"update guest clusterroles.rbac.authorization.k8s.io "+role, "create management services "+w.cfg.IstiodName()))
 
 	mgmtBefore, guestBefore := w.mgmtRequests.count(), w.guestRequests.count()
 	stop = w.run()
