@@ -37,7 +37,8 @@ type WatchProblem struct {
 func (p WatchProblem) Err() error { return p.err }
 
 // Start starts the watches of every kind and returns at once. The watches end with ctx. Call Start once. If ctx comes
-// from watch.WithSession, the session reports when the server can have become another one.
+// from watch.WithSession, the session reports when the server can have become another one. If it comes from
+// watch.WithOutage, an API server that does not answer is one line in the log.
 //
 // notify is called whenever Apply or Prune can have something to do: an object drifted, disappeared or appeared, a
 // kind was listed for the first time, a watch failed or works again. It is called from several goroutines and must
@@ -46,13 +47,13 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	if !c.tracker.start(notify, watch.SessionFrom(ctx)) {
 		return fmt.Errorf("watching the %s cluster: the watches were started before", c.opts.Name)
 	}
-	log := klog.FromContext(ctx).WithValues("cluster", c.opts.Name)
+	log, outage := klog.FromContext(ctx).WithValues("cluster", c.opts.Name), watch.OutageFrom(ctx)
 	// The reflector would log each failed attempt. Instead, reporter logs each change.
 	quiet := klog.NewContext(ctx, logr.Discard())
 	for i, k := range c.opts.Kinds {
 		for n, f := range feedsOf(k) {
 			from := source{i, n}
-			kept := store{c.tracker, from, c.fields(), c.opts.Budget.Meter(k.Resource), c.reporter(log, from, k, f)}
+			kept := store{c.tracker, from, c.fields(), c.opts.Budget.Meter(k.Resource), c.reporter(log, outage.Lines(), from, k, f)}
 			listWatch := c.listWatch(kept, k, f)
 			go watch.Repeat(quiet, backoff(), func() *cache.Reflector {
 				return cache.NewReflectorWithOptions(listWatch, &metav1.PartialObjectMetadata{}, kept, cache.ReflectorOptions{
@@ -107,7 +108,7 @@ func (c *Cluster) WatchProblems() []WatchProblem {
 }
 
 // reporter returns a function that stores and logs the result of an attempt of one feed.
-func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(verb string, err error) {
+func (c *Cluster) reporter(log logr.Logger, lines *watch.Lines, from source, k Kind, f feed) func(verb string, err error) {
 	log = log.WithValues("resource", k.Resource)
 	if f.name != "" {
 		log = log.WithValues("name", f.name)
@@ -116,12 +117,20 @@ func (c *Cluster) reporter(log logr.Logger, from source, k Kind, f feed) func(ve
 		problem := watchProblem(k, verb, err)
 		switch changed := c.tracker.setProblem(from, problem); {
 		case changed && problem != nil:
-			log.Info("A watch fails and is tried again; until it works, changes of these objects go unnoticed",
+			lines.Log(log, stateOf(problem.Cause), "A watch fails and is tried again; until it works, changes of these objects go unnoticed",
 				"cause", problem.Cause.String(), "err", problem.err)
 		case changed:
-			log.Info("The watch works again")
+			lines.Log(log, watch.Works, "")
 		}
 	}
+}
+
+// stateOf returns the state that a problem of a watch shows.
+func stateOf(cause Cause) watch.State {
+	if cause.Class() == Unreachable {
+		return watch.NoAnswer
+	}
+	return watch.Fails
 }
 
 // listWatch returns how the reflector of one feed lists and watches. It handles each error before the reflector does,

@@ -6,8 +6,8 @@
 //
 // # Workflow
 //
-// New and Handler build a logger with Bounded around a text handler. Bounded first applies the rate limit of the
-// message. It then cuts the message and the values, and passes the line on.
+// New and Handler build a logger with Bounded around a handler for text or JSON. Bounded first applies the rate limit of
+// the message. It then cuts the message and the values, and passes the line on.
 //
 // # Invariants
 //
@@ -49,8 +49,8 @@ const (
 )
 
 // Rate limit of a message, for each place in the code that logs. A guest can cause one or two messages at a time.
-// More repetitions of a line add no information beyond their number. An outage of an API server causes one line for
-// each watch, about thirty.
+// More repetitions of a line add no information beyond their number. About thirty watches can fail at once, for example
+// with another permission.
 const (
 	// messageBurst is how many lines of one message are logged in a row.
 	messageBurst = 60
@@ -58,20 +58,37 @@ const (
 	messageEvery = 30 * time.Second
 )
 
+// Format is how a line is written.
+type Format string
+
+const (
+	// Text is key=value, for people.
+	Text Format = "text"
+	// JSON is one object for each line, for log collectors. Durations are text, as in Text.
+	JSON Format = "json"
+)
+
+// Formats returns all formats.
+func Formats() []Format { return []Format{Text, JSON} }
+
 // New returns a logger that writes lines of text within the limits of Bounded. verbosity 0 logs what hypergate does;
 // higher values also log why.
 func New(w io.Writer, verbosity int) logr.Logger {
-	return logr.FromSlogHandler(Handler(w, verbosity))
+	return logr.FromSlogHandler(Handler(w, Text, verbosity))
 }
 
-// Handler is like New, but returns a handler for package slog.
-func Handler(w io.Writer, verbosity int) slog.Handler {
-	return Bounded(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.Level(-verbosity)}))
+// Handler is like New, but returns a handler for package slog, which writes lines of any format.
+func Handler(w io.Writer, format Format, verbosity int) slog.Handler {
+	options := &slog.HandlerOptions{Level: slog.Level(-verbosity)}
+	if format == JSON {
+		return Bounded(slog.NewJSONHandler(w, options))
+	}
+	return Bounded(slog.NewTextHandler(w, options))
 }
 
 // Bounded returns a handler that passes lines on to next. It puts each text on one line, and removes unprintable
-// characters. It cuts the texts so that a text handler writes at most LineLimit bytes. A message that occurs too
-// often is counted instead.
+// characters. It cuts the texts so that a handler of each Format writes at most LineLimit bytes. A message that occurs
+// too often is counted instead.
 func Bounded(next slog.Handler) slog.Handler {
 	return handler{next: next, turns: &turns{of: map[place]*turn{}}}
 }
@@ -148,6 +165,8 @@ func bounded(fields []slog.Attr, prefix string, a slog.Attr) []slog.Attr {
 		value = slog.StringValue(text.Line(written(value.Any()), LineLimit))
 	case slog.KindString:
 		value = slog.StringValue(text.Line(value.String(), LineLimit))
+	case slog.KindDuration: // in JSON, it would be a number of nanoseconds
+		value = slog.StringValue(value.String())
 	default: // numbers and times are short
 	}
 	return append(fields, slog.Attr{Key: key, Value: value})
@@ -168,7 +187,7 @@ func fit(fields []slog.Attr, room int) []slog.Attr {
 	costs := make([]int, len(fields))
 	for i, f := range fields {
 		costs[i] = cost(f.Value.String())
-		room -= cost(f.Key) + len(" =")
+		room -= cost(f.Key) + len(" =") // as long as `,:` in JSON, whose quotation marks cost counts
 	}
 	share := shareOf(costs, room)
 	for i, f := range fields {

@@ -3,6 +3,7 @@ package logs_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/logs"
@@ -20,7 +22,7 @@ import (
 func TestOrdinaryLinesAreUnchanged(t *testing.T) {
 	t.Parallel()
 	var plain, bounded bytes.Buffer
-	for _, h := range []slog.Handler{slog.NewTextHandler(&plain, nil), logs.Handler(&bounded, 0)} {
+	for _, h := range []slog.Handler{slog.NewTextHandler(&plain, nil), logs.Handler(&bounded, logs.Text, 0)} {
 		h = h.WithAttrs([]slog.Attr{slog.String("cluster", "guest")})
 		r := slog.NewRecord(time.Unix(0, 0), slog.LevelError, "It failed", 1)
 		r.AddAttrs(slog.Any("err", errors.New(`he said "no"`)), slog.Int("n", 5), slog.Duration("took", time.Second),
@@ -34,8 +36,26 @@ func TestOrdinaryLinesAreUnchanged(t *testing.T) {
 	}
 }
 
-// TestLinesAreShort checks that any line begins with the time and has at most 4 KiB. It has no unprintable character,
-// and one line break at its end.
+// TestJSON checks the keys and the values of a line in JSON: log collectors depend on them.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	h := logs.Handler(&out, logs.JSON, 1).WithAttrs([]slog.Attr{slog.String("cluster", "guest")})
+	r := slog.NewRecord(time.Unix(0, 0).UTC(), slog.LevelError, `It "failed"`, 1)
+	r.AddAttrs(slog.Any("err", errors.New("refused")), slog.Int("n", 5), slog.Duration("took", 90*time.Second),
+		slog.Any("list", []string{"a", "b"}), slog.Group("g", slog.Bool("in", true)))
+	if err := h.Handle(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"time":"1970-01-01T00:00:00Z","level":"ERROR","msg":"It \"failed\"","cluster":"guest","err":"refused","n":5,` +
+		`"took":"1m30s","list":"[a b]","g.in":true}` + "\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestLinesAreShort checks that any line begins with the time and has at most 4 KiB, in each format. It has no
+// unprintable character, and one line break at its end.
 func TestLinesAreShort(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -47,9 +67,10 @@ func TestLinesAreShort(t *testing.T) {
 		}
 		return b.String()
 	}
-	for i := range 60 {
+	for i := range 120 {
+		format, begins := logs.Formats()[i%2], []string{"time=", `{"time":`}[i%2]
 		var out bytes.Buffer
-		log := logs.New(&out, 0)
+		log := logr.FromSlogHandler(logs.Handler(&out, format, 0))
 		var pairs []any
 		for range rnd.IntN(50) {
 			var value any = hostile(2000)
@@ -63,7 +84,7 @@ func TestLinesAreShort(t *testing.T) {
 		}
 		log.WithName(hostile(50)).WithValues("a", hostile(5000)).Error(errors.New(hostile(9000)), hostile(1000), pairs...)
 		line := out.String()
-		if len(line) > logs.LineLimit || !strings.HasPrefix(line, "time=") ||
+		if len(line) > logs.LineLimit || !strings.HasPrefix(line, begins) || format == logs.JSON && !json.Valid([]byte(line)) ||
 			strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
 			t.Fatalf("%d bytes: %q", len(line), line)
 		}
@@ -93,7 +114,7 @@ func TestShortValuesAreUnchanged(t *testing.T) {
 func TestFrequentMessagesAreCounted(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	h := logs.Handler(&out, 0)
+	h := logs.Handler(&out, logs.Text, 0)
 	at := time.Unix(1000, 0)
 	log := func(pc uintptr, message string) {
 		if err := h.Handle(context.Background(), slog.NewRecord(at, slog.LevelInfo, message, pc)); err != nil {
@@ -132,7 +153,7 @@ func TestFrequentMessagesAreCounted(t *testing.T) {
 func TestLogLimitsOfTheSidesAreIndependent(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	h := logs.Handler(&out, 0)
+	h := logs.Handler(&out, logs.Text, 0)
 	for cluster, lines := range map[string]int{"guest": 1000, "management": 1} {
 		side := h.WithAttrs([]slog.Attr{slog.String("cluster", cluster)})
 		for range lines {

@@ -118,6 +118,7 @@ type Watch struct {
 	synced  bool
 	err     error
 	log     logr.Logger
+	lines   *Lines
 }
 
 // New prepares a watch. It sends nothing before Run.
@@ -141,7 +142,7 @@ func New(opts Options) *Watch {
 		opts.Allowance = opts.Budget.Allowance()
 	}
 	w := &Watch{
-		opts: opts, session: oneSession, store: cache.NewStore(cache.MetaNamespaceKeyFunc),
+		opts: opts, session: oneSession, lines: new(Outage).Lines(), store: cache.NewStore(cache.MetaNamespaceKeyFunc),
 		meter: opts.Budget.MeterOf(opts.Name, opts.Allowance),
 	}
 	lw := Consistent(Requests{
@@ -177,7 +178,8 @@ func backoff() wait.Backoff {
 // Run watches until ctx ends. Errors do not end it, except after Patience; see Err.
 //
 // client-go does not log each failed attempt here. Run logs one line to the logger in ctx when attempts begin to
-// fail, and one when an attempt works again.
+// fail, and one when an attempt works again. If the API server does not answer, all watches of the context log one line
+// (see WithOutage).
 func (w *Watch) Run(ctx context.Context) {
 	w.runsIn(ctx)
 	ctx = klog.NewContext(ctx, logr.Discard())
@@ -254,6 +256,7 @@ func (w *Watch) runsIn(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.log, w.session = logr.FromContextOrDiscard(ctx).WithValues("resource", w.opts.Name), SessionFrom(ctx)
+	w.lines = OutageFrom(ctx).Lines()
 }
 
 // record stores the result of an attempt. If it differs from the previous result, record logs it and calls OnTrouble.
@@ -265,17 +268,16 @@ func (w *Watch) record(err error) {
 		err = answer.Brief(err)
 	}
 	w.mu.Lock()
-	before, log := w.err, w.log
+	before, log, lines := w.err, w.log, w.lines
 	w.err = err
 	w.mu.Unlock()
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	switch was, is := w.isTrouble(before), w.isTrouble(err); {
-	case is && !was:
-		log.Info("A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
-	case was && !is:
-		log.Info("The watch works again")
+	if w.isTrouble(err) {
+		lines.Log(log, StateOf(err), "A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
+	} else {
+		lines.Log(log, Works, "")
 	}
 	_, wasOver := errors.AsType[*LimitError](before)
 	if (before == nil) != (err == nil) || wasOver != isOver || apierrors.ReasonForError(before) != apierrors.ReasonForError(err) {

@@ -93,7 +93,7 @@ func runRelay(ctx context.Context, args []string, errOut io.Writer) error {
 	if !isName(*name) {
 		return fmt.Errorf("--tunnel-name is %q: give the DNS name in the certificate of the sidecar", *name)
 	}
-	relay := tunnel.NewRelay(slog.New(logs.Handler(errOut, 0)), *roots, *name)
+	relay := tunnel.NewRelay(slog.New(logs.Handler(errOut, logs.Text, 0)), *roots, *name)
 	listeners, err := listen(ctx, *gateways, *tunnels, *health)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func runSidecar(ctx context.Context, args []string, errOut io.Writer) error {
 		return fmt.Errorf("--pod-ip: %w", err)
 	}
 	sidecar := tunnel.NewSidecar(relays...)
-	sidecar.Log = slog.New(logs.Handler(errOut, 0))
+	sidecar.Log = slog.New(logs.Handler(errOut, logs.Text, 0))
 	sidecar.Credential = tunnel.Credential(*credential)
 	sidecar.Identity = tunnel.Identity{CertFile: *certificate, KeyFile: *key}
 	sidecar.Namespace, sidecar.Target = *namespace, target

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/logs"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/summary"
@@ -26,9 +27,10 @@ func flagValues() map[string][]string {
 			well, strings.ToLower(summary.Available), strings.ToLower(summary.Progressing), strings.ToLower(summary.Degraded),
 			strings.ToLower(summary.Upgradeable),
 		},
-		"only":     append(stateNames(), onlyOld),
-		"sort":     {"state", "since", "name"},
-		"revision": {"openshift-gateway"},
+		"only":       append(stateNames(), onlyOld),
+		"sort":       {"state", "since", "name"},
+		"revision":   {"openshift-gateway"},
+		"log-format": {string(logs.Text), string(logs.JSON)},
 	}
 }
 

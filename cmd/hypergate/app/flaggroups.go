@@ -28,7 +28,7 @@ func flagGroups() []flagGroup {
 		{"What is installed", strings.Fields(`crd-management adopt-crds protect-crds crd-writers istio-resources
 			sidecar-injection install`)},
 		{"Rollouts and credentials", strings.Fields("gateway-rollout token-lifetime renew-guest-kubeconfig ca-overlap")},
-		{"Process", strings.Fields("leader-elect report-to-hcp health-address metrics-address v")},
+		{"Process", strings.Fields("leader-elect report-to-hcp health-address metrics-address log-format v")},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -35,6 +36,7 @@ type runOptions struct {
 	leaderElect, reportToHCP, install                               bool
 	healthAddress, metricsAddress                                   string
 	verbosity                                                       int
+	logFormat                                                       string
 	publishProbe, gatewayRollout, renewGuest                        string
 }
 
@@ -68,6 +70,8 @@ webhooks and CRDs in the guest, while a GatewayClass of the guest names its cont
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz. 0 disables it.")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "Address at which to serve /metrics. 0 disables it.")
+	flags.StringVar(&o.logFormat, "log-format", string(logs.Text), "Format of the log on stderr. One of: (text, json). "+
+		"json is one object for each line.")
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "Log level. 0 logs the actions, 1 also logs their reasons.")
 	return cmd
 }
@@ -117,10 +121,10 @@ func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
 // run checks the flags, creates the clients, and runs the controller.
 func (o *runOptions) run(ctx context.Context) error {
 	options, err := o.options()
-	if err = errors.Join(err, o.checkAddresses()); err != nil {
+	if err = errors.Join(err, o.checkAddresses(), o.checkLog()); err != nil {
 		return err
 	}
-	handler := logs.Handler(os.Stderr, o.verbosity)
+	handler := logs.Handler(os.Stderr, logs.Format(o.logFormat), o.verbosity)
 	slog.SetDefault(slog.New(handler)) // also for package log, to which net/http writes
 	log := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(log)
@@ -141,6 +145,14 @@ func (o *runOptions) checkAddresses() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkLog checks the format of the log.
+func (o *runOptions) checkLog() error {
+	if slices.Contains(logs.Formats(), logs.Format(o.logFormat)) {
+		return nil
+	}
+	return fmt.Errorf("--log-format: unsupported value %q: supported values are %s, %s", o.logFormat, logs.Text, logs.JSON)
 }
 
 // options checks the flags, and returns the options of the controller.
