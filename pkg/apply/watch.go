@@ -117,7 +117,8 @@ func (c *Cluster) reporter(log logr.Logger, lines *watch.Lines, from source, k K
 		problem := watchProblem(k, verb, err)
 		switch changed := c.tracker.setProblem(from, problem); {
 		case changed && problem != nil:
-			lines.Log(log, stateOf(problem.Cause), "A watch fails and is tried again; until it works, changes of these objects go unnoticed",
+			lines.Log(log, stateOf(problem.Cause),
+				"A watch fails and is tried again; until it works, changes of these objects go unnoticed",
 				"cause", problem.Cause.String(), "err", problem.err)
 		case changed:
 			lines.Log(log, watch.Works, "")

@@ -67,7 +67,8 @@ func (d decider) decideCA(o observation) (caStep, error) {
 		if err != nil {
 			return caStep{}, err
 		}
-		step = caStep{ca: ca, changed: true}
+		// A request that is older than the CA is not for it.
+		step = caStep{ca: ca, rotation: pki.Rotation{LeaseRequest: o.mgmt.LeaseRotationRequest}, changed: true}
 	}
 	if err := cmp.Or(step.ca.Check(o.now), step.rotation.Check(step.ca, o.now)); err != nil {
 		return caStep{}, unusableCAError{err}
@@ -96,7 +97,7 @@ func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
 	if o.mgmt.CAOwner == model.Theirs {
 		return step, nil
 	}
-	options := pki.RotationOptions{Overlap: d.ca.overlap, Request: o.mgmt.RotationRequest}
+	options := pki.RotationOptions{Overlap: d.ca.overlap, Request: o.mgmt.RotationRequest, LeaseRequest: o.mgmt.LeaseRotationRequest}
 	due, at, err := step.rotation.Due(step.ca, o.now, options)
 	if err != nil {
 		return caStep{}, err

@@ -374,6 +374,19 @@ func TestAnUnusableCAIsReadAgain(t *testing.T) {
 	}
 }
 
+// TestAFirstCAIsNotRotated checks that a request on the Lease that is older than the mesh CA is not for it.
+func TestAFirstCAIsNotRotated(t *testing.T) {
+	d := newTestDecider(t)
+	d.ca.trusted = true
+	o := d.observed(func(o *observation) {
+		o.mgmt.CA, o.mgmt.Rotation, o.mgmt.LeaseRotationRequest = pki.CA{}, pki.Rotation{}, "an older one"
+	})
+	step, err := d.decideCA(o)
+	if err != nil || !step.changed || step.rotation.Phase != pki.Steady || step.rotation.LeaseRequest != "an older one" {
+		t.Errorf("%v: %+v", err, step.rotation)
+	}
+}
+
 // TestRotationWaits checks that a rotation waits for istiod, for the objects that define the trusted roots, and for the
 // guest's gateways.
 func TestRotationWaits(t *testing.T) {
@@ -402,6 +415,10 @@ func TestRotationWaits(t *testing.T) {
 		{
 			name: "requested", trusted: true, phase: pki.Spreading, requeue: firstRotationDelay,
 			edit: func(o *observation) { o.mgmt.Rotation, o.mgmt.RotationRequest = pki.Rotation{}, "again" },
+		},
+		{
+			name: "requested on the Lease", trusted: true, phase: pki.Spreading, requeue: firstRotationDelay,
+			edit: func(o *observation) { o.mgmt.Rotation, o.mgmt.LeaseRotationRequest = pki.Rotation{}, "lease" },
 		},
 		{
 			name: "requested, istiod rolls", trusted: true, phase: pki.Steady, waits: "rolled out",

@@ -12,6 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // board passes the summary from the passes to the lock of the leader election, and what is on the Lease the other way.
@@ -27,6 +28,43 @@ type board struct {
 	leaseless bool
 	// credential returns the validity of the guest kubeconfig in use, which can be replaced without a pass.
 	credential validity
+	// request is the request for a rotation of the mesh CA on the Lease. wake begins a pass after it changed. Nil: no
+	// pass has begun.
+	request string
+	wake    func()
+}
+
+// longestRequest is how much of a request for a rotation is kept, in bytes.
+const longestRequest = 64
+
+// wakeBy sets the function that begins a pass.
+func (b *board) wakeBy(wake func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wake = wake
+}
+
+// rotationRequest returns the request for a rotation of the mesh CA that the Lease had when it was last read.
+func (b *board) rotationRequest() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.request
+}
+
+// read keeps the request for a rotation that a Lease has, and begins a pass if it is another one than before. The
+// holder reads its Lease after another client has changed it, because its next write then fails.
+func (b *board) read(lease *coordinationv1.Lease) {
+	b.mu.Lock()
+	request := text.Line(lease.Annotations[model.RotateAnnotation], longestRequest)
+	wake := b.wake
+	if request == b.request {
+		wake = nil
+	}
+	b.request = request
+	b.mu.Unlock()
+	if wake != nil {
+		wake()
+	}
 }
 
 // newBoard returns the board for the summary.
@@ -111,11 +149,13 @@ type summarizedLease struct {
 	board *board
 }
 
-// Get returns a Lease, and keeps the summary that an earlier process wrote.
+// Get returns a Lease, and keeps what it has for this process: the summary that an earlier process wrote, and the
+// request for a rotation.
 func (l summarizedLease) Get(ctx context.Context, name string, options metav1.GetOptions) (*coordinationv1.Lease, error) {
 	lease, err := l.LeaseInterface.Get(ctx, name, options)
 	if err == nil {
 		l.board.found(lease)
+		l.board.read(lease)
 	}
 	return lease, err
 }

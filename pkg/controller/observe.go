@@ -77,6 +77,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		return o
 	}
 	o.mgmt, o.mgmtProblem = r.mgmt.Observe(ctx, &r.memory.secrets)
+	o.mgmt.LeaseRotationRequest = r.reports.summary.board.rotationRequest()
 	if o.mgmtSeen = !unknown(o.mgmtProblem); o.mgmtSeen {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}

@@ -38,7 +38,7 @@ func (c *planCache) planFor(m model.ManagementObservation, g model.GuestObservat
 // planInputs returns what a plan is computed from, as one comparable value.
 func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte, error) {
 	// Nothing is computed from these.
-	m.IstiodSince, m.Rollout, m.RotationRequest = time.Time{}, model.RolledOut, ""
+	m.IstiodSince, m.Rollout, m.RotationRequest, m.LeaseRotationRequest = time.Time{}, model.RolledOut, "", ""
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
 	g.ReadyRelays = 0
 	g.Leases, g.Foreign, g.Gateways = model.ObservedLeases{}, model.ForeignInstallations{}, model.ObservedGateways{}

@@ -209,6 +209,7 @@ type passQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
 	r.pace.ask = func(after time.Duration) { queue.AddAfter(reconcile.Request{}, after) }
 	r.memory.endpointProbe.wake = r.notify
+	r.reports.summary.board.wakeBy(r.notify)
 	r.reports.metrics.Lead()
 	return errors.Join(r.mgmt.Start(ctx, r.notify), r.guest.Start(ctx, r.notify))
 }

@@ -50,14 +50,14 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 		s.noteControlPlane(o.mgmt.ControlPlane, o.now)
 	}
 	if o.mgmtSeen && o.mgmtProblem == nil {
-		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation.Phase)
+		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation)
 		s.last.Istiod.State = istiodState(o.mgmt)
 	}
 	repairing := s.noteRepairs(o, d, out)
 	if converged, is := d.(converge); is && out.problem == nil {
 		s.last.Published = published(cfg, o.mgmt, converged)
 		s.noteWebhook(o, converged)
-		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation.Phase) // the step that was taken
+		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation) // the step that was taken
 		s.last.CRDs = crdCounts(converged.plan.Decisions)
 		s.last.Classes = len(o.guest.Classes)
 	}
@@ -189,13 +189,13 @@ func lifecycleOf(l model.Lifecycle) summary.Lifecycle {
 	}
 }
 
-func caOf(ca pki.CA, phase pki.RotationPhase) summary.CA {
+func caOf(ca pki.CA, rotation pki.Rotation) summary.CA {
 	if !ca.Exists() {
 		return summary.CA{}
 	}
-	out := summary.CA{Phase: summary.PhaseSteady}
-	if phase != pki.Steady {
-		out.Phase = string(phase)
+	out := summary.CA{Phase: summary.PhaseSteady, Request: rotation.LeaseRequest}
+	if rotation.Phase != pki.Steady {
+		out.Phase = string(rotation.Phase)
 	}
 	if expires, err := ca.Expires(); err == nil { // a CA that cannot be read is a problem of the plan
 		out.Expires = expires

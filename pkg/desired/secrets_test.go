@@ -56,6 +56,7 @@ func TestARotationRoundTripsThroughItsSecret(t *testing.T) {
 	ca := testCA(t)
 	for _, rotation := range []pki.Rotation{
 		{Request: "a"},
+		{Request: "a", LeaseRequest: "b"},
 		{
 			Phase: pki.Spreading, Since: issued, Next: pki.CA{Cert: []byte("c"), Key: []byte("k"), Chain: []byte("h"), Root: []byte("r")},
 			Request: "a",

@@ -109,6 +109,23 @@ func (c *Client) Installations(ctx context.Context, namespace string) ([]summary
 	return out, now, nil
 }
 
+// Installation returns what the Lease of one installation shows. Unlike Installations, it needs only the permission to
+// get this Lease. The error of a Lease that does not exist is a NotFound.
+func (c *Client) Installation(ctx context.Context, namespace, revision string) (summary.Reading, error) {
+	lease, err := c.leases.Leases(namespace).Get(ctx, LeaseName(revision), metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return summary.Reading{}, fmt.Errorf("reading the Lease: %w: to permit it, grant what deploy/rbac/management grants for Leases",
+			err)
+	case err != nil:
+		return summary.Reading{}, readError("the Lease", "", err)
+	}
+	return summary.Read(lease, c.clock.now()), nil
+}
+
+// LeaseName returns the name of hypergate's own Lease.
+func LeaseName(revision string) string { return leasePrefix + revision }
+
 // readings returns what those Leases show whose names are hypergate's.
 func readings(leases []coordinationv1.Lease, now time.Time) (out []summary.Reading) {
 	for i := range leases {

@@ -6,8 +6,8 @@
 //
 // # Workflow
 //
-// New and Handler build a logger with Bounded around a handler for text or JSON. Bounded first applies the rate limit of
-// the message. It then cuts the message and the values, and passes the line on.
+// New and Handler build a logger with Bounded around a handler for text or JSON. Bounded first applies the rate limit
+// of the message. It then cuts the message and the values, and passes the line on.
 //
 // # Invariants
 //

@@ -26,8 +26,9 @@ type ManagementObservation struct {
 	CAOwner Owner
 	// Rotation is the state of the rotation of the CA.
 	Rotation pki.Rotation
-	// RotationRequest is the value of RotateAnnotation on the Secret of the CA. Only the rotation depends on it.
-	RotationRequest string
+	// RotationRequest is the value of RotateAnnotation on the Secret of the CA. LeaseRotationRequest is the one on
+	// hypergate's Lease. Only the rotation depends on them.
+	RotationRequest, LeaseRotationRequest string
 	// InvalidCA is why an existing CA cannot be read. CA is then empty, and must not be replaced.
 	InvalidCA error
 	// Istiod is whether istiod is available.

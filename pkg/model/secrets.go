@@ -27,17 +27,18 @@ const nextPrefix = "next-"
 
 // Annotations on the Secret of the mesh CA.
 const (
-	// RotateAnnotation requests a rotation of the CA, by a new value. The controller never writes it. The command
-	// hypergate rotate-ca does.
+	// RotateAnnotation requests a rotation of the CA, by a new value, on the Secret or on hypergate's Lease. The
+	// controller never writes it. The command hypergate rotate-ca does.
 	RotateAnnotation = "gateway.hypergate.dev/rotate-ca"
 	// PhaseAnnotation and PhaseSinceAnnotation are the phase of a rotation and when it began. FollowedAnnotation is
-	// the last request that was followed.
+	// the last request on the Secret that was followed, and FollowedLeaseAnnotation the last one on the Lease.
 	PhaseAnnotation      = "gateway.hypergate.dev/ca-phase"
 	PhaseSinceAnnotation = "gateway.hypergate.dev/ca-phase-since"
 	// PhaseEffectiveAnnotation is the time from which all clients can know the result of the phase. The overlap is
 	// measured from then on.
 	PhaseEffectiveAnnotation = "gateway.hypergate.dev/ca-phase-effective"
 	FollowedAnnotation       = "gateway.hypergate.dev/ca-rotated-for"
+	FollowedLeaseAnnotation  = "gateway.hypergate.dev/ca-rotated-for-lease"
 )
 
 // CASecret returns the Secret with the mesh CA and the state of its rotation. It exists only on the management side.
@@ -68,6 +69,9 @@ func CASecret(cfg Config, ca pki.CA, rotation pki.Rotation) *unstructured.Unstru
 	}
 	if rotation.Request != "" {
 		annotate(FollowedAnnotation, rotation.Request)
+	}
+	if rotation.LeaseRequest != "" {
+		annotate(FollowedLeaseAnnotation, rotation.LeaseRequest)
 	}
 	return secret(cfg.MgmtNamespace, CASecretName, annotations, data)
 }
@@ -149,7 +153,8 @@ func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA
 		}
 	}
 	rotation := pki.Rotation{
-		Phase: pki.RotationPhase(annotations[PhaseAnnotation]), Next: caFrom(data, nextPrefix), Request: annotations[FollowedAnnotation],
+		Phase: pki.RotationPhase(annotations[PhaseAnnotation]), Next: caFrom(data, nextPrefix),
+		Request: annotations[FollowedAnnotation], LeaseRequest: annotations[FollowedLeaseAnnotation],
 	}
 	if rotation.Phase != pki.Steady {
 		since, err := time.Parse(time.RFC3339, annotations[PhaseSinceAnnotation])

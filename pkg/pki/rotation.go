@@ -32,17 +32,23 @@ type Rotation struct {
 	Since, Effective time.Time
 	// Next is the next issuing CA in phase Spreading. In phase Settling it is only the root of the new CA.
 	Next CA
-	// Request is the last request for a rotation that was followed.
-	Request string
+	// Request is the last request for a rotation that was followed, of those on the Secret. LeaseRequest is that of
+	// those on hypergate's Lease.
+	Request, LeaseRequest string
 }
 
 // RotationOptions are the inputs of a step other than the state and the time.
 type RotationOptions struct {
 	// Overlap is how long both roots are trusted, before the switch and again after it.
 	Overlap time.Duration
-	// Request triggers a rotation if it differs from the last request that was followed. An empty request triggers
-	// nothing.
-	Request string
+	// Request and LeaseRequest trigger a rotation if one of them differs from the last one of its kind that was
+	// followed. An empty request triggers nothing.
+	Request, LeaseRequest string
+}
+
+// requests reports whether the options have a request that the rotation has not followed.
+func (o RotationOptions) requests(r Rotation) bool {
+	return o.Request != "" && o.Request != r.Request || o.LeaseRequest != "" && o.LeaseRequest != r.LeaseRequest
 }
 
 // Step begins a rotation that is requested or due because of the age of the CA, or takes its next step if that is
@@ -60,25 +66,25 @@ func (r Rotation) Step(ca CA, now time.Time, o RotationOptions) (CA, Rotation, e
 		}
 		issuing := r.Next
 		issuing.Root = ca.Root // both roots
-		return issuing, Rotation{Phase: Settling, Since: now, Next: CA{Root: r.Next.Root}, Request: r.Request}, nil
+		next := Rotation{Phase: Settling, Since: now, Next: CA{Root: r.Next.Root}, Request: r.Request, LeaseRequest: r.LeaseRequest}
+		return issuing, next, nil
 	case Settling:
 		if !r.over(now, o) {
 			return ca, r, nil
 		}
 		ca.Root = r.Next.Root
-		return ca, Rotation{Request: r.Request}, nil
+		return ca, Rotation{Request: r.Request, LeaseRequest: r.LeaseRequest}, nil
 	default:
 		return CA{}, Rotation{}, fmt.Errorf("the rotation of the mesh CA is in phase %q, which this version does not know", r.Phase)
 	}
 }
 
 func (r Rotation) begin(ca CA, now time.Time, o RotationOptions) (CA, Rotation, error) {
-	asked := o.Request != "" && o.Request != r.Request
 	due, err := ca.RotateAt()
 	if err != nil {
 		return CA{}, Rotation{}, err
 	}
-	if !asked && now.Before(due) {
+	if !o.requests(r) && now.Before(due) {
 		return ca, r, nil
 	}
 	next, err := New(now)
@@ -86,7 +92,10 @@ func (r Rotation) begin(ca CA, now time.Time, o RotationOptions) (CA, Rotation, 
 		return CA{}, Rotation{}, err
 	}
 	ca.Root = bytes.Join([][]byte{bytes.TrimSpace(ca.Root), next.Root}, []byte("\n"))
-	return ca, Rotation{Phase: Spreading, Since: now, Next: next, Request: cmp.Or(o.Request, r.Request)}, nil
+	return ca, Rotation{
+		Phase: Spreading, Since: now, Next: next,
+		Request: cmp.Or(o.Request, r.Request), LeaseRequest: cmp.Or(o.LeaseRequest, r.LeaseRequest),
+	}, nil
 }
 
 // over reports whether the phase has lasted long enough.
@@ -97,7 +106,7 @@ func (r Rotation) over(now time.Time, o RotationOptions) bool {
 // Due reports whether a rotation is in progress, requested, or due because of the age of the CA. If not, it returns
 // when a rotation will be due.
 func (r Rotation) Due(ca CA, now time.Time, o RotationOptions) (bool, time.Time, error) {
-	if r.Phase != Steady || o.Request != "" && o.Request != r.Request {
+	if r.Phase != Steady || o.requests(r) {
 		return true, time.Time{}, nil
 	}
 	at, err := ca.RotateAt()

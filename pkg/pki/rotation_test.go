@@ -56,6 +56,51 @@ func step(t *testing.T, r pki.Rotation, ca pki.CA, at time.Time, request string)
 	return ca, r
 }
 
+// TestRequestsAreIndependent checks that a request on the Secret and one on the Lease cause a rotation each, and that
+// none is followed twice, whatever happens to the other.
+func TestRequestsAreIndependent(t *testing.T) {
+	start := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, r, rotations := start, pki.Rotation{}, 0
+	for i, o := range []pki.RotationOptions{
+		{},
+		{Request: "a"},
+		{Request: "a", LeaseRequest: "a"},
+		{Request: "a", LeaseRequest: "b"},
+		{LeaseRequest: "b"},
+		{Request: "a"},
+		{Request: "b", LeaseRequest: "b"},
+		{Request: "b"},
+		{},
+		{Request: "b", LeaseRequest: "b"},
+	} {
+		o.Overlap = overlap
+		want := i >= 1 && i <= 3 || i == 6
+		if due, _, err := r.Due(ca, now, o); err != nil || due != want {
+			t.Fatalf("%d: due %t, want %t: %v", i, due, want, err)
+		}
+		for range 3 { // all phases
+			if ca, r, err = r.Step(ca, now, o); err != nil {
+				t.Fatal(err)
+			}
+			if r.Phase == pki.Settling && r.Effective.IsZero() {
+				rotations++
+			}
+			r.Effective, now = now, now.Add(overlap)
+		}
+		if r.Phase != pki.Steady {
+			t.Fatalf("%d: phase %q at the end", i, r.Phase)
+		}
+		r.Effective = time.Time{}
+	}
+	if rotations != 4 {
+		t.Errorf("%d rotations, want 4", rotations)
+	}
+}
+
 // TestARotationIssuesOnlyTrustedCertificates checks trust between neighbouring phases. A client that is one
 // phase behind must trust the current issuing CA. An up-to-date client must trust the issuing CA of one phase ago.
 func TestARotationIssuesOnlyTrustedCertificates(t *testing.T) {

@@ -16,6 +16,7 @@ const (
 	longestName    = 100
 	longestWord    = 32
 	longestAddress = 260
+	longestRequest = 20 // a time in RFC 3339, as hypergate rotate-ca writes it
 	// longestMessage is for the condition Degraded, if it is True. shortMessage is for the others. They are cut to
 	// leastMessage before the longest one is cut.
 	longestMessage = 600
@@ -111,6 +112,7 @@ func (s Summary) clean() Summary {
 		{&s.Published.Address, longestAddress},
 		{&s.Published.State, longestWord},
 		{&s.CA.Phase, longestWord},
+		{&s.CA.Request, longestRequest},
 		{&s.Webhook.Policy, longestWord},
 		{&s.Gateways.State, longestWord},
 		{&s.Gateways.Gateway, longestName},

@@ -137,10 +137,12 @@ type Validity struct {
 	Until time.Time `json:"until"`
 }
 
-// CA is the mesh CA. Expires is when its first certificate expires. Phase is the phase of its rotation.
+// CA is the mesh CA. Expires is when its first certificate expires. Phase is the phase of its rotation. Request is the
+// last request for a rotation on the Lease that was followed.
 type CA struct {
 	Expires time.Time `json:"expires"`
 	Phase   string    `json:"phase"`
+	Request string    `json:"request,omitempty"`
 }
 
 // PhaseSteady is the phase of a CA that is not being rotated.

@@ -91,7 +91,8 @@ func TestEncodeFits(t *testing.T) {
 			PausedUntil: noon(), Classes: 1 << 40,
 			Istiod: summary.Istiod{long, noon(), long}, Published: summary.Published{long, long, long},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
-			CA: summary.CA{noon(), long}, Webhook: summary.Webhook{long, noon()}, CRDs: summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},
+			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},
+			CRDs:     summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},
 			Gateways: summary.Gateways{long, 1 << 40, 1 << 40, long}, Writes: 1 << 60, Repairs: 1 << 60,
 		}
 		for _, c := range []string{summary.Upgradeable, summary.Degraded, summary.Available, summary.Progressing, "Other"} {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // caState is the state of a rotation in the Secret of the mesh CA, in istiod and in the guest's webhook.
@@ -171,4 +172,51 @@ func TestARepairedCAIsUsed(t *testing.T) {
 	w.install("again")
 	w.Expect(w.caSecret().Data).To(gomega.Equal(good.Data))
 	stop()
+}
+
+// TestARotationByTheLease requests a rotation without access to the Secret of the mesh CA, and waits for it.
+func TestARotationByTheLease(t *testing.T) {
+	w := newHarness(t)
+	w.elects, w.caOverlap = true, 2*time.Second
+	w.run()
+	w.install("demo")
+	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
+	w.playIstiod(corev1.ConditionTrue)
+	old := w.caSecret()
+	phase := func() string {
+		if _, reading := w.status(); reading.Summary != nil {
+			return reading.Summary.CA.Phase
+		}
+		return ""
+	}
+	w.Eventually(phase).Should(gomega.Equal(summary.PhaseSteady))
+
+	type result struct {
+		code        int
+		out, errOut string
+	}
+	ended := make(chan result, 1)
+	rotate := []string{"rotate-ca", "-n", w.cfg.MgmtNamespace, "--revision", w.cfg.Revision}
+	go func() {
+		code, out, errOut := command(t, w.pair, append(rotate, "--wait=5m")...)
+		ended <- result{code, out, errOut}
+	}()
+	w.Eventually(w.caState).Should(gomega.HaveField("Phase", "spreading"))
+	t.Log("the controller does not follow the request twice, and the command does not repeat it")
+	w.Eventually(phase).Should(gomega.Equal("spreading"))
+	code, _, errOut := command(t, w.pair, rotate...)
+	w.Expect(code).To(gomega.Equal(1))
+	w.Expect(errOut).To(gomega.ContainSubstring("a rotation is already in progress: in phase spreading"))
+
+	w.playIstiod(corev1.ConditionTrue)
+	w.publishRoots()
+	var got result
+	w.Eventually(ended).Should(gomega.Receive(&got))
+	t.Logf("code %d\n%s%s", got.code, got.out, got.errOut)
+	w.Expect(got.code).To(gomega.BeZero())
+	w.Expect(got.out).To(gomega.And(gomega.HavePrefix("lease/hypergate-"+w.cfg.Revision+": rotation requested at "),
+		gomega.ContainSubstring("\nspreading: "), gomega.HaveSuffix("\ndone: the old root is removed\n")))
+	w.Expect(w.caState()).To(gomega.And(gomega.HaveField("Phase", ""), gomega.HaveField("RootsInSecret", 1)))
+	w.Expect(w.caSecret().Data["root-cert.pem"]).NotTo(gomega.Equal(old.Data["root-cert.pem"]))
+	w.Expect(w.caSecret().Annotations).NotTo(gomega.HaveKey(model.RotateAnnotation))
 }

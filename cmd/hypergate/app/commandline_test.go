@@ -96,7 +96,8 @@ func TestCompletion(t *testing.T) {
 func TestFlagsAreCheckedFirst(t *testing.T) {
 	fails(t, []string{"render", "--gateway-class=Bad Class"}, `--gateway-class: "Bad Class" is not a name`)
 	fails(t, []string{"crds", "--timeout=-1s"}, "--timeout: -1s must be greater than 0")
-	fails(t, append([]string{"run", "--log-format=xml"}, flags()...), `--log-format: unsupported value "xml": supported values are text, json`)
+	fails(t, append([]string{"run", "--log-format=xml"}, flags()...),
+		`--log-format: unsupported value "xml": supported values are text, json`)
 	for _, flag := range []string{"--metrics-address=8080", "--health-address=", "--metrics-address=:http"} {
 		name, _, _ := strings.Cut(flag, "=")
 		fails(t, append([]string{"run", flag}, flags()...), name+": ", "is not an address to listen at")

@@ -45,6 +45,9 @@ func TestCRDFlags(t *testing.T) {
 }
 
 func TestBadFlagsOfCRDs(t *testing.T) {
+	t.Setenv("KUBECONFIG", kubeconfigOf(t, "https://192.0.2.1:6443"))
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	good := "--guest-kubeconfig=" + goodKubeconfig(t)
 	closed := "--guest-kubeconfig=" + file(t, "closed", strings.Replace(kubeconfig, ", certificate-authority: ca.crt", "", 1))
 	for name, tc := range map[string]struct {
@@ -54,12 +57,31 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 		"an argument": {[]string{good, "httproutes"}, []string{`unknown command "httproutes"`}},
 		"output":      {[]string{good, "-o", "wide"}, []string{"--output", `"wide"`, "table, json, yaml"}},
 		"dry run":     {[]string{good, "--dry-run=client"}, []string{"--dry-run", `"client"`, "use adopt"}},
-		"no guest":    {nil, []string{"--guest-kubeconfig or --guest-kubeconfig-secret is required"}},
+		"no guest, although there is a context": {
+			nil, []string{"--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required"},
+		},
+		"no such context": {
+			[]string{"--guest-context=other"}, []string{`finding the guest: context "other" does not exist`},
+		},
+		"a context of another file": {
+			[]string{good, "--guest-context=guest1"},
+			[]string{`finding the guest: context "guest1" does not exist`},
+		},
+		"a context and a Secret": {
+			[]string{"--guest-context=guest1", "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
+			[]string{"mutually exclusive"},
+		},
+		"a context for naught": {
+			[]string{good, "--management-context=guest1"}, []string{"--management-context require --guest-kubeconfig-secret"},
+		},
+		"no such management": {
+			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters", "--management-context=other"},
+			[]string{`finding the management cluster: context "other" does not exist`},
+		},
 		"guest not there": {
 			[]string{"--guest-kubeconfig=" + filepath.Join(t.TempDir(), "guest")},
 			[]string{"--guest-kubeconfig", "does not exist"},
 		},
-		"standalone, not in one": {[]string{"--topology=standalone"}, []string{"outside a pod, set --guest-kubeconfig"}},
 		"two ways to the guest": {
 			[]string{good, "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
 			[]string{"--guest-kubeconfig and --guest-kubeconfig-secret", "mutually exclusive", "remove one of the two"},
@@ -76,17 +98,13 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 			[]string{"--topology=standalone", "--guest-kubeconfig-secret=guest1-kubeconfig"},
 			[]string{"--guest-kubeconfig-secret", "omit the flag"},
 		},
-		"a Secret, not in a pod": {
-			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
-			[]string{"outside a pod, set --management-kubeconfig"},
-		},
 		"a namespace for naught": {
 			[]string{good, "--namespace=clusters"},
 			[]string{"--namespace", "--guest-kubeconfig-secret", "or omit them"},
 		},
 		"management not there": {
 			[]string{"--guest-kubeconfig-secret=g", "--namespace=c", "--management-kubeconfig=" + filepath.Join(t.TempDir(), "mgmt")},
-			[]string{"--management-kubeconfig", "does not exist"},
+			[]string{"finding the management cluster", "no such file"},
 		},
 		"unknown Istio resource": {[]string{good, "--istio-resources=dragons"}, []string{"--istio-resources", `"dragons"`}},
 		"bad revision":           {[]string{good, "--revision=default"}, []string{"--revision", `"default"`}},
@@ -99,4 +117,20 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, append([]string{"crds"}, tc.flags...), tc.want...) })
 	}
+	t.Setenv("KUBECONFIG", "")
+	fails(t, []string{"crds", "--topology=standalone"}, "finding the guest: there is no kubeconfig: set --guest-kubeconfig")
+	fails(t, []string{"crds", "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
+		"finding the management cluster: there is no kubeconfig: set --management-kubeconfig")
+	fails(t, []string{"rotate-ca"}, "finding the management cluster: there is no kubeconfig: set --kubeconfig")
+	fails(t, []string{"rotate-ca", "--wait=-1s"}, "--wait: -1s must not be negative")
+}
+
+// TestCRDsOfAContext checks that a context of KUBECONFIG selects the guest, and that on a standalone cluster the
+// current one does.
+func TestCRDsOfAContext(t *testing.T) {
+	closed := strings.Replace(kubeconfig, ", certificate-authority: ca.crt", "", 1)
+	t.Setenv("KUBECONFIG", file(t, "closed", strings.Replace(closed, "current-context: c", "current-context: other", 1)))
+	fails(t, []string{"crds", "--guest-context=c", "--timeout=300ms"}, "timed out reading the guest after 300ms")
+	t.Setenv("KUBECONFIG", file(t, "closed", closed))
+	fails(t, []string{"crds", "--topology=standalone", "--timeout=300ms"}, "timed out reading the guest after 300ms")
 }

@@ -56,6 +56,9 @@ Exit codes:
 const crdsExample = `  # Show the owners of the CRDs and the next steps
   hypergate crds --guest-kubeconfig guest.kubeconfig
 
+  # Show the same with a context of your kubeconfig
+  hypergate crds --guest-context guest1
+
   # Show the same in hypergate's pod
   kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --guest-kubeconfig /etc/kubernetes
 

@@ -64,7 +64,7 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer) error {
 	report := preflightReport{}
 	guestConfig := options.GuestConfig
 	if guestConfig == nil {
-		guestConfig, err = (&guestAccess{secret: o.guestSecret, namespace: o.namespace, mgmtKubeconfig: o.mgmtKubeconfig}).
+		guestConfig, err = (&guestAccess{secret: o.guestSecret, namespace: o.namespace, mgmt: options.MgmtConfig}).
 			config(ctx, options.Config.Topology, o.timeout)
 		if err != nil {
 			return printed(out, o.output, report.with("guest kubeconfig", "", err))

@@ -180,5 +180,5 @@ func TestReleaseFails(t *testing.T) {
 	fails(t, []string{"release", "--guest-kubeconfig=" + s.kubeconfig(t)}, "run the command again")
 	fails(t, []string{"release", "--topology=both"}, "--topology", `"both"`)
 	fails(t, []string{"release", "--timeout=0s"}, "--timeout", "greater than 0")
-	fails(t, []string{"release"}, "--guest-kubeconfig or --guest-kubeconfig-secret is required")
+	fails(t, []string{"release"}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
 }

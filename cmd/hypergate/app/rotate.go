@@ -8,63 +8,225 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
+	"github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // rotateOptions holds the flags of the command rotate-ca.
-type rotateOptions struct{ mgmtKubeconfig, namespace string }
+type rotateOptions struct {
+	cluster  clusterFlags
+	revision string
+	wait     time.Duration
+}
+
+const (
+	// usualRotation is what --wait without a value waits for: twice the default of --ca-overlap, and a day more.
+	usualRotation = 72 * time.Hour
+	// untilSeen is how long a request can take to appear in the summary.
+	untilSeen = time.Minute
+	// rotationEvery is the interval between two reads while the command waits.
+	rotationEvery = 5 * time.Second
+)
+
+const rotateLong = `Request a new mesh CA with a new root.
+
+The controller carries out the rotation in phases:
+
+  1. spreading: all clients trust the new root in addition to the old one. The old CA still issues certificates.
+  2. settling: the new CA issues certificates. All clients still trust the old root.
+  3. The old root is removed.
+
+Each of the first two phases lasts as long as --ca-overlap of "hypergate run", a day by default. The rotation continues
+after a restart of the controller.
+
+The request is the annotation ` + model.RotateAnnotation + ` on hypergate's Lease, with a value that
+is new. hypergate sees it within half a minute. The command needs the permission to get and update that Lease, and no
+Secret. A hypergate without a Lease (--leader-elect=false) takes the same annotation on the Secret ` + model.CASecretName + `.
+
+Exit codes:
+  0  The rotation is requested. With --wait: it is complete.
+  1  An error occurred: there is no mesh CA, a rotation is already in progress, or the management cluster refuses.
+  2  With --wait: the time is over, and an action is required (hypergate status).
+  3  With --wait: the time is over, and the rotation is in progress.`
 
 func newRotateCA() *cobra.Command {
 	o := &rotateOptions{}
 	cmd := &cobra.Command{
 		Use:   "rotate-ca",
 		Short: "Request a rotation of the mesh CA",
-		Long: `Request a new mesh CA with a new root.
+		Long:  rotateLong,
+		Example: `  # Rotate the mesh CA
+  hypergate rotate-ca -n clusters-guest1
 
-The controller carries out the rotation in phases:
+  # Rotate the mesh CA, and wait until that is done
+  hypergate rotate-ca -n clusters-guest1 --wait
 
-  1. All clients trust the new root in addition to the old one. The old CA still issues certificates.
-  2. The new CA issues certificates. All clients still trust the old root.
-  3. The old root is removed.
-
-Each of the first two phases lasts as long as --ca-overlap of "hypergate run". The request and the current phase are
-annotations of the Secret ` + model.CASecretName + `, so the rotation continues after a restart of the controller.`,
-		Example: `  # Rotate the mesh CA, in hypergate's pod with its own permissions
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate rotate-ca --namespace clusters-guest1
-
-  # Rotate the mesh CA with a kubeconfig of the management cluster
-  hypergate rotate-ca --namespace clusters-guest1 --management-kubeconfig mgmt.kubeconfig
-
-  # Show the progress of the rotation
-  kubectl -n clusters-guest1 get secret ` + model.CASecretName + ` -o jsonpath='{.metadata.annotations}'`,
+  # Request the same with kubectl
+  kubectl -n clusters-guest1 annotate --overwrite lease hypergate-openshift-gateway ` + model.RotateAnnotation + `=$(date +%s)`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout(), time.Now()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), time.Now(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. Required.")
-	cmd.Flags().StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
-		"Defaults to the pod's own service account. The environment variable KUBECONFIG is ignored.")
+	o.addFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *rotateOptions) run(ctx context.Context, out io.Writer, now time.Time) error {
-	if o.namespace == "" {
-		return fmt.Errorf("--namespace is required: the namespace of the hosted control plane on the management cluster")
+func (o *rotateOptions) addFlags(flags *pflag.FlagSet) {
+	o.cluster.addFlags(flags)
+	flags.StringVar(&o.cluster.kubeconfig, "management-kubeconfig", "", "The same as --kubeconfig.")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the name of hypergate's Lease.")
+	flags.DurationVar(&o.wait, "wait", 0, "Wait until the rotation is complete, at most this long. Without a value: 72h.")
+	flags.Lookup("wait").NoOptDefVal = usualRotation.String()
+}
+
+func (o *rotateOptions) run(ctx context.Context, now time.Time, out, errOut io.Writer) error {
+	if o.wait < 0 {
+		return fmt.Errorf("--wait: %s must not be negative", o.wait)
 	}
-	config, err := mgmtConfig(o.mgmtKubeconfig)
+	config, namespace, err := o.cluster.config()
 	if err != nil {
 		return err
 	}
-	return requestRotation(ctx, config, o.namespace, now, out)
+	client, err := fleet.New(config)
+	if err != nil {
+		return err
+	}
+	request := now.UTC().Format(time.RFC3339)
+	reading, err := client.Installation(ctx, namespace, o.revision)
+	switch {
+	case apierrors.IsNotFound(err):
+		return o.withoutLease(ctx, config, namespace, request, out)
+	case err != nil:
+		return err
+	}
+	if err := mayRotate(reading); err != nil {
+		return err
+	}
+	if err := annotateLease(ctx, config, reading, request, now); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "lease/%s: rotation requested at %s\n", reading.Lease, request); err != nil || o.wait == 0 {
+		return err
+	}
+	return o.follow(ctx, client, namespace, request, out, errOut)
 }
 
-func requestRotation(ctx context.Context, config *rest.Config, namespace string, now time.Time, out io.Writer) error {
+// mayRotate returns an error if a summary shows that there is nothing to rotate, or that a rotation is in progress. A
+// summary that cannot be read shows nothing.
+func mayRotate(reading summary.Reading) error {
+	switch s := reading.Summary; {
+	case s == nil:
+		return nil
+	case s.CA.Phase == "":
+		return fmt.Errorf("no mesh CA to rotate in namespace %s: hypergate creates it with the first GatewayClass that it serves; "+
+			"its report can be half a minute old", reading.Namespace)
+	case s.CA.Phase != summary.PhaseSteady:
+		return fmt.Errorf("a rotation is already in progress: in phase %s", s.CA.Phase)
+	default:
+		return nil
+	}
+}
+
+// annotateLease writes the request to a Lease. hypergate writes the same Lease, so a conflict is tried again.
+func annotateLease(ctx context.Context, config *rest.Config, reading summary.Reading, request string, now time.Time) error {
+	client, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client for the management cluster: %w", err)
+	}
+	leases, followed := client.Leases(reading.Namespace), ""
+	if reading.Summary != nil {
+		followed = reading.Summary.CA.Request
+	}
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		lease, err := leases.Get(ctx, reading.Lease, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		last := lease.Annotations[model.RotateAnnotation]
+		if at, err := time.Parse(time.RFC3339, last); err == nil && last != followed && now.Sub(at) < untilSeen {
+			return fmt.Errorf("a rotation was requested at %s, and hypergate begins within a minute", last)
+		}
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, model.RotateAnnotation, request)
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{FieldManager: "hypergate-rotate-ca"})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("requesting a rotation: %w", err)
+	}
+	return nil
+}
+
+// follow waits until the rotation is complete, and prints each phase.
+func (o *rotateOptions) follow(ctx context.Context, client *fleet.Client, namespace, request string, out, errOut io.Writer) error {
+	waiting, printed, outcome := waitOptions{wait: o.wait}, "", summary.UnderWay
+	err := waiting.until(ctx, rotationEvery, errOut, func(ctx context.Context) (summary.Outcome, error) {
+		reading, err := client.Installation(ctx, namespace, o.revision)
+		if err != nil {
+			return outcome, err
+		}
+		var step string
+		outcome, step = progressOf(reading, request)
+		if step != printed {
+			printed = step
+			if _, err := fmt.Fprintln(out, step); err != nil {
+				return outcome, fmt.Errorf("printing the progress: %w", err)
+			}
+		}
+		return outcome, nil
+	})
+	if err != nil {
+		return err
+	}
+	if code := exitCode(outcome); code != exitOK {
+		return codeError(code)
+	}
+	return nil
+}
+
+// progressOf returns what is done of a requested rotation, and the same in words.
+func progressOf(r summary.Reading, request string) (summary.Outcome, string) {
+	outcome := max(summary.UnderWay, r.State.Outcome())
+	switch {
+	case outcome == summary.Act:
+		return outcome, fmt.Sprintf("%s: %s", stateWord(r.State), oneLine(r.Why))
+	case r.Summary == nil || r.Summary.CA.Request != request:
+		return outcome, "waiting until hypergate begins; it does not rotate a CA of your own"
+	case r.Summary.CA.Phase == summary.PhaseSteady:
+		return summary.Well, "done: the old root is removed"
+	default:
+		return outcome, phaseText(r.Summary.CA.Phase)
+	}
+}
+
+// phaseText returns a phase of a rotation in words.
+func phaseText(phase string) string {
+	switch phase {
+	case "spreading":
+		return phase + ": the clients get the new root; the old CA issues certificates"
+	case "settling":
+		return phase + ": the new CA issues certificates; the old root is still trusted"
+	default:
+		return oneLine(phase)
+	}
+}
+
+// withoutLease requests a rotation by an annotation on the Secret of the mesh CA.
+func (o *rotateOptions) withoutLease(ctx context.Context, config *rest.Config, namespace, request string, out io.Writer) error {
+	if o.wait > 0 {
+		return fmt.Errorf("--wait needs hypergate's Lease %s in namespace %s, which does not exist: %w",
+			fleet.LeaseName(o.revision), namespace, errNotInstalled)
+	}
 	client, err := coreclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("creating a client for the management cluster: %w", err)
@@ -73,9 +235,8 @@ func requestRotation(ctx context.Context, config *rest.Config, namespace string,
 	secret, err := secrets.Get(ctx, model.CASecretName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("no mesh CA to rotate: Secret %s does not exist in namespace %s; "+
-			"hypergate creates it with the first GatewayClass that it serves",
-			model.CASecretName, namespace)
+		return fmt.Errorf("no mesh CA to rotate: neither the Lease %s nor the Secret %s exists in namespace %s; "+
+			"check the namespace, and --revision", fleet.LeaseName(o.revision), model.CASecretName, namespace)
 	case err != nil:
 		return fmt.Errorf("reading the mesh CA: %w", err)
 	case secret.Labels[model.OwnerLabel] == "":
@@ -85,11 +246,6 @@ func requestRotation(ctx context.Context, config *rest.Config, namespace string,
 		return fmt.Errorf("a rotation is already in progress: in phase %s since %s",
 			secret.Annotations[model.PhaseAnnotation], secret.Annotations[model.PhaseSinceAnnotation])
 	}
-	return patchRequest(ctx, secrets, secret, now, out)
-}
-
-func patchRequest(ctx context.Context, secrets coreclient.SecretInterface, secret *corev1.Secret, now time.Time, out io.Writer) error {
-	request := now.UTC().Format(time.RFC3339)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": secret.ResourceVersion,
 		"annotations":     map[string]string{model.RotateAnnotation: request},

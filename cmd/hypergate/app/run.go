@@ -105,7 +105,8 @@ func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 // addAccessFlags adds the flags that define how to reach the two clusters.
 func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
-		"Defaults to the pod's own service account.")
+		"Defaults to the pod's own service account. The environment variable KUBECONFIG is ignored: "+
+		"a context that you change later must not become a side of a controller.")
 	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "Path to the guest's kubeconfig: a file, "+
 		"or a directory to which a Secret is mounted, "+
 		"with the key kubeconfig (HyperShift) or value (Cluster API). The file can be replaced at any time. "+

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +39,37 @@ func TestColumns(t *testing.T) {
 	}
 	if got := padded("客户", 6) + "|"; got != "客户  |" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestColorsAndWidth checks the environment variables on which a table depends. A new pseudoterminal is a terminal.
+func TestColorsAndWidth(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no pseudoterminal:", err)
+	}
+	t.Cleanup(func() { _ = terminal.Close() })
+	for _, tc := range []struct {
+		out              io.Writer
+		noColor, columns string
+		term             string
+		want             screen
+	}{
+		{terminal, "", "", "xterm", screen{color: true}},
+		{terminal, "1", "", "xterm", screen{}},
+		{terminal, "", "", "dumb", screen{}},
+		{terminal, "", "40", "xterm", screen{width: 40, color: true}},
+		{terminal, "1", "3", "xterm", screen{width: narrowest}},
+		{&bytes.Buffer{}, "", "", "xterm", screen{}},
+		{&bytes.Buffer{}, "", "40", "xterm", screen{width: 40}},
+		{&bytes.Buffer{}, "", "-1", "xterm", screen{}},
+	} {
+		t.Setenv("NO_COLOR", tc.noColor)
+		t.Setenv("COLUMNS", tc.columns)
+		t.Setenv("TERM", tc.term)
+		if got := screenOf(tc.out); got != tc.want {
+			t.Errorf("NO_COLOR=%q COLUMNS=%q TERM=%q: %+v, want %+v", tc.noColor, tc.columns, tc.term, got, tc.want)
+		}
 	}
 }
 
