@@ -1,7 +1,9 @@
 package docs
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,6 +61,52 @@ func TestPodMonitorsSelectPods(t *testing.T) {
 		}
 		if kinds["PodMonitor"] != 2 || kinds["PrometheusRule"] != 1 || kinds["ConfigMap"] != 1 || len(kinds) != 3 {
 			t.Errorf("%s has %v", folder, kinds)
+		}
+	}
+}
+
+// TestThePodMonitorOfGatewaysSelectsPods checks the labels and the port against the template from which istiod deploys
+// gateways.
+func TestThePodMonitorOfGatewaysSelectsPods(t *testing.T) {
+	t.Parallel()
+	objects, err := deploy.Render("monitoring/guest")
+	if err != nil || len(objects) != 1 || objects[0].GetKind() != "PodMonitor" || objects[0].GetNamespace() != "" {
+		t.Fatalf("%d objects: %v", len(objects), err)
+	}
+	const goldens = "pkg/desired/testdata/golden/*/hosted/management/configmap_istio-sidecar-injector-*.yaml"
+	templates, err := filepath.Glob(filepath.Join(root, goldens))
+	if err != nil || len(templates) == 0 {
+		t.Fatalf("no golden file of the template: %v", err)
+	}
+	_, template, found := strings.Cut(read(t, templates[len(templates)-1]), "kube-gateway: |")
+	if !found {
+		t.Fatal("there is no template of gateways")
+	}
+	_, pods, _ := strings.Cut(template, "kind: Deployment")
+	var labels []string
+	selectors, _, _ := unstructured.NestedSlice(objects[0].Object, "spec", "selector", "matchExpressions")
+	for _, selector := range selectors {
+		key, _, _ := unstructured.NestedString(selector.(map[string]any), "key")
+		labels = append(labels, key)
+	}
+	copied, _, _ := unstructured.NestedStringSlice(objects[0].Object, "spec", "podTargetLabels")
+	for _, label := range append(labels, copied...) {
+		// The template has the label on the Deployment, in its selector and on the pods.
+		if strings.Count(strings.Split(pods, "kind: Service")[0], `"`+label+`"`) < 2 {
+			t.Errorf("the pods of gateways do not have the label %s", label)
+		}
+	}
+	endpoints, _, _ := unstructured.NestedSlice(objects[0].Object, "spec", "podMetricsEndpoints")
+	if len(labels) != 1 || len(endpoints) != 1 {
+		t.Fatalf("%d labels, %d endpoints", len(labels), len(endpoints))
+	}
+	endpoint, _ := endpoints[0].(map[string]any)
+	for what, text := range map[string]string{
+		"port": fmt.Sprintf("name: %v\n", endpoint["port"]),
+		"path": fmt.Sprintf(`"prometheus.io/path" "%v"`, endpoint["path"]),
+	} {
+		if !strings.Contains(pods, text) {
+			t.Errorf("gateways do not have the %s %v", what, endpoint[what])
 		}
 	}
 }

@@ -25,7 +25,8 @@ type panel struct {
 
 // asPromQL replaces Grafana's variables by values.
 func asPromQL(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "5m", "$__range", "1d", "$namespace", "clusters-guest1").Replace(expr)
+	return strings.NewReplacer("$__rate_interval", "5m", "$__range", "1d", "$namespace", "clusters-guest1",
+		"__CONTROL_PLANE_NAMESPACE__", "clusters-guest1").Replace(expr)
 }
 
 // TestDashboards parses each expression of each dashboard, and checks its metrics. No two panels overlap.
@@ -59,6 +60,41 @@ func TestDashboards(t *testing.T) {
 					if !exists(metric) {
 						t.Errorf("%s: %s reads %s, which does not exist", name, p.Title, metric)
 					}
+				}
+			}
+		}
+	}
+}
+
+// TestTheRowForHyperShift checks the row for HyperShift's dashboards. The IDs of its panels differ from those of
+// HyperShift's (7 and 9), and each expression is about one hosted cluster.
+func TestTheRowForHyperShift(t *testing.T) {
+	t.Parallel()
+	exists := known(t)
+	var rows []struct {
+		Title  string
+		Panels []panel
+	}
+	if err := json.Unmarshal([]byte(file(t, "deploy/monitoring/hypershift", "rows.json")), &rows); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 1 || len(rows[0].Panels) == 0 || rows[0].Title == "" {
+		t.Fatalf("%d rows", len(rows))
+	}
+	ids := map[int]bool{7: true, 9: true}
+	for _, p := range rows[0].Panels {
+		if ids[p.ID] || p.Type != "graph" || len(p.Targets) == 0 {
+			t.Errorf("panel %d %q has an ID of another one, another type, or no expression", p.ID, p.Title)
+		}
+		ids[p.ID] = true
+		for _, target := range p.Targets {
+			metrics := metricsOf(t, p.Title, asPromQL(target.Expr))
+			if strings.Count(target.Expr, `{namespace="__CONTROL_PLANE_NAMESPACE__"`) != len(metrics) {
+				t.Errorf("%s: %s is not about one hosted cluster", p.Title, target.Expr)
+			}
+			for _, metric := range metrics {
+				if !exists(metric) {
+					t.Errorf("%s reads %s, which does not exist", p.Title, metric)
 				}
 			}
 		}
