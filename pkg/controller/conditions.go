@@ -94,6 +94,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.Istiod, out.Rollout, out.ReadyRelays = o.mgmt.Istiod, o.mgmt.Rollout, o.guest.ReadyRelays
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
+	out.IgnoredProxy, out.SettingsAt = o.guest.IgnoredProxy, o.settingsAt
 	if k.converged() {
 		out.MgmtWatches, out.GuestWatches = k.findings.mgmtWatches, k.findings.guestWatches
 	}

@@ -65,9 +65,10 @@ type decider struct {
 	config model.Config
 	plans  *planCache
 	// The memory of earlier passes, see type memory.
-	ca      meshCA
-	standby standby
-	rollout rollout.Memo
+	ca       meshCA
+	standby  standby
+	rollout  rollout.Memo
+	settings gatewaySettings
 	// acquiring limits how often Leases are acquired.
 	acquiring throttle.Limiter
 	// newCA returns a CA for a first installation: always the same one until it is used.

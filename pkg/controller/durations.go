@@ -89,6 +89,10 @@ const (
 	foreignAtOnce  = 8
 )
 
+// settingsEvery is how often the guest's settings for the pods of gateways may change: each change replaces the pods of
+// all gateways. The first change after that time is used at once.
+const settingsEvery = 10 * time.Minute
+
 // What is reported only after it has lasted.
 const (
 	// transientTime is for states that usually end soon: objects that are deleted and created again, a rollout, a

@@ -16,6 +16,9 @@ type memory struct {
 	twoClusters bool
 	// notSynced is since when a guest that answers does not list something. Written by observe.
 	notSynced throttle.Debounce
+	// settings are the settings of the guest that gateways have. Written by observe, and by execute when it has applied
+	// them.
+	settings gatewaySettings
 	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,
 	// and by execute when it has written the webhook or pruned istiod.
 	webhookProbe webhookProbe

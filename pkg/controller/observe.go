@@ -41,6 +41,9 @@ type observation struct {
 	missing    string
 	missingFor time.Duration
 
+	// settingsAt is when changed settings of the guest are used. Zero: all are in use.
+	settingsAt time.Time
+
 	// mgmtSeen reports whether it is known what the HostedControlPlane, or the Cluster, says.
 	mgmtSeen bool
 	// hold is why nothing may be written, an onHoldError; nil: writing is allowed.
@@ -82,6 +85,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
 	o.guest.Classes, o.beyond = model.Served(o.guest.Classes)
+	o.useSettings(&r.memory.settings)
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
 	}

@@ -40,7 +40,7 @@ func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte
 	// Nothing is computed from these.
 	m.IstiodSince, m.Rollout, m.RotationRequest, m.LeaseRotationRequest = time.Time{}, model.RolledOut, "", ""
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
-	g.ReadyRelays = 0
+	g.ReadyRelays, g.IgnoredProxy = 0, nil
 	g.Leases, g.Foreign, g.Gateways = model.ObservedLeases{}, model.ForeignInstallations{}, model.ObservedGateways{}
 	inputs, err := json.Marshal([]any{m, g})
 	if err != nil {

@@ -119,7 +119,7 @@ func (r *Reconciler) pass(ctx context.Context) passed {
 	}
 	r.reports.notSynced = lastLogged{}
 	r.prepare(ctx, k)
-	return r.report(ctx, k).within(o.requeue, out.requeue, k.findings.requeue)
+	return r.report(ctx, k).within(o.requeue, o.untilSettings(), out.requeue, k.findings.requeue)
 }
 
 // within returns the same end with a next pass after the shortest of some delays. Zero means no delay.
@@ -169,6 +169,6 @@ const usualClass = "openshift-default"
 func (r *Reconciler) decider() decider {
 	return decider{
 		config: r.config, plans: &r.memory.plans, ca: r.memory.ca, standby: r.memory.standby, acquiring: r.memory.acquiring, newCA: r.newCA,
-		rollout: r.memory.rollout,
+		rollout: r.memory.rollout, settings: r.memory.settings,
 	}
 }

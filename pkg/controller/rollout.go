@@ -17,9 +17,10 @@ type rolloutStep struct {
 
 // withRollout adds the step of a rollout of gateways to a decision.
 func (d decider) withRollout(o observation, c converge) converge {
+	wanted, has := d.settings.evidence(c.plan.IstiodConfig.Hash(), o.mgmt.IstiodConfig.Hash(), c.plan.GatewaySettings)
 	e := rollout.Evidence{
 		Now: o.now, Mode: cmp.Or(d.config.GatewayRollout, model.OneByOne),
-		Wanted: c.plan.IstiodConfig.Hash(), Has: o.mgmt.IstiodConfig.Hash(), Installed: c.plan.Installed,
+		Wanted: wanted, Has: has, Installed: c.plan.Installed,
 		Istiod: o.mgmt.Istiod, Rollout: o.mgmt.Rollout, Gateways: o.guest.Gateways,
 	}
 	memo := d.rollout.Before(e)

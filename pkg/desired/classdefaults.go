@@ -1,7 +1,10 @@
 package desired
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -30,17 +33,24 @@ const (
 // The defaults are those of cluster-ingress-operator (pkg/operator/controller/gatewayclass/istio_sail_installer.go),
 // and a disruption budget.
 //
+// The proxy settings are those that the operator passes on. There they are in istiod's mesh configuration. Here they
+// are in the guest, so that a guest that changes them causes no write on the management side.
+//
 // The name of a class becomes a label value in the ConfigMap with its defaults. If the name is not a valid label value,
 // the gateways of the class have no defaults.
-func classDefaults(guest model.GuestObservation, userValues map[string]map[string]any) map[string]any {
-	out := map[string]any{}
+func classDefaults(cfg model.Config, guest model.GuestObservation) map[string]any {
+	out, userValues := map[string]any{}, cfg.Values.Classes
+	if guest.Proxy.IsSet() && cfg.XDS.Host == "" {
+		return out // the endpoint is not known: existing defaults stay, so that gateways do not lose the way to istiod
+	}
+	proxy := guest.Proxy.Bypassing(cfg.XDS.Host)
 	for _, class := range guest.Classes {
 		if len(validation.IsValidLabelValue(class.Name)) == 0 {
 			given := overlay(userValues[values.AllClasses], userValues[class.Name])
 			if own, is := userValues[class.Name][budgetValue]; is {
 				given[budgetValue] = own // a budget has either minAvailable or maxUnavailable
 			}
-			out[class.Name] = defaultsOf(class.Name, guest.Infrastructure, given)
+			out[class.Name] = defaultsOf(class.Name, guest.Infrastructure, proxy, given)
 		}
 	}
 	return out
@@ -48,13 +58,15 @@ func classDefaults(guest model.GuestObservation, userValues map[string]map[strin
 
 // defaultsOf returns the defaults for the gateways of one class as istiod reads them: a change for each kind of
 // object.
-func defaultsOf(class string, infrastructure model.InfrastructureTopology, given map[string]any) map[string]any {
+func defaultsOf(
+	class string, infrastructure model.InfrastructureTopology, proxy model.Proxy, given map[string]any,
+) map[string]any {
 	replicas := map[string]any{"minReplicas": values.UsualMinReplicas, "maxReplicas": values.UsualMaxReplicas}
 	if infrastructure == model.SingleNode {
 		replicas["minReplicas"] = int64(1)
 	}
 	replicas = overlay(replicas, tree(given, "horizontalPodAutoscaler", "spec"))
-	pod := map[string]any{"containers": []any{containerOf(given)}}
+	pod := map[string]any{"containers": []any{containerOf(proxy, given)}}
 	for _, name := range []string{"nodeSelector", "tolerations"} {
 		if value, is := given[name]; is {
 			pod[name] = value
@@ -84,12 +96,23 @@ func budget(replicas, given map[string]any) map[string]any {
 	}
 }
 
-// containerOf returns the change to a gateway's container.
-func containerOf(given map[string]any) map[string]any {
+// containerOf returns the change to a gateway's container. Of its processes, only pilot-agent uses the proxy: it
+// fetches the modules of WasmPlugins. Its connection to istiod bypasses the proxy, see Bypassing: gRPC also obeys
+// HTTPS_PROXY.
+func containerOf(proxy model.Proxy, given map[string]any) map[string]any {
 	out := map[string]any{"name": proxyContainer, "terminationMessagePolicy": "FallbackToLogsOnError"}
 	if resources := tree(given, "resources"); len(resources) > 0 {
 		out["resources"] = resources
 	}
+	variables := proxy.Environment()
+	if len(variables) == 0 {
+		return out
+	}
+	env := make([]any, 0, len(variables))
+	for _, v := range variables {
+		env = append(env, map[string]any{"name": v.Name, "value": v.Value})
+	}
+	out["env"] = env
 	return out
 }
 
@@ -105,6 +128,15 @@ func spreadOwnPods(class string, constraints []any) []any {
 		out = append(out, constraint)
 	}
 	return out
+}
+
+// settingsHash returns a value that identifies the guest's settings for the pods of gateways.
+func settingsHash(proxy model.Proxy) string {
+	if proxy == (model.Proxy{}) {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{proxy.HTTP, proxy.HTTPS, proxy.No}, "\n")))
+	return hex.EncodeToString(sum[:8])
 }
 
 // tree returns the part of a tree of values at a path. It is empty if there is none.

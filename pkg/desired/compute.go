@@ -34,6 +34,7 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 		plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode},
 	}
 	if d.plan.Installed {
+		d.plan.GatewaySettings = settingsHash(guest.Proxy)
 		if !mgmt.CA.Exists() {
 			return Plan{}, errors.New("computing the installation: the mesh CA does not exist yet")
 		}

@@ -75,7 +75,7 @@ func guestValues(cfg model.Config, mgmt model.ManagementObservation, guest model
 		// namespace (pkg/revisions/tag_watcher.go). So with this Service, istiod handles unlabelled Gateways and
 		// routes, and another mesh does not see the Service.
 		"revisionTags":   []any{"default"},
-		"gatewayClasses": classDefaults(guest, cfg.Values.Classes),
+		"gatewayClasses": classDefaults(cfg, guest),
 		"global":         merge(globalValues(cfg), map[string]any{"configCluster": true}),
 	}
 }

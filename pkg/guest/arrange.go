@@ -62,6 +62,8 @@ func (c *Cluster) arrange(ctx context.Context) {
 	c.mode.Set(ctx, key, version)
 	key, version = c.crds.at(infrastructureCRD)
 	c.nodes.Set(ctx, key, version)
+	key, version = c.crds.at(proxyCRD)
+	c.proxy.Set(ctx, key, version)
 	key, version = c.crds.at(istioCRD)
 	c.foreign.arrange(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)

@@ -44,7 +44,8 @@ type Cluster struct {
 	namespace *watch.Watch
 	classes   *classWatch
 	mode      *modeWatch
-	nodes     infrastructureWatch
+	nodes     openShiftConfig[model.InfrastructureTopology]
+	proxy     openShiftConfig[proxySettings]
 	leases    *leaseView
 	foreign   *foreignView
 	relays    *watch.Watch // of the tunnel
@@ -155,7 +156,8 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	c.relays = newRelayWatch(c.dynamic, c.cfg.GuestNamespace, c.budget, notify)
 	c.rolled = newGatewayView(c.dynamic, c.cfg.Revision, c.budget, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
-	c.nodes = newInfrastructureWatch(c.dynamic, c.budget, notify)
+	c.nodes = newOpenShiftConfig("infrastructures", "Infrastructure", topologyOf, c.dynamic, c.budget, notify)
+	c.proxy = newOpenShiftConfig("proxies", "Proxy", proxyOf, c.dynamic, c.budget, notify)
 	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
 		c.log.Info("The guest's management mode is unknown to this version; --crd-management decides", "mode", mode)
 	})

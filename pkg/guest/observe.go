@@ -52,7 +52,9 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.InUse, out.InUseTotals = c.objectsInUse()
 	out.SearchingInUse = c.searching()
 	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
-	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.topology()
+	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.value()
+	proxy := c.proxy.value()
+	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.Gateways = c.observedGateways()
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
@@ -81,6 +83,7 @@ func (c *Cluster) known() error {
 		{"gatewayclasses", c.classes, c.classesPending()},
 		{modeCRD, c.mode, c.mode.pending() || c.behind(modeCRD, c.mode.Switch)},
 		{infrastructureCRD, c.nodes, c.nodes.pending() || c.behind(infrastructureCRD, c.nodes.Switch)},
+		{proxyCRD, c.proxy, c.proxy.pending() || c.behind(proxyCRD, c.proxy.Switch)},
 		{"leases", c.leases, c.leases.pending()},
 		{"deployments", c.foreign.istiod, pending(c.foreign.istiod)},
 		{istioCRD, c.foreign.istios, c.foreign.istiosPending() || c.behind(istioCRD, c.foreign.istios)},
@@ -146,7 +149,8 @@ func (c *Cluster) Validity() (from, until time.Time) { return c.conn.Validity() 
 // objects that decisions depend on.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	return slices.Concat(
-		c.objects.WatchProblems(), c.mode.watchProblem(), c.nodes.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(),
+		c.objects.WatchProblems(), c.mode.watchProblem(), c.nodes.watchProblem(), c.proxy.watchProblem(),
+		c.inUse.watchProblems(), c.foreign.watchProblems(),
 		c.oversized(),
 	)
 }

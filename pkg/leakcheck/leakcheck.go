@@ -69,14 +69,19 @@ func SecretsOf(cfg model.Config, mgmt model.ManagementObservation, guest model.G
 func nonRoots(ca pki.CA) []byte { return slices.Concat(ca.Cert, []byte("\n"), ca.Chain) }
 
 // knownToGuest reports whether the guest knows a name already: it is in the flags for the guest, or its users have used
-// it in the name of a GatewayClass, in any encoding. These users must not be able to block a plan with the name.
+// it in the name of a GatewayClass or in their proxy settings, in any encoding. These users must not be able to block a
+// plan with the name.
 func knownToGuest(name string, cfg model.Config, guest model.GuestObservation) bool {
 	contains := func(text string) bool { return strings.Contains(text, name) }
 	if contains(cfg.GuestNamespace) || contains(cfg.ControllerName) {
 		return true
 	}
-	return slices.ContainsFunc(guest.Classes, func(c model.GatewayClass) bool {
-		for text := range unwrapped(c.Name, maxUnwrappings) {
+	texts := []string{guest.Proxy.HTTP, guest.Proxy.HTTPS, guest.Proxy.No}
+	for _, class := range guest.Classes {
+		texts = append(texts, class.Name)
+	}
+	return slices.ContainsFunc(texts, func(foreign string) bool {
+		for text := range unwrapped(foreign, maxUnwrappings) {
 			if contains(text) {
 				return true
 			}

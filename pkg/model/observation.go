@@ -124,6 +124,10 @@ type GuestObservation struct {
 	Gateways ObservedGateways
 	// Infrastructure is for how many nodes the guest's infrastructure is made.
 	Infrastructure InfrastructureTopology
+	// Proxy is the proxy of the guest, as far as its gateways can use it. IgnoredProxy describes what they cannot use.
+	// No plan depends on IgnoredProxy.
+	Proxy        Proxy
+	IgnoredProxy []string
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.

@@ -25,11 +25,14 @@ const (
 	// UnsupportedFieldsInUse: objects set fields that istiod ignores. The condition exists only while there are such
 	// objects.
 	UnsupportedFieldsInUse = "UnsupportedFieldsInUse"
+	// SettingsApplied: gateways have the settings of the guest, such as its proxy. The condition exists only while they
+	// do not have all of them.
+	SettingsApplied = "SettingsApplied"
 )
 
 // OwnTypes returns the types of all conditions that hypergate can write to a GatewayClass.
 func OwnTypes() []string {
-	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse}
+	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse, SettingsApplied}
 }
 
 // Reasons of ControllerInstalled.
@@ -66,6 +69,9 @@ func OfClasses(r Result) ClassConditions {
 		result:    r,
 		installed: withType(ControllerInstalled, r.controllerInstalled()),
 		common:    []metav1.Condition{withType(CRDsReady, r.crdsReady()), withType(SupportedVersion, r.supportedVersion())},
+	}
+	if settings, is := r.settingsApplied(); is {
+		out.common = append(out.common, withType(SettingsApplied, settings))
 	}
 	if len(r.InUse) > 0 {
 		out.inUse = new(withType(UnsupportedFieldsInUse, r.fieldsInUse()))

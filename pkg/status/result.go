@@ -40,6 +40,10 @@ type Result struct {
 	InUseTotals map[string]int
 	// Searching is set while the search is not complete, so that there can be more such objects.
 	Searching bool
+	// IgnoredProxy describes what gateways cannot use of the guest's proxy settings. SettingsAt is when changed
+	// settings of the guest are used. It is zero if all are in use.
+	IgnoredProxy []string
+	SettingsAt   time.Time
 	// Waiting is what the installation waits for. The guest may read it.
 	Waiting Waiting
 	// Endpoint is whether istiod was reached at its published address.

@@ -70,10 +70,26 @@ func operatorValues() map[string]any {
 	}
 }
 
-// ofOperator returns what an istiod of cluster-ingress-operator gets.
-func ofOperator(t *testing.T, source *charts.Source) settings {
+// ofOperator returns what an istiod of cluster-ingress-operator gets, for a guest with a proxy or without
+// (istio_sail_installer.go, buildProxyMetadata).
+func ofOperator(t *testing.T, source *charts.Source, proxy model.Proxy) settings {
 	t.Helper()
-	objects, err := source.Render(charts.Release{Name: revision + "-istiod", Namespace: namespace, Values: operatorValues()})
+	given := operatorValues()
+	metadata := map[string]any{}
+	for _, v := range []struct{ upper, lower, value string }{
+		{"HTTP_PROXY", "http_proxy", proxy.HTTP}, {"HTTPS_PROXY", "https_proxy", proxy.HTTPS}, {"NO_PROXY", "no_proxy", proxy.No},
+	} {
+		if v.value != "" {
+			metadata[v.upper], metadata[v.lower] = v.value, v.value
+		}
+	}
+	if len(metadata) > 0 {
+		err := unstructured.SetNestedField(given, metadata, "meshConfig", "defaultConfig", "proxyMetadata")
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	objects, err := source.Render(charts.Release{Name: revision + "-istiod", Namespace: namespace, Values: given})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,6 +111,12 @@ func ofOperator(t *testing.T, source *charts.Source) settings {
 // nodes.
 func ofHypergate(t *testing.T, source *charts.Source, file string, nodes model.InfrastructureTopology) settings {
 	t.Helper()
+	return ofHypergateFor(t, source, file, model.GuestObservation{Infrastructure: nodes})
+}
+
+// ofHypergateFor returns what an istiod gets by a plan of hypergate, with values of a user, for a guest.
+func ofHypergateFor(t *testing.T, source *charts.Source, file string, guest model.GuestObservation) settings {
+	t.Helper()
 	given, err := values.Parse("values.yaml", []byte(file))
 	if err != nil {
 		t.Fatal(err)
@@ -109,9 +131,8 @@ func ofHypergate(t *testing.T, source *charts.Source, file string, nodes model.I
 		XDS: model.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-" + revision,
 		IstioResources: model.LayeredProductResources(), NetworkPolicies: model.HyperShiftPeers(), Values: given,
 	}
-	plan, err := desired.NewPlanner(cfg, source).Compute(
-		model.ManagementObservation{CA: ca, Istiod: model.Available},
-		model.GuestObservation{Classes: []model.GatewayClass{{Name: className, Generation: 1}}, Infrastructure: nodes})
+	guest.Classes = []model.GatewayClass{{Name: className, Generation: 1}}
+	plan, err := desired.NewPlanner(cfg, source).Compute(model.ManagementObservation{CA: ca, Istiod: model.Available}, guest)
 	if err != nil {
 		t.Fatal(err)
 	}

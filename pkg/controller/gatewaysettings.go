@@ -1,0 +1,68 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// gatewaySettings are the settings of the guest that the pods of its gateways follow from. A change replaces the pods
+// of all gateways, so the guest's changes are used at most once in settingsEvery.
+type gatewaySettings struct {
+	// known reports whether this process uses settings. Without a GatewayClass it does not.
+	known bool
+	proxy model.Proxy
+	// changed is when this process last used a change. Zero: it has used none.
+	changed time.Time
+	// plan identifies the settings of the last plan that was carried out. hasPlan reports whether there was one.
+	plan    string
+	hasPlan bool
+}
+
+// use returns the settings to use for what the guest shows, and when a change that waits is used. Zero: none waits.
+func (s *gatewaySettings) use(seen model.GuestObservation, now time.Time) (model.Proxy, time.Time) {
+	due := s.changed.Add(settingsEvery)
+	switch {
+	case len(seen.Classes) == 0:
+		s.known = false // there are no gateways with these settings
+	case !s.known:
+		s.known, s.proxy = true, seen.Proxy
+	case seen.Proxy == s.proxy:
+	case !s.changed.IsZero() && now.Before(due):
+		return s.proxy, due
+	default:
+		s.proxy, s.changed = seen.Proxy, now
+	}
+	return seen.Proxy, time.Time{}
+}
+
+// useSettings replaces the settings that the guest shows by those to use. A guest that is not known changes nothing.
+func (o *observation) useSettings(s *gatewaySettings) {
+	if o.guestProblem == nil {
+		o.guest.Proxy, o.settingsAt = s.use(o.guest, o.now)
+	}
+}
+
+// applied notes a plan that was carried out.
+func (s *gatewaySettings) applied(plan desired.Plan) {
+	s.plan, s.hasPlan = plan.GatewaySettings, plan.Installed
+}
+
+// evidence returns the hashes that a rollout of gateways follows from: those of istiod's configuration, each with the
+// settings of the guest. So changed settings roll gateways one after another, as another istiod does. A new process
+// does not know which settings were applied. It takes them to be those of the plan.
+func (s gatewaySettings) evidence(wanted, has, settings string) (wantedAll, hasAll string) {
+	if wanted == "" || has == "" || !s.hasPlan {
+		return wanted, has
+	}
+	return wanted + "/" + settings, has + "/" + s.plan
+}
+
+// untilSettings returns how long changed settings of the guest still wait. Zero: none do.
+func (o observation) untilSettings() time.Duration {
+	if o.settingsAt.IsZero() {
+		return 0
+	}
+	return max(o.settingsAt.Sub(o.now), time.Millisecond)
+}

@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
+)
+
+// TestSettingsOfTheGuestAreUsedOnceInTenMinutes checks when a guest that changes its proxy again and again gets which
+// settings.
+func TestSettingsOfTheGuestAreUsedOnceInTenMinutes(t *testing.T) {
+	t.Parallel()
+	var s gatewaySettings
+	classes := []model.GatewayClass{{Name: "a"}}
+	for i, step := range []struct {
+		at      time.Duration
+		classes []model.GatewayClass
+		seen    string
+		want    string
+		due     time.Duration
+	}{
+		{0, nil, "http://a", "http://a", 0},
+		{time.Second, nil, "http://b", "http://b", 0}, // without a class there are no gateways
+		{2 * time.Second, classes, "http://c", "http://c", 0},
+		{time.Minute, classes, "http://d", "http://d", 0}, // the first change
+		{2 * time.Minute, classes, "http://e", "http://d", 11 * time.Minute},
+		{3 * time.Minute, classes, "", "http://d", 11 * time.Minute},
+		{4 * time.Minute, classes, "http://d", "http://d", 0}, // undone before it was used
+		{5 * time.Minute, classes, "http://f", "http://d", 11 * time.Minute},
+		{11*time.Minute - time.Millisecond, classes, "http://f", "http://d", 11 * time.Minute},
+		{11 * time.Minute, classes, "http://f", "http://f", 0},
+		{12 * time.Minute, classes, "", "http://f", 21 * time.Minute},
+		{30 * time.Minute, classes, "", "", 0},
+	} {
+		seen := model.GuestObservation{Classes: step.classes, Proxy: model.Proxy{HTTP: step.seen}}
+		got, due := s.use(seen, start.Add(step.at))
+		want := time.Time{}
+		if step.due > 0 {
+			want = start.Add(step.due)
+		}
+		if got.HTTP != step.want || !due.Equal(want) {
+			t.Errorf("step %d: %q, the next change at %s; want %q, %s", i, got.HTTP, due, step.want, want)
+		}
+		o := observation{now: start.Add(step.at), settingsAt: due}
+		if wait := o.untilSettings(); (wait > 0) != (step.due > 0) || step.due > 0 && wait != step.due-step.at {
+			t.Errorf("step %d: the next pass is due after %s", i, wait)
+		}
+	}
+}
+
+// TestChangedSettingsRollGatewaysOneByOne checks that Gateways are held before they get changed settings of the guest,
+// and released after that. A process that does not know which settings the gateways have holds nothing.
+func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
+	t.Parallel()
+	d := newTestDecider(t)
+	d.rollout = rollout.Memo{KnownSince: start.Add(-time.Minute)}
+	first, is := d.decide(d.observed(nil)).(converge)
+	if !is {
+		t.Fatal("no plan is carried out")
+	}
+	gateway := model.Gateway{
+		ForeignObject: model.ForeignObject{Key: types.NamespacedName{Namespace: "n", Name: "g"}, UID: "u", ResourceVersion: "1"},
+		Deployment:    model.GatewayDeployment{State: model.DeploymentComplete, Generation: 1, Wanted: 1},
+	}
+	step := func(hold model.GatewayHold, proxy string) (converge, string) {
+		c, is := d.decide(d.observed(func(o *observation) {
+			gateway.Hold = hold
+			o.mgmt.IstiodConfig = first.plan.IstiodConfig
+			o.guest.Gateways = model.ObservedGateways{View: model.GatewaysKnown, List: []model.Gateway{gateway}}
+			o.guest.Proxy.HTTP = proxy
+		})).(converge)
+		if !is {
+			t.Fatal("no plan is carried out")
+		}
+		return c, fmt.Sprintf("%T holds istiod: %t", c.rollout.step, rollout.HoldsIstiod(c.rollout.step))
+	}
+	check := func(when string, hold model.GatewayHold, proxy, want string) desired.Plan {
+		c, got := step(hold, proxy)
+		if got != want {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+		return c.plan
+	}
+	d.settings.applied(check("a new process", model.Free, "http://a", "rollout.Done holds istiod: false"))
+	check("the same settings", model.Free, "http://a", "rollout.Done holds istiod: false")
+	check("other settings", model.Free, "http://b", "rollout.Hold holds istiod: true")
+	d.settings.applied(check("all Gateways are held", model.Held, "http://b", "rollout.Change holds istiod: false"))
+	check("the settings are applied", model.Held, "http://b", "rollout.Release holds istiod: false")
+	check("no settings any more", model.Free, "", "rollout.Hold holds istiod: true")
+}

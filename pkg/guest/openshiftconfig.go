@@ -1,0 +1,120 @@
+package guest
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// The CRDs of OpenShift's configuration that hypergate reads. The settings are in one object of each, with the name
+// "cluster" (openshift/api, config/v1).
+const (
+	infrastructureCRD = "infrastructures.config.openshift.io"
+	proxyCRD          = "proxies.config.openshift.io"
+	configObject      = "cluster"
+)
+
+// openShiftConfig watches one of these objects, while its CRD exists. T is the part of the object that is kept. Without
+// the object, it is the zero value.
+type openShiftConfig[T any] struct {
+	*watch.Switch
+	kind     schema.GroupVersionKind
+	resource schema.GroupVersionResource
+}
+
+// configItem is the part of the object that is kept.
+type configItem[T any] struct {
+	metav1.ObjectMeta
+	value T
+}
+
+func newOpenShiftConfig[T any](
+	resource, kind string, read func(*unstructured.Unstructured) T, client dynamic.Interface, budget *watch.Budget, notify func(),
+) openShiftConfig[T] {
+	version := schema.GroupVersion{Group: "config.openshift.io", Version: "v1"}
+	gvr := version.WithResource(resource)
+	return openShiftConfig[T]{kind: version.WithKind(kind), resource: gvr, Switch: watch.NewSwitch(watch.Options{
+		Name: resource,
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.FieldSelector = "metadata.name=" + configObject
+			return client.Resource(gvr).List(ctx, o)
+		},
+		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+			o.FieldSelector = "metadata.name=" + configObject
+			return client.Resource(gvr).Watch(ctx, o)
+		},
+		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Budget: budget,
+		Transform: func(obj any) (any, error) {
+			u, ok := obj.(*unstructured.Unstructured)
+			if !ok {
+				return obj, nil
+			}
+			return &configItem[T]{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, read(u)}, nil
+		},
+		OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
+	})}
+}
+
+// value returns what the object says.
+func (w openShiftConfig[T]) value() T {
+	obj, _ := w.Get(configObject)
+	if item, ok := obj.(*configItem[T]); ok {
+		return item.value
+	}
+	var none T
+	return none
+}
+
+// pending reports whether the value can still change because its watch has not synced. Without it, a restart of
+// hypergate would change gateways, and change them back. A resource that is not served, or that hypergate is not
+// allowed to read, is not waited for.
+func (w openShiftConfig[T]) pending() bool {
+	err := w.Err()
+	return w.On() != nil && !w.Synced() && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
+}
+
+// watchProblem returns why the object cannot be read.
+func (w openShiftConfig[T]) watchProblem() []apply.WatchProblem {
+	err := w.Err()
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return []apply.WatchProblem{{GVK: w.kind, Cause: apply.Classify(err, "list", w.resource.GroupResource())}}
+}
+
+// topologyOf returns for how many nodes the guest's infrastructure is made. Each value but SingleReplica is the
+// default: nothing of the guest's text is kept.
+func topologyOf(u *unstructured.Unstructured) model.InfrastructureTopology {
+	if text, _, _ := unstructured.NestedString(u.Object, "status", "infrastructureTopology"); text == string(model.SingleNode) {
+		return model.SingleNode
+	}
+	return model.SeveralNodes
+}
+
+// proxySettings are the proxy settings that gateways can use, and descriptions of those that they cannot use.
+type proxySettings struct {
+	usable  model.Proxy
+	ignored []string
+}
+
+// proxyOf returns the guest's proxy settings. As in cluster-ingress-operator, they come from the status: OpenShift's
+// network operator copies the valid ones there, and adds the guest's own networks to noProxy.
+func proxyOf(u *unstructured.Unstructured) proxySettings {
+	text := func(field string) string {
+		out, _, _ := unstructured.NestedString(u.Object, "status", field)
+		return out
+	}
+	var out proxySettings
+	out.usable, out.ignored = model.UsableProxy(model.Proxy{HTTP: text("httpProxy"), HTTPS: text("httpsProxy"), No: text("noProxy")})
+	return out
+}
