@@ -97,8 +97,8 @@ func budget(replicas, given map[string]any) map[string]any {
 }
 
 // containerOf returns the change to a gateway's container. Of its processes, only pilot-agent uses the proxy: it
-// fetches the modules of WasmPlugins. Its connection to istiod bypasses the proxy, see Bypassing: gRPC also obeys
-// HTTPS_PROXY.
+// fetches the modules of WasmPlugins, and asks the metadata server of a cloud (Istio's pkg/bootstrap/platform). Its
+// connection to istiod bypasses the proxy, see Bypassing: gRPC also obeys HTTPS_PROXY.
 func containerOf(proxy model.Proxy, given map[string]any) map[string]any {
 	out := map[string]any{"name": proxyContainer, "terminationMessagePolicy": "FallbackToLogsOnError"}
 	if resources := tree(given, "resources"); len(resources) > 0 {
