@@ -1,0 +1,181 @@
+package migration_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// inventory is that of a guest that can be migrated: origin B with two Gateways of two pods.
+func inventory() migration.Inventory {
+	out := migration.Inventory{
+		Revision: "openshift-gateway", Namespace: "openshift-ingress", Ours: migration.Version{Major: 1, Minor: 29, Patch: 2},
+		Origin: migration.OriginFacts{
+			Finalized: []string{"openshift-default"},
+			Deployment: &migration.OriginDeployment{
+				Labels:  map[string]string{migration.ManagedByLabel: "sail-library", migration.HelmLabel: "Helm"},
+				Version: migration.Version{Major: 1, Minor: 28, Patch: 5}, Wanted: 1, Ready: 1, Existing: 1,
+			},
+		},
+	}
+	for _, name := range []string{"a", "b"} {
+		g := migration.InventoryGateway{
+			Gateway: gateway(name, model.Free, migration.OfOrigin), Class: "openshift-default", Root: "openshift-gw-ca-root-cert",
+			Address: "istiod-openshift-gateway.openshift-ingress.svc:15012",
+		}
+		g.Deployment.Wanted = 2
+		out.Gateways = append(out.Gateways, g)
+	}
+	return out
+}
+
+// TestEachRowOfTheCheck plays one inventory for each code. Each row must apply to its own alone.
+func TestEachRowOfTheCheck(t *testing.T) {
+	t.Parallel()
+	object := []migration.Object{{Kind: "AuthorizationPolicy", Namespace: "shop", Name: "deny"}}
+	version := func(minor int) func(*migration.Inventory) {
+		return func(i *migration.Inventory) { i.Origin.Deployment.Version.Minor = minor }
+	}
+	for code, edit := range map[migration.Code]func(*migration.Inventory){
+		migration.OriginMissing:    func(i *migration.Inventory) { i.Origin = migration.OriginFacts{} },
+		migration.OriginChanging:   func(i *migration.Inventory) { i.Origin.IstioRevision = "openshift-gateway" },
+		migration.OriginUnknown:    func(i *migration.Inventory) { i.Origin.Finalized, i.Origin.Deployment.Labels = nil, nil },
+		migration.VersionUnknown:   func(i *migration.Inventory) { i.Origin.Deployment.Version = migration.Version{} },
+		migration.OriginNewer:      version(30),
+		migration.OriginUntested:   version(27),
+		migration.IgnoredResources: func(i *migration.Inventory) { i.Foreign = object },
+		migration.ProxyInUse:       func(i *migration.Inventory) { i.ProxyConfigured = true },
+		migration.SidecarsInUse:    func(i *migration.Inventory) { i.Sidecars = object },
+		migration.OtherRoot:        func(i *migration.Inventory) { i.Gateways[1].Root = "openshift-gateway-ca-cert" },
+		migration.OtherAddress:     func(i *migration.Inventory) { i.Gateways[1].Address = "istiod.mesh:15012" },
+		migration.ForeignHold:      func(i *migration.Inventory) { i.Gateways[1].Hold = model.HeldByOther },
+		migration.TooManyGateways: func(i *migration.Inventory) {
+			i.Gateways = slices.Repeat(i.Gateways[:1], model.MaxGateways+1)
+		},
+		migration.MissingPermissions: func(i *migration.Inventory) { i.Unread = []string{"list proxies.config.openshift.io"} },
+		migration.OriginRolling:      func(i *migration.Inventory) { i.Origin.Deployment.Rolling = true },
+		migration.OriginNotServed:    func(i *migration.Inventory) { i.Origin.Deployment.Ready = 0 },
+		migration.CAPluggedIn:        func(i *migration.Inventory) { i.PluggedInCA = true },
+		migration.SinglePod:          func(i *migration.Inventory) { i.Gateways[1].Deployment.Wanted = 1 },
+		migration.GatewayNotReady:    func(i *migration.Inventory) { i.Gateways[1].Programmed = false },
+		migration.GatewaySkipped:     func(i *migration.Inventory) { i.Gateways[1].Skip = true },
+	} {
+		i := inventory()
+		edit(&i)
+		if got := codes(migration.Run(i, migration.Waivers{})); !slices.Equal(got, []migration.Code{code}) {
+			t.Errorf("%s: the findings are %v", code, got)
+		}
+		for _, f := range migration.Run(i, migration.Waivers{}) {
+			if f.Message == "" || f.NextStep == "" || f.Object.Kind == "" || f.Object.Name == "" || strings.Contains(f.Message, "%!") {
+				t.Errorf("%s: a part is missing: %+v", code, f)
+			}
+		}
+	}
+	if got := migration.Run(inventory(), migration.Waivers{}); len(got) > 0 {
+		t.Errorf("a guest that can be migrated: %+v", got)
+	}
+}
+
+// TestRowsThatComeTogether checks the rows that apply to old and to new versions, and what a person can accept.
+func TestRowsThatComeTogether(t *testing.T) {
+	t.Parallel()
+	old, newer := inventory(), inventory()
+	old.Origin.Deployment.Version.Minor = 26
+	newer.Origin.Deployment.Version.Minor = 30
+	newer.Alpha = []migration.Object{{Kind: "TLSRoute", Namespace: "shop", Name: "db"}}
+	for _, c := range []struct {
+		of       migration.Inventory
+		accepted migration.Waivers
+		want     []migration.Code
+	}{
+		{old, migration.Waivers{}, []migration.Code{migration.OriginUntested, migration.StatusLockMoved}},
+		{old, migration.Waivers{Untested: true}, []migration.Code{migration.StatusLockMoved}},
+		{newer, migration.Waivers{}, []migration.Code{migration.OriginNewer, migration.AlphaResources}},
+		{newer, migration.Waivers{Downgrade: true}, []migration.Code{migration.AlphaResources}},
+	} {
+		if got := codes(migration.Run(c.of, c.accepted)); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: the findings are %v, want %v", c.accepted, got, c.want)
+		}
+	}
+	for _, patch := range []int{0, 9} { // versions are compared by minor
+		same := inventory()
+		same.Origin.Deployment.Version = migration.Version{Major: 1, Minor: 29, Patch: patch}
+		if got := migration.Run(same, migration.Waivers{}); len(got) > 0 {
+			t.Errorf("1.29.%d to 1.29.2: %+v", patch, got)
+		}
+	}
+}
+
+func codes(findings []migration.Finding) (out []migration.Code) {
+	for _, f := range findings {
+		out = append(out, f.Code)
+	}
+	return out
+}
+
+// TestKindsOfOrigins checks that evidence decides, and no version of a platform.
+func TestKindsOfOrigins(t *testing.T) {
+	t.Parallel()
+	deployment := func(managedBy, helm string) *migration.OriginDeployment {
+		return &migration.OriginDeployment{Labels: map[string]string{migration.ManagedByLabel: managedBy, migration.HelmLabel: helm}}
+	}
+	for _, c := range []struct {
+		of   migration.OriginFacts
+		want migration.OriginKind
+	}{
+		{migration.OriginFacts{}, migration.NoOrigin},
+		{migration.OriginFacts{Subscription: "servicemeshoperator3"}, migration.NoOrigin}, // others use the operator, too
+		{migration.OriginFacts{Istio: "openshift-gateway"}, migration.OLM},
+		{migration.OriginFacts{Istio: "openshift-gateway", Deployment: deployment("sail-operator", "Helm")}, migration.OLM},
+		{migration.OriginFacts{Finalized: []string{"a"}}, migration.SailLibrary},
+		{migration.OriginFacts{Deployment: deployment("sail-library", "Helm")}, migration.SailLibrary},
+		{migration.OriginFacts{Finalized: []string{"a"}, Deployment: deployment("sail-operator", "Helm")}, migration.Changing},
+		{migration.OriginFacts{Istio: "openshift-gateway", Finalized: []string{"a"}}, migration.Changing},
+		{migration.OriginFacts{Deployment: deployment("", "Helm")}, migration.Helm},
+		{migration.OriginFacts{Deployment: deployment("", "")}, migration.OtherOrigin},
+	} {
+		if got := c.of.Kind(); got != c.want {
+			t.Errorf("%+v is %s, want %s", c.of, got, c.want)
+		}
+	}
+}
+
+// TestVersions checks the texts in which versions are found.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"1.28.5": "1.28.5", "v1.28.5": "1.28.5", "istiod-1.28.5": "1.28.5", "1.30": "1.30.0", "1.26.2-ossm.1": "1.26.2",
+		"quay.io/sail-dev/pilot:1.29.2-debug":             "1.29.2",
+		"registry.example.com:5000/istio/pilot:1.29.2":    "1.29.2",
+		"10.20.30.40:5000/istio/pilot:1.29.2":             "1.29.2",
+		"registry.redhat.io/pilot@sha256:0123456789abcde": "unknown",
+		"latest": "unknown", "": "unknown", "1": "unknown",
+	} {
+		if got := migration.ParseVersion(text).String(); got != want {
+			t.Errorf("%q is %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestOrder checks the order in which Gateways move.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	i := inventory()
+	small, broken, first := i.Gateways[0], i.Gateways[0], i.Gateways[0]
+	small.Key.Name, small.UID, small.Deployment.Wanted = "small", "s", 1
+	broken.Key.Name, broken.UID, broken.Deployment.State, broken.Deployment.Wanted = "broken", "x", model.DeploymentStuck, 1
+	first.Key.Name, first.UID, first.Order, first.Deployment.Wanted = "first", "f", -1, 9
+	i.Gateways = append(i.Gateways, small, broken, first)
+	var got []string
+	for _, g := range i.Ordered() {
+		got = append(got, g.Key.Name)
+	}
+	if diff := cmp.Diff([]string{"first", "small", "a", "b", "broken"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,210 @@
+package migration
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// Times of a migration.
+const (
+	// readyTime is how long an istiod may take to become ready.
+	readyTime = 10 * time.Minute
+	// holdTime is how long it may take to hold all Gateways.
+	holdTime = 2 * time.Minute
+	// leadTime is how long the lock may be without the hosted istiod after the origin was scaled to 0. Meanwhile, no
+	// istiod configures the origin's proxies. A lock expires after 30 s.
+	leadTime = 90 * time.Second
+	// gatewayTime is how long a released Gateway may take.
+	gatewayTime = 10 * time.Minute
+	// parkEvery is the interval at which an origin that returns is parked again.
+	parkEvery = time.Minute
+)
+
+// Decide returns the next step, and the Memo that must be stored before the step is done.
+func Decide(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
+	d := decision{e, i, m, now}
+	step := d.step()
+	return step, d.memo(step)
+}
+
+// decision is what a step is computed from.
+type decision struct {
+	e   Evidence
+	i   Intent
+	m   Memo
+	now time.Time
+}
+
+func (d decision) step() Step {
+	switch {
+	case d.i.Goal == NoGoal:
+		return Rest{Check, NotRequested}
+	case d.i.Paused:
+		return Rest{d.lastPhase(), Paused}
+	case d.i.Goal == Backward:
+		return d.backward()
+	default:
+		return d.forward()
+	}
+}
+
+func (d decision) lastPhase() Phase {
+	if d.m.Phase == "" {
+		return Check
+	}
+	return d.m.Phase
+}
+
+// latest returns a time, or that of the last request if it is later.
+func (d decision) latest(t time.Time) time.Time {
+	if d.i.At.After(t) {
+		return d.i.At
+	}
+	return t
+}
+
+// elapsed returns how long the migration has been in a phase, since the last request.
+func (d decision) elapsed(p Phase) time.Duration {
+	if d.m.Phase != p {
+		return 0
+	}
+	return d.now.Sub(d.latest(d.m.Since))
+}
+
+// waited returns a Wait, or a Stop if the phase has taken longer than readyTime.
+func (d decision) waited(p Phase, why Reason) Step {
+	if left := readyTime - d.elapsed(p); left > 0 {
+		return Wait{Phase: p, Why: why, Again: left}
+	}
+	return Stop{Phase: p, Why: why}
+}
+
+// counts reports whether something that was noted at a time happened after the last request.
+func (d decision) counts(at time.Time) bool { return !at.IsZero() && !at.Before(d.i.At) }
+
+// blocked returns the findings that block. Without any, it returns none.
+func (d decision) blocked() []Finding {
+	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool { return f.Severity != Blocker })
+}
+
+func (d decision) with(wanted func(Gateway) bool) []Gateway {
+	return slices.DeleteFunc(slices.Clone(d.e.Gateways), func(g Gateway) bool { return !wanted(g) })
+}
+
+// holdAll returns the step that holds all Gateways with a Deployment. Nil: all are held.
+func (d decision) holdAll() Step {
+	free := d.with(func(g Gateway) bool { return g.deployed() && g.Hold == model.Free })
+	switch {
+	case len(free) == 0:
+		return nil
+	case d.elapsed(Hold) >= holdTime:
+		return Stop{Phase: Hold, Why: NotHeld, Gateway: free[0].ForeignObject}
+	default:
+		return Act{Hold, HoldGateways{objects(free)}}
+	}
+}
+
+// released returns the Gateway that was released last, if it still exists.
+func (d decision) released() (Gateway, bool) {
+	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool { return g.UID == d.m.Released && d.m.Released != "" })
+	if at < 0 {
+		return Gateway{}, false
+	}
+	return d.e.Gateways[at], true
+}
+
+// timeFor returns how much time a Gateway that is on its way has left.
+func (d decision) timeFor(g Gateway) time.Duration {
+	if g.UID != d.m.Released {
+		return gatewayTime
+	}
+	return gatewayTime - d.now.Sub(d.latest(d.m.ReleasedAt))
+}
+
+func objects(all []Gateway) []model.ForeignObject {
+	out := make([]model.ForeignObject, 0, len(all))
+	for _, g := range all {
+		out = append(out, g.ForeignObject)
+	}
+	return out
+}
+
+// memo returns the Memo that belongs to a step.
+func (d decision) memo(step Step) Memo {
+	m, phase := d.m, step.In()
+	if rest, is := step.(Rest); is && (rest.Why == Paused || rest.Why == NotRequested) {
+		return m
+	}
+	if m.Phase != phase {
+		m.Phase, m.Since = phase, d.now
+	}
+	if phase == Park || phase == Retire || phase == Done {
+		m.Released, m.Routes = "", 0 // all have arrived, and none is given back
+	}
+	switch s := step.(type) {
+	case Wait:
+		return d.memoOfWait(s, m)
+	case Act:
+		return d.memoOfAction(s, m)
+	default:
+		return m
+	}
+}
+
+// memoOfWait adds since when something is waited for, if that is not known.
+func (d decision) memoOfWait(s Wait, m Memo) Memo {
+	if s.Why == GatewayRolling && s.Gateway.UID != m.Released {
+		m.Released, m.ReleasedAt, m.Routes = s.Gateway.UID, d.now, 0
+	}
+	if s.Phase == Lead && d.e.Origin.Replicas == 0 && !d.scaledInLead() {
+		m.ScaledAt = d.now
+	}
+	return m
+}
+
+// memoOfAction adds what an action needs to be remembered.
+func (d decision) memoOfAction(s Act, m Memo) Memo {
+	switch a := s.Action.(type) {
+	case ScaleOrigin:
+		return d.memoOfScale(s.Phase, a.Replicas, m)
+	case ReleaseGateways:
+		if s.Phase == Roll {
+			m.Released, m.ReleasedAt = a.Gateways[0].UID, d.now
+			if g, is := (decision{e: d.e, m: m}).released(); is {
+				m.Routes = g.Routes
+			}
+		}
+	case HoldGateways:
+		g, is := d.released()
+		if is && s.Phase == Roll && g.Of != OfHosted && slices.Equal(a.Gateways, objects([]Gateway{g})) {
+			m.Failed, m.FailedAt = g.UID, d.now // no istiod has deployed it
+		}
+	case RestoreTemplate:
+		m.Failed, m.FailedAt = a.Gateway.UID, d.now
+	}
+	return m
+}
+
+// memoOfScale adds what must be remembered if the origin is scaled.
+func (d decision) memoOfScale(p Phase, replicas int32, m Memo) Memo {
+	if replicas > 0 {
+		if p == Lead && d.i.Goal != Backward && d.e.Lock != LockHosted {
+			m.LeadFailedAt = d.now
+		}
+		return m
+	}
+	if d.e.Origin.Replicas > 0 {
+		m.Replicas = d.e.Origin.Replicas
+	}
+	if p != Lead || !d.scaledInLead() {
+		m.ScaledAt = d.now
+	}
+	return m
+}
+
+// scaledInLead reports whether the origin was scaled to 0 in the current phase Lead.
+func (d decision) scaledInLead() bool {
+	return d.m.Phase == Lead && !d.m.ScaledAt.IsZero() && !d.m.ScaledAt.Before(d.latest(d.m.Since))
+}

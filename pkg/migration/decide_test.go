@@ -1,0 +1,354 @@
+package migration_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// situation is what a decision is made from. at is the evidence of a world in the middle of a migration.
+type situation struct {
+	e    migration.Evidence
+	i    migration.Intent
+	memo migration.Memo
+}
+
+// before is a guest with two Gateways, before a migration that was requested.
+func before() situation {
+	return situation{
+		e: migration.Evidence{
+			Origin:   migration.Origin{Exists: true, Replicas: 1, Pods: 1, Ready: 1, Webhook: migration.WebhookBlocks},
+			Hosted:   migration.Hosted{Mode: migration.HostedAbsent},
+			Lock:     migration.LockOrigin,
+			Gateways: []migration.Gateway{gateway("a", model.Free, migration.OfOrigin), gateway("b", model.Free, migration.OfOrigin)},
+		},
+		i: migration.Intent{Goal: migration.Forward},
+	}
+}
+
+// held is the same with all Gateways held, and a hosted istiod in a mode.
+func held(mode migration.HostedMode, lock migration.Lock) situation {
+	s := before()
+	s.e.Hosted, s.e.Lock = migration.Hosted{Mode: mode, Ready: true}, lock
+	for i := range s.e.Gateways {
+		s.e.Gateways[i].Hold = model.Held
+	}
+	return s
+}
+
+// moved is the same with all Gateways at the hosted istiod.
+func moved() situation {
+	s := held(migration.HostedLeading, migration.LockHosted)
+	for i := range s.e.Gateways {
+		s.e.Gateways[i].Of, s.e.Gateways[i].Connected = migration.OfHosted, true
+	}
+	return s
+}
+
+// parked is the same after the origin was parked.
+func parked() situation {
+	s := moved()
+	s.e.Origin = migration.Origin{Exists: true}
+	for i := range s.e.Gateways {
+		s.e.Gateways[i].Hold = model.Free
+	}
+	return s
+}
+
+func (s situation) with(edit func(*situation)) situation {
+	s.e.Gateways = slices.Clone(s.e.Gateways)
+	edit(&s)
+	return s
+}
+
+func back(s *situation) { s.i.Goal = migration.Backward }
+
+func only(name string) []model.ForeignObject {
+	return []model.ForeignObject{gateway(name, model.Free, migration.OfNone).ForeignObject}
+}
+
+func blocking() []migration.Finding {
+	return []migration.Finding{{Severity: migration.Blocker, Code: migration.OriginNewer}}
+}
+
+// ago returns a time before the decision.
+func ago(d time.Duration) time.Time { return start.Add(-d) }
+
+type decisionCase struct {
+	name string
+	of   situation
+	want migration.Step
+}
+
+func checkDecisions(t *testing.T, cases []decisionCase) {
+	t.Helper()
+	for _, c := range cases {
+		got, _ := migration.Decide(c.of.e, c.of.i, c.of.memo, start)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+		again, _ := migration.Decide(c.of.e, c.of.i, c.of.memo, start)
+		if diff := cmp.Diff(got, again); diff != "" {
+			t.Errorf("%s: a second decision differs:\n%s", c.name, diff)
+		}
+	}
+}
+
+// TestForwardUntilTheLockMoves checks the phases Check, StandBy, Hold and Lead.
+func TestForwardUntilTheLockMoves(t *testing.T) {
+	t.Parallel()
+	b := before().e.Gateways
+	serving := held(migration.HostedServing, migration.LockOrigin)
+	leading := held(migration.HostedLeading, migration.LockOrigin)
+	since := func(p migration.Phase, d time.Duration) migration.Memo {
+		return migration.Memo{Phase: p, Since: ago(d)}
+	}
+	checkDecisions(t, []decisionCase{
+		{"nothing is requested", situation{e: before().e}, migration.Rest{Phase: migration.Check, Why: migration.NotRequested}},
+		{
+			"paused", leading.with(func(s *situation) { s.i.Paused, s.memo.Phase = true, migration.Lead }),
+			migration.Rest{Phase: migration.Lead, Why: migration.Paused},
+		},
+		{
+			"blocked", before().with(func(s *situation) { s.e.Findings = blocking() }),
+			migration.Stop{Phase: migration.Check, Why: migration.Blocked, Findings: blocking()},
+		},
+		{"a warning does not block", before().with(func(s *situation) {
+			s.e.Findings = []migration.Finding{{Severity: migration.Warning}}
+		}), migration.Act{Phase: migration.StandBy, Action: migration.SetHosted{Mode: migration.HostedServing}}},
+		{
+			"the hosted istiod starts", serving.with(func(s *situation) { s.e.Hosted.Ready = false }),
+			migration.Wait{Phase: migration.StandBy, Why: migration.HostedNotReady, Again: 10 * time.Minute},
+		},
+		{"it does not become ready", serving.with(func(s *situation) {
+			s.e.Hosted.Ready, s.memo = false, since(migration.StandBy, 11*time.Minute)
+		}), migration.Stop{Phase: migration.StandBy, Why: migration.HostedNotReady}},
+		{
+			"blocked after it has started", serving.with(func(s *situation) { s.e.Findings = blocking() }),
+			migration.Stop{Phase: migration.StandBy, Why: migration.Blocked, Findings: blocking()},
+		},
+		{
+			"Gateways are held", serving.with(func(s *situation) { s.e.Gateways = b }),
+			migration.Act{Phase: migration.Hold, Action: migration.HoldGateways{Gateways: append(only("a"), only("b")...)}},
+		},
+		{
+			"holds are reverted", serving.with(func(s *situation) { s.e.Gateways, s.memo = b, since(migration.Hold, 3*time.Minute) }),
+			migration.Stop{Phase: migration.Hold, Why: migration.NotHeld, Gateway: only("a")[0]},
+		},
+		{"all are held", serving, migration.Act{Phase: migration.Lead, Action: migration.SetHosted{Mode: migration.HostedLeading}}},
+		{"the origin gives up the lock", leading, migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
+		{
+			"not before the hosted istiod is ready", leading.with(func(s *situation) { s.e.Hosted.Ready = false }),
+			migration.Wait{Phase: migration.Lead, Why: migration.HostedNotReady, Again: 10 * time.Minute},
+		},
+		{
+			"not while a Gateway is free", leading.with(func(s *situation) { s.e.Gateways[0].Hold = model.Free }),
+			migration.Act{Phase: migration.Hold, Action: migration.HoldGateways{Gateways: only("a")}},
+		},
+		{
+			"the lock is free", leading.with(func(s *situation) { s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree }),
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 90 * time.Second},
+		},
+		{"the lock does not come", leading.with(func(s *situation) {
+			s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree
+			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(5 * time.Minute), ScaledAt: ago(2 * time.Minute), Replicas: 2}
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
+		{
+			"that stops the migration", leading.with(func(s *situation) { s.memo.LeadFailedAt = ago(time.Hour) }),
+			migration.Stop{Phase: migration.Lead, Why: migration.LockPending},
+		},
+		{
+			"until another request", leading.with(func(s *situation) { s.memo.LeadFailedAt, s.i.At = ago(time.Hour), ago(time.Minute) }),
+			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}},
+		},
+	})
+}
+
+// TestForwardWhileGatewaysMove checks the phases Lead and Roll.
+func TestForwardWhileGatewaysMove(t *testing.T) {
+	t.Parallel()
+	leads := held(migration.HostedLeading, migration.LockHosted)
+	a := only("a")[0]
+	onItsWay := leads.with(func(s *situation) {
+		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Minute), Released: "uid-a", ReleasedAt: ago(time.Minute), Routes: 2}
+		s.e.Gateways[0].Of = migration.OfHosted
+	})
+	late := func(s *situation) { s.memo.ReleasedAt = ago(11 * time.Minute) }
+	checkDecisions(t, []decisionCase{
+		{
+			"the origin returns to serve", leads.with(func(s *situation) { s.e.Origin.Replicas, s.memo.Replicas = 0, 3 }),
+			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 3}},
+		},
+		{"an origin that writes status does not", leads.with(func(s *situation) {
+			s.e.Origin.Replicas, s.e.Origin.Lead = 0, migration.WritesStatus
+		}), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}}},
+		{
+			"it starts", leads.with(func(s *situation) { s.e.Origin.Ready = 0 }),
+			migration.Wait{Phase: migration.Lead, Why: migration.OriginNotReady, Again: 90 * time.Second},
+		},
+		{
+			"the smallest Gateway is first", leads.with(func(s *situation) { s.e.Gateways[0].Deployment.Wanted = 5 }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{
+			"an annotation decides the order", leads.with(func(s *situation) { s.e.Gateways[0].Order = 1 }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{
+			"blocked meanwhile", leads.with(func(s *situation) { s.e.Findings = blocking() }),
+			migration.Stop{Phase: migration.Roll, Why: migration.Blocked, Findings: blocking()},
+		},
+		{"a released Gateway is waited for", onItsWay.with(func(s *situation) {
+			s.e.Gateways[0].Of, s.e.Gateways[0].Hold = migration.OfOrigin, model.Free
+		}), migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 9 * time.Minute}},
+		{
+			"it is held once it has the addresses", onItsWay.with(func(s *situation) { s.e.Gateways[0].Hold = model.Free }),
+			migration.Act{Phase: migration.Roll, Action: migration.HoldGateways{Gateways: only("a")}},
+		},
+		{
+			"its proxies are not connected", onItsWay,
+			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 9 * time.Minute},
+		},
+		{
+			"the next one", onItsWay.with(func(s *situation) { s.e.Gateways[0].Connected = true }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{"it does not arrive", onItsWay.with(late), migration.Act{Phase: migration.Roll, Action: migration.RestoreTemplate{Gateway: a}}},
+		{"no istiod deploys it", onItsWay.with(func(s *situation) {
+			late(s)
+			s.e.Gateways[0].Of, s.e.Gateways[0].Hold = migration.OfOrigin, model.Free
+		}), migration.Act{Phase: migration.Roll, Action: migration.HoldGateways{Gateways: only("a")}}},
+		{"it lost routes", onItsWay.with(func(s *situation) {
+			late(s)
+			s.e.Gateways[0].Connected, s.e.Gateways[0].Routes = true, 1
+		}), migration.Stop{Phase: migration.Roll, Why: migration.FewerRoutes, Gateway: a}},
+		{
+			"it is not tried again", leads.with(func(s *situation) { s.memo.Failed, s.memo.FailedAt = "uid-a", ago(time.Hour) }),
+			migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: a},
+		},
+		{"it is left out", leads.with(func(s *situation) {
+			s.memo.Failed, s.memo.FailedAt, s.e.Gateways[0].Skip = "uid-a", ago(time.Hour), true
+		}), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}}},
+		{"another client holds it", moved().with(func(s *situation) {
+			s.e.Gateways[0].Of, s.e.Gateways[0].Hold = migration.OfOrigin, model.HeldByOther
+		}), migration.Stop{Phase: migration.Roll, Why: migration.HeldByOther, Gateway: a}},
+		{"only skipped ones are left", moved().with(func(s *situation) {
+			s.e.Gateways[0].Of, s.e.Gateways[0].Skip = migration.OfOrigin, true
+		}), migration.Rest{Phase: migration.Roll, Why: migration.Skipped}},
+	})
+}
+
+// TestForwardToTheEnd checks the phases Park, Retire and Done.
+func TestForwardToTheEnd(t *testing.T) {
+	t.Parallel()
+	retire := func(s *situation) { s.i.Goal = migration.Retired }
+	gone := func(s *situation) { retire(s); s.e.Origin = migration.Origin{} }
+	checkDecisions(t, []decisionCase{
+		{"the origin is parked", moved(), migration.Act{Phase: migration.Park, Action: migration.ScaleOrigin{}}},
+		{
+			"its pod ends", moved().with(func(s *situation) { s.e.Origin.Replicas = 0 }),
+			migration.Wait{Phase: migration.Park, Why: migration.OriginEnding, Again: time.Minute},
+		},
+		{
+			"its webhook blocks nothing", moved().with(func(s *situation) { s.e.Origin.Replicas, s.e.Origin.Pods = 0, 0 }),
+			migration.Act{Phase: migration.Park, Action: migration.RelaxWebhook{}},
+		},
+		{
+			"holds end", parked().with(func(s *situation) { s.e.Gateways[1].Hold = model.Held }),
+			migration.Act{Phase: migration.Park, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{"parked", parked(), migration.Rest{Phase: migration.Park, Why: migration.Parked}},
+		{
+			"the hosted istiod restarts", parked().with(func(s *situation) { s.e.Lock, s.e.Hosted.Ready = migration.LockFree, false }),
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 10 * time.Minute},
+		},
+		{
+			"the origin comes back", parked().with(func(s *situation) { s.e.Origin.Replicas = 1 }),
+			migration.Act{Phase: migration.Park, Action: migration.ScaleOrigin{}},
+		},
+		{"again and again", parked().with(func(s *situation) {
+			s.e.Origin.Replicas, s.memo.Phase, s.memo.ScaledAt = 1, migration.Park, ago(10*time.Second)
+		}), migration.Wait{Phase: migration.Park, Why: migration.OriginReturns, Again: 50 * time.Second}},
+		{"another party removes it", parked().with(retire), migration.Wait{Phase: migration.Retire, Why: migration.OriginExists}},
+		{
+			"elections end", parked().with(gone),
+			migration.Act{Phase: migration.Done, Action: migration.SetHosted{Mode: migration.HostedAlone}},
+		},
+		{
+			"finished", parked().with(func(s *situation) { gone(s); s.e.Hosted.Mode = migration.HostedAlone }),
+			migration.Rest{Phase: migration.Done, Why: migration.Finished},
+		},
+		{
+			"the origin is installed again", parked().with(func(s *situation) { s.e.Hosted.Mode = migration.HostedAlone }),
+			migration.Act{Phase: migration.Lead, Action: migration.SetHosted{Mode: migration.HostedLeading}},
+		},
+	})
+}
+
+// TestBackward checks a rollback from each phase.
+func TestBackward(t *testing.T) {
+	t.Parallel()
+	returned := held(migration.HostedServing, migration.LockOrigin).with(back)
+	checkDecisions(t, []decisionCase{
+		{
+			"from Park: all are held", parked().with(back),
+			migration.Act{Phase: migration.Hold, Action: migration.HoldGateways{Gateways: append(only("a"), only("b")...)}},
+		},
+		{
+			"from Park: the origin starts", moved().with(func(s *situation) { back(s); s.e.Origin = migration.Origin{Exists: true} }),
+			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 1}},
+		},
+		{
+			"it is waited for", moved().with(func(s *situation) { back(s); s.e.Origin.Ready = 0 }),
+			migration.Wait{Phase: migration.Lead, Why: migration.OriginNotReady, Again: 10 * time.Minute},
+		},
+		{
+			"from Roll: the hosted istiod gives up the lock", moved().with(back),
+			migration.Act{Phase: migration.Lead, Action: migration.SetHosted{Mode: migration.HostedServing}},
+		},
+		{
+			"the lock is free", returned.with(func(s *situation) { s.e.Lock = migration.LockFree }),
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 10 * time.Minute},
+		},
+		{"one after another", returned, migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}}},
+		{"each is waited for", returned.with(func(s *situation) {
+			s.e.Gateways[0].Hold, s.e.Gateways[0].Of = model.Free, migration.OfHosted
+			s.memo = migration.Memo{Released: "uid-a", ReleasedAt: ago(time.Minute)}
+		}), migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: only("a")[0], Again: 9 * time.Minute}},
+		{"the hosted istiod is removed", before().with(func(s *situation) {
+			back(s)
+			s.e.Hosted = migration.Hosted{Mode: migration.HostedServing, Ready: true}
+		}), migration.Act{Phase: migration.StandBy, Action: migration.SetHosted{Mode: migration.HostedAbsent}}},
+		{"rolled back", before().with(back), migration.Rest{Phase: migration.Check, Why: migration.RolledBack}},
+		{
+			"there is no way back", parked().with(func(s *situation) { back(s); s.e.Origin = migration.Origin{} }),
+			migration.Stop{Phase: migration.Lead, Why: migration.OriginGone},
+		},
+	})
+}
+
+// TestAnEmptyMemoRepeatsOnlyWaiting checks for each situation that the phase does not depend on the Memo.
+func TestAnEmptyMemoRepeatsOnlyWaiting(t *testing.T) {
+	t.Parallel()
+	for _, s := range []situation{
+		before(), held(migration.HostedServing, migration.LockOrigin), held(migration.HostedLeading, migration.LockOrigin),
+		held(migration.HostedLeading, migration.LockHosted), moved(), parked(), parked().with(back), moved().with(back),
+	} {
+		want, _ := migration.Decide(s.e, s.i, migration.Memo{}, start)
+		for _, phase := range migration.Phases() {
+			for _, released := range []types.UID{"", "uid-gone"} {
+				memo := migration.Memo{Phase: phase, Since: start, Released: released, ReleasedAt: start, Replicas: 1}
+				got, _ := migration.Decide(s.e, s.i, memo, start)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("after the phase %s (-without memory +with it):\n%s", phase, diff)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package migration
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// Evidence is what both sides show. All of it can be read again after a restart.
+type Evidence struct {
+	Origin Origin
+	Hosted Hosted
+	// Lock is which istiod deploys Gateways.
+	Lock Lock
+	// Gateways are those of hypergate's classes, and all others that hypergate holds.
+	Gateways []Gateway
+	// Findings are the results of the check.
+	Findings []Finding
+}
+
+// Origin is the istiod that the guest has.
+type Origin struct {
+	// Exists reports whether anything of the installation is left: the Deployment, an Istio resource, or a finalizer.
+	Exists bool
+	// Replicas is spec.replicas of its Deployment. Pods is how many of its pods exist, Ready how many are ready.
+	Replicas, Pods, Ready int32
+	// Webhook is whether its validating webhook can block writes.
+	Webhook WebhookPolicy
+	// Lead is what its version does with the lock.
+	Lead LeadMode
+}
+
+// WebhookPolicy is the failure policy of the origin's validating webhook.
+type WebhookPolicy int
+
+const (
+	// WebhookHarmless: there is none, or its policy is Ignore.
+	WebhookHarmless WebhookPolicy = iota
+	// WebhookBlocks: its policy is Fail. Without a pod of the origin, it rejects all Istio resources.
+	WebhookBlocks
+)
+
+// LeadMode is what the origin does as a follower.
+type LeadMode int
+
+const (
+	// Follows: as a follower, it configures proxies and writes nothing (Istio 1.27 and later).
+	Follows LeadMode = iota
+	// WritesStatus: its lock for the status of Gateways has another name, so it would write status beside the hosted
+	// istiod (Istio 1.26 and earlier). It stays at 0 replicas after it has led.
+	WritesStatus
+)
+
+// Hosted is the hosted istiod.
+type Hosted struct {
+	Mode HostedMode
+	// Ready reports whether it is available in this mode, and answers at its published address.
+	Ready bool
+}
+
+// HostedMode is what the hosted istiod is installed for.
+type HostedMode string
+
+const (
+	// HostedAbsent: it is not installed.
+	HostedAbsent HostedMode = "Absent"
+	// HostedServing: it configures proxies. It neither deploys Gateways nor writes status, and takes no lock.
+	HostedServing HostedMode = "Serving"
+	// HostedLeading: it does everything while it has the locks.
+	HostedLeading HostedMode = "Leading"
+	// HostedAlone: it does everything, without elections.
+	HostedAlone HostedMode = "Alone"
+)
+
+// Lock is the holder of the lock of the controller that deploys Gateways.
+type Lock int
+
+const (
+	// LockFree: the lock has no holder, or an expired one.
+	LockFree Lock = iota
+	// LockOrigin: a pod of the origin holds it.
+	LockOrigin
+	// LockHosted: a pod of the hosted istiod holds it. HostedAlone counts as this.
+	LockHosted
+)
+
+// Gateway is what a migration needs to know of a Gateway.
+type Gateway struct {
+	model.ForeignObject
+	Hold       model.GatewayHold
+	Deployment model.GatewayDeployment
+	// Of is the istiod whose addresses the pod template has.
+	Of Istiod
+	// Connected reports whether each pod of the newest version is connected to the hosted istiod, and has acknowledged
+	// everything.
+	Connected bool
+	// Programmed reports whether the condition Programmed is true. Routes is the number of attached routes.
+	Programmed bool
+	Routes     int32
+	// Skip reports whether SkipAnnotation leaves the Gateway at the origin.
+	Skip bool
+	// Order is the value of OrderAnnotation, or 0. Gateways with a lower one move first.
+	Order int
+}
+
+// Istiod is one of the two, or another one.
+type Istiod string
+
+// The istiods that a pod template can name. OfNone: there is no Deployment.
+const (
+	OfNone   Istiod = ""
+	OfOrigin Istiod = "origin"
+	OfHosted Istiod = "hosted"
+	OfOther  Istiod = "other"
+)
+
+const (
+	// SkipAnnotation on a Gateway, with the value true, leaves the Gateway at the origin.
+	SkipAnnotation = "gateway.hypergate.dev/migration-skip"
+	// OrderAnnotation on a Gateway is a whole number. Gateways with a lower one move first. The default is 0.
+	OrderAnnotation = "gateway.hypergate.dev/migration-order"
+)
+
+// deployed reports whether the Gateway has a Deployment that an istiod could change.
+func (g Gateway) deployed() bool { return g.Of != OfNone }
+
+// complete reports whether all pods have the newest template, and the Gateway is programmed.
+func (g Gateway) complete() bool {
+	return g.Deployment.State == model.DeploymentComplete && g.Programmed
+}
+
+// InOrder returns the Gateways in the order in which they move: by OrderAnnotation, then those whose pods are ready,
+// then the smaller ones, then by key.
+func InOrder(all []Gateway) []Gateway {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Gateway) int {
+		return cmp.Or(
+			cmp.Compare(a.Order, b.Order),
+			cmp.Compare(lateness(a), lateness(b)),
+			cmp.Compare(a.Deployment.Wanted, b.Deployment.Wanted),
+			cmp.Compare(a.Key.Namespace, b.Key.Namespace),
+			cmp.Compare(a.Key.Name, b.Key.Name),
+		)
+	})
+	return all
+}
+
+func lateness(g Gateway) int {
+	if g.Deployment.State == model.DeploymentComplete {
+		return 0
+	}
+	return 1
+}
+
+// Memo is what is remembered beside the evidence. The zero value is that of a new migration, and of one whose Lease was
+// lost.
+type Memo struct {
+	// Phase is the phase of the last step, and Since its beginning.
+	Phase Phase
+	Since time.Time
+	// Replicas is the number of replicas of the origin before hypergate changed it. 0 means not known: then it is 1.
+	Replicas int32
+	// Released is the Gateway that was released last, when, and how many routes it had.
+	Released   types.UID
+	ReleasedAt time.Time
+	Routes     int32
+	// Failed is the Gateway whose pods did not become ready at the other istiod, and when that was decided.
+	Failed   types.UID
+	FailedAt time.Time
+	// ScaledAt is when hypergate scaled the origin to 0. In the phase Lead, it is the first time.
+	ScaledAt time.Time
+	// LeadFailedAt is when the hosted istiod did not get the lock in time.
+	LeadFailedAt time.Time
+}
+
+// replicas returns the number of replicas of the origin before the migration.
+func (m Memo) replicas() int32 { return max(1, m.Replicas) }

@@ -1,0 +1,237 @@
+package migration
+
+import (
+	"slices"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// forward decides for the goals Forward and Retired.
+func (d decision) forward() Step {
+	switch d.e.Hosted.Mode {
+	case HostedAbsent:
+		if blocked := d.blocked(); len(blocked) > 0 {
+			return Stop{Phase: Check, Why: Blocked, Findings: blocked}
+		}
+		return Act{StandBy, SetHosted{HostedServing}}
+	case HostedServing:
+		return d.standBy()
+	case HostedAlone:
+		if d.e.Origin.Exists {
+			return Act{Lead, SetHosted{HostedLeading}} // two istiods need elections
+		}
+	default:
+	}
+	for _, next := range []func() Step{d.takeLock, d.keepOrigin, d.roll, d.park} {
+		if step := next(); step != nil {
+			return step
+		}
+	}
+	return d.end()
+}
+
+// standBy decides while the hosted istiod only serves.
+func (d decision) standBy() Step {
+	if blocked := d.blocked(); len(blocked) > 0 {
+		return Stop{Phase: StandBy, Why: Blocked, Findings: blocked}
+	}
+	if !d.e.Hosted.Ready {
+		return d.waited(StandBy, HostedNotReady)
+	}
+	if step := d.holdAll(); step != nil {
+		return step
+	}
+	return Act{Lead, SetHosted{HostedLeading}}
+}
+
+// needed reports whether the origin configures proxies.
+func (d decision) needed() bool {
+	return slices.ContainsFunc(d.e.Gateways, func(g Gateway) bool { return g.Of == OfOrigin })
+}
+
+// takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
+func (d decision) takeLock() Step {
+	if d.e.Lock == LockHosted {
+		return nil
+	}
+	origin := d.e.Origin
+	if !d.needed() && origin.Replicas == 0 && origin.Pods == 0 {
+		return d.waited(Lead, LockPending) // no other istiod can take it
+	}
+	if step := d.holdAll(); step != nil {
+		return step
+	}
+	if step := d.lockIsLate(); step != nil {
+		return step
+	}
+	switch {
+	case origin.Replicas == 0:
+		return Wait{Phase: Lead, Why: LockPending, Again: leadTime}
+	case !d.e.Hosted.Ready:
+		return d.waited(Lead, HostedNotReady)
+	default:
+		return Act{Lead, ScaleOrigin{0}}
+	}
+}
+
+// lockIsLate decides if the hosted istiod did not get the lock in time. The origin starts again, if Gateways need it.
+// Nil: there is time left.
+func (d decision) lockIsLate() Step {
+	failed := d.counts(d.m.LeadFailedAt)
+	late := d.scaledInLead() && d.now.Sub(d.latest(d.m.ScaledAt)) >= leadTime
+	switch origin := d.e.Origin; {
+	case !failed && !late:
+		return nil
+	case d.needed() && origin.Exists && (origin.Replicas == 0 || !failed):
+		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	default:
+		return Stop{Phase: Lead, Why: LockPending}
+	}
+}
+
+// keepOrigin decides whether the origin serves its proxies while the hosted istiod leads.
+func (d decision) keepOrigin() Step {
+	if !d.e.Hosted.Ready {
+		return d.waited(Lead, HostedNotReady)
+	}
+	origin := d.e.Origin
+	if !d.needed() || !origin.Exists || origin.Lead == WritesStatus {
+		return nil
+	}
+	if origin.Replicas == 0 {
+		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	}
+	begun := d.m.Phase == Roll
+	if origin.Ready == 0 && !begun && d.elapsed(Lead) < leadTime {
+		return Wait{Phase: Lead, Why: OriginNotReady, Again: leadTime - d.elapsed(Lead)}
+	}
+	return nil
+}
+
+// roll decides until all Gateways have moved. Nil: they have.
+func (d decision) roll() Step {
+	remaining := d.with(func(g Gateway) bool { return g.deployed() && g.Of != OfHosted })
+	loose := d.with(func(g Gateway) bool {
+		return g.deployed() && g.Hold == model.Free && (g.Of == OfHosted || g.UID != d.m.Released)
+	})
+	if len(remaining) > 0 && len(loose) > 0 {
+		return Act{Roll, HoldGateways{objects(loose)}}
+	}
+	if step := d.rolling(len(remaining) > 0); step != nil {
+		return step
+	}
+	return d.next(remaining)
+}
+
+// rolling decides about the Gateway that is on its way. Nil: there is none. more reports whether others are left.
+func (d decision) rolling(more bool) Step {
+	g, known := d.released()
+	if d.m.Released == "" {
+		g, known = d.forgotten(more)
+	}
+	isHosted := g.Of == OfHosted && !d.arrived(g)
+	isFree := g.deployed() && g.Of != OfHosted && g.Hold == model.Free
+	if !known || !isHosted && !isFree {
+		return nil
+	}
+	if left := d.timeFor(g); left > 0 {
+		return Wait{Phase: Roll, Why: GatewayRolling, Gateway: g.ForeignObject, Again: left}
+	}
+	return d.giveUp(g)
+}
+
+// forgotten returns a Gateway that was on its way when the Memo was lost. more reports whether others are left.
+func (d decision) forgotten(more bool) (Gateway, bool) {
+	if lost := d.m.Phase == "" && d.e.Origin.Replicas > 0; !more && !lost {
+		return Gateway{}, false
+	}
+	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool { return g.Of == OfHosted && !d.arrived(g) })
+	if at < 0 {
+		return Gateway{}, false
+	}
+	return d.e.Gateways[at], true
+}
+
+// giveUp decides about a Gateway that did not arrive in time.
+func (d decision) giveUp(g Gateway) Step {
+	switch {
+	case g.Of == OfHosted && g.complete() && g.Connected:
+		return Stop{Phase: Roll, Why: FewerRoutes, Gateway: g.ForeignObject}
+	case g.Hold == model.Free:
+		return Act{Roll, HoldGateways{[]model.ForeignObject{g.ForeignObject}}}
+	case g.Hold == model.Held && g.Of == OfHosted && d.e.Origin.Ready > 0:
+		return Act{Roll, RestoreTemplate{g.ForeignObject}}
+	default:
+		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
+	}
+}
+
+// arrived reports whether a Gateway of the hosted istiod works as before. A person can have deleted routes meanwhile: a
+// request after the release accepts fewer.
+func (d decision) arrived(g Gateway) bool {
+	hasRoutes := g.UID != d.m.Released || g.Routes >= d.m.Routes || d.i.At.After(d.m.ReleasedAt)
+	return g.complete() && g.Connected && hasRoutes
+}
+
+// next decides which of the remaining Gateways is released.
+func (d decision) next(remaining []Gateway) Step {
+	var held, others []Gateway
+	for _, g := range InOrder(remaining) {
+		switch {
+		case g.UID == d.m.Failed && d.counts(d.m.FailedAt) && !g.Skip:
+			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
+		case g.Hold == model.HeldByOther:
+			others = append(others, g)
+		case !g.Skip:
+			held = append(held, g)
+		}
+	}
+	switch {
+	case len(held) > 0:
+		if blocked := d.blocked(); len(blocked) > 0 {
+			return Stop{Phase: Roll, Why: Blocked, Findings: blocked}
+		}
+		return Act{Roll, ReleaseGateways{objects(held[:1])}}
+	case len(others) > 0:
+		return Stop{Phase: Roll, Why: HeldByOther, Gateway: others[0].ForeignObject}
+	case len(remaining) > 0:
+		return Rest{Roll, Skipped}
+	default:
+		return nil
+	}
+}
+
+// park decides until the origin has no pods, and no Gateway is held. Nil: it is parked.
+func (d decision) park() Step {
+	origin := d.e.Origin
+	if origin.Exists {
+		switch again := parkEvery - d.now.Sub(d.m.ScaledAt); {
+		case origin.Replicas > 0 && again > 0 && (d.m.Phase == Park || d.m.Phase == Retire):
+			return Wait{Phase: Park, Why: OriginReturns, Again: again}
+		case origin.Replicas > 0:
+			return Act{Park, ScaleOrigin{0}}
+		case origin.Pods > 0:
+			return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
+		case origin.Webhook == WebhookBlocks:
+			return Act{Park, RelaxWebhook{}}
+		}
+	}
+	if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
+		return Act{Park, ReleaseGateways{objects(held)}}
+	}
+	return nil
+}
+
+// end decides after the origin was parked.
+func (d decision) end() Step {
+	switch {
+	case d.e.Origin.Exists && d.i.Goal == Retired:
+		return Wait{Phase: Retire, Why: OriginExists}
+	case d.e.Origin.Exists:
+		return Rest{Park, Parked}
+	case d.e.Hosted.Mode != HostedAlone:
+		return Act{Done, SetHosted{HostedAlone}}
+	default:
+		return Rest{Done, Finished}
+	}
+}

@@ -1,0 +1,148 @@
+package migration
+
+import (
+	"slices"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// OriginKind is how the origin was installed. It follows from evidence, and never from the version of a platform:
+// feature gates decide which way OpenShift's ingress operator takes.
+type OriginKind string
+
+// The kinds.
+const (
+	// NoOrigin: there is no istiod of the revision.
+	NoOrigin OriginKind = "none"
+	// OLM: an Istio resource, which the Sail operator carries out. OpenShift's ingress operator installs the operator
+	// with OLM.
+	OLM OriginKind = "OLM"
+	// SailLibrary: OpenShift's ingress operator installs istiod itself.
+	SailLibrary OriginKind = "sail library"
+	// Helm: Istio's own chart.
+	Helm OriginKind = "Helm"
+	// Changing: there is evidence of OLM and of the sail library. The ingress operator changes from one to the other.
+	Changing OriginKind = "changing"
+	// OtherOrigin: none of these.
+	OtherOrigin OriginKind = "other"
+)
+
+// OriginFacts are what the guest shows of the installation of the origin.
+type OriginFacts struct {
+	// Istio, IstioRevision and Subscription are the names of such objects for the revision, if there are any.
+	Istio, IstioRevision, Subscription string
+	// Finalized are the GatewayClasses with the ingress operator's finalizer.
+	Finalized []string
+	// Deployment is what its Deployment shows. Nil: it does not exist.
+	Deployment *OriginDeployment
+}
+
+// OriginDeployment is what the origin's Deployment shows.
+type OriginDeployment struct {
+	// Labels are those that tell who manages it: ManagedByLabel and HelmLabel.
+	Labels map[string]string
+	// Version is that of Istio: of a label, or of the image's tag.
+	Version Version
+	// Wanted, Ready and Existing are numbers of pods.
+	Wanted, Ready, Existing int32
+	// Rolling reports whether its newest version is not rolled out.
+	Rolling bool
+}
+
+const (
+	// ManagedByLabel is set by the Sail operator and by the sail library (sail-operator pkg/constants, pkg/install).
+	ManagedByLabel = "managed-by"
+	// managedByOperator and managedByLibrary are its values.
+	managedByOperator, managedByLibrary = "sail-operator", "sail-library"
+	// HelmLabel has the value Helm in all three kinds, because each of them renders Istio's chart.
+	HelmLabel, helmValue = "app.kubernetes.io/managed-by", "Helm"
+)
+
+// Kind returns how the origin was installed.
+func (f OriginFacts) Kind() OriginKind {
+	labels := map[string]string{}
+	if f.Deployment != nil {
+		labels = f.Deployment.Labels
+	}
+	byOperator := f.Istio != "" || f.IstioRevision != "" || labels[ManagedByLabel] == managedByOperator
+	byLibrary := labels[ManagedByLabel] == managedByLibrary || len(f.Finalized) > 0
+	switch {
+	case byOperator && byLibrary:
+		return Changing
+	case byOperator:
+		return OLM
+	case byLibrary:
+		return SailLibrary
+	case f.Deployment == nil:
+		return NoOrigin
+	case labels[HelmLabel] == helmValue:
+		return Helm
+	default:
+		return OtherOrigin
+	}
+}
+
+// Object is an object of the guest, in a finding. Namespace is empty for an object without one.
+type Object struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// String returns Kind namespace/name.
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// Inventory is what the check follows from.
+type Inventory struct {
+	// Revision and Namespace are those of the origin. Ours is the version of the hosted istiod.
+	Revision, Namespace string
+	Ours                Version
+	Origin              OriginFacts
+	// Gateways are those of hypergate's classes.
+	Gateways []InventoryGateway
+	// Foreign are the objects of kinds that the origin obeys, and the hosted istiod does not: the first ones of each
+	// kind.
+	Foreign []Object
+	// Alpha are the objects that the hosted istiod serves only with alpha features, and Istio 1.30 serves without.
+	Alpha []Object
+	// Sidecars are the namespaces and pods that the origin injects.
+	Sidecars []Object
+	// ProxyConfigured reports whether OpenShift's Proxy has settings, which the origin passes on to gateways.
+	ProxyConfigured bool
+	// PluggedInCA reports whether the origin's root is not one that istiod made itself.
+	PluggedInCA bool
+	// Unread are the kinds that may not be read, with the verb.
+	Unread []string
+}
+
+// InventoryGateway is a Gateway in an inventory.
+type InventoryGateway struct {
+	Gateway
+	Class string
+	// Root is the ConfigMap with the roots that its pods trust. Address is the address of their istiod.
+	Root, Address string
+}
+
+// Ordered returns the Gateways in the order in which they move.
+func (i Inventory) Ordered() []InventoryGateway {
+	plain := make([]Gateway, 0, len(i.Gateways))
+	for _, g := range i.Gateways {
+		plain = append(plain, g.Gateway)
+	}
+	out := make([]InventoryGateway, 0, len(i.Gateways))
+	for _, g := range InOrder(plain) {
+		at := slices.IndexFunc(i.Gateways, func(o InventoryGateway) bool { return o.Key == g.Key })
+		out = append(out, i.Gateways[at])
+	}
+	return out
+}
+
+// OriginAddress returns the address at which gateways reach the origin.
+func OriginAddress(cfg model.Config) string {
+	return cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc:15012"
+}

@@ -1,0 +1,174 @@
+package migration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// The intent and the memo are annotations of one Lease on the management side. A Lease, because a ConfigMap in the
+// namespace of a hosted control plane makes HyperShift reconcile everything. The first three can be set by GitOps.
+const (
+	// GoalAnnotation is a Goal.
+	GoalAnnotation = "gateway.hypergate.dev/migration"
+	// PausedAnnotation is true while the migration is paused.
+	PausedAnnotation = "gateway.hypergate.dev/migration-paused"
+	// RequestedAtAnnotation is the time of the last request (RFC 3339). Another one tries again what failed.
+	RequestedAtAnnotation = "gateway.hypergate.dev/migration-requested-at"
+	// MemoAnnotation is the Memo.
+	MemoAnnotation = "gateway.hypergate.dev/migration-memo"
+)
+
+// LeaseName returns the name of the Lease of a revision.
+func LeaseName(revision string) string { return "hypergate-migration-" + revision }
+
+const (
+	// MaxMemo is the size limit of an encoded Memo, in bytes.
+	MaxMemo = 1 << 10
+	// longestUID is the size limit of a UID, in bytes. Those of an API server have 36.
+	longestUID = 64
+	// mostReplicas is the limit of replicas of the origin, and mostRoutes that of routes of a Gateway.
+	mostReplicas, mostRoutes = 100, 1_000_000
+	// memoSchema is the version of the format of a Memo.
+	memoSchema = 1
+)
+
+// ParseIntent returns the intent in the annotations of the Lease. The error names a value that is not supported.
+func ParseIntent(annotations map[string]string) (Intent, error) {
+	var out Intent
+	goal := annotations[GoalAnnotation]
+	if out.Goal = Goal(goal); out.Goal != NoGoal && !slices.Contains(goals(), out.Goal) {
+		return Intent{}, fmt.Errorf("the annotation %s: %w", GoalAnnotation, unsupported("goal", goal, goals()))
+	}
+	switch paused := annotations[PausedAnnotation]; paused {
+	case "", "false":
+	case "true":
+		out.Paused = true
+	default:
+		return Intent{}, fmt.Errorf("the annotation %s: %w", PausedAnnotation, unsupported("value", paused, []Goal{"true", "false"}))
+	}
+	at := annotations[RequestedAtAnnotation]
+	if at == "" {
+		return out, nil
+	}
+	parsed, err := time.Parse(time.RFC3339, at)
+	if err != nil || len(at) > longestQuoted {
+		return Intent{}, fmt.Errorf("the annotation %s: %.64q is not a time (RFC 3339)", RequestedAtAnnotation, at)
+	}
+	out.At = parsed.UTC()
+	return out, nil
+}
+
+// Annotations returns the annotations of an intent. An empty value means that there is no such annotation.
+func (i Intent) Annotations() map[string]string {
+	out := map[string]string{GoalAnnotation: string(i.Goal), PausedAnnotation: "", RequestedAtAnnotation: ""}
+	if i.Paused {
+		out[PausedAnnotation] = "true"
+	}
+	if !i.At.IsZero() {
+		out[RequestedAtAnnotation] = i.At.UTC().Format(time.RFC3339)
+	}
+	return out
+}
+
+// encodedMemo is the format of a Memo. Times are seconds since 1970, and 0 is none.
+type encodedMemo struct {
+	Schema       int       `json:"schema"`
+	Phase        Phase     `json:"phase,omitempty"`
+	Since        int64     `json:"since,omitempty"`
+	Replicas     int32     `json:"replicas,omitempty"`
+	Released     types.UID `json:"released,omitempty"`
+	ReleasedAt   int64     `json:"releasedAt,omitempty"`
+	Routes       int32     `json:"routes,omitempty"`
+	Failed       types.UID `json:"failed,omitempty"`
+	FailedAt     int64     `json:"failedAt,omitempty"`
+	ScaledAt     int64     `json:"scaledAt,omitempty"`
+	LeadFailedAt int64     `json:"leadFailedAt,omitempty"`
+}
+
+// Encode returns a Memo as one line. Times have seconds. Values above the limits are cut.
+func (m Memo) Encode() (string, error) {
+	out, err := json.Marshal(encodedMemo{
+		Schema: memoSchema, Phase: m.Phase, Since: seconds(m.Since), Replicas: min(m.Replicas, mostReplicas),
+		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes),
+		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
+	})
+	if err != nil {
+		return "", fmt.Errorf("encoding the state of the migration: %w", err)
+	}
+	if len(out) > MaxMemo {
+		return "", fmt.Errorf("the state of the migration has %d bytes: the limit is %d", len(out), MaxMemo)
+	}
+	return string(out), nil
+}
+
+// ParseMemo returns the Memo of an annotation. Without one, it is the zero value. A caller can go on with the zero value
+// after an error: the Memo follows from the evidence again.
+func ParseMemo(annotation string) (Memo, error) {
+	if annotation == "" {
+		return Memo{}, nil
+	}
+	if len(annotation) > MaxMemo {
+		return Memo{}, fmt.Errorf("the annotation %s has %d bytes: the limit is %d", MemoAnnotation, len(annotation), MaxMemo)
+	}
+	var in encodedMemo
+	decoder := json.NewDecoder(bytes.NewReader([]byte(annotation)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&in); err != nil {
+		return Memo{}, fmt.Errorf("the annotation %s is not the state of a migration: %w", MemoAnnotation, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Memo{}, fmt.Errorf("the annotation %s has more than one value", MemoAnnotation)
+	}
+	if err := in.check(); err != nil {
+		return Memo{}, fmt.Errorf("the annotation %s: %w", MemoAnnotation, err)
+	}
+	return Memo{
+		Phase: in.Phase, Since: at(in.Since), Replicas: in.Replicas,
+		Released: in.Released, ReleasedAt: at(in.ReleasedAt), Routes: in.Routes,
+		Failed: in.Failed, FailedAt: at(in.FailedAt), ScaledAt: at(in.ScaledAt), LeadFailedAt: at(in.LeadFailedAt),
+	}, nil
+}
+
+// latestTime is the latest time of a Memo: the year 9999.
+const latestTime = 253_402_300_799
+
+func (e encodedMemo) check() error {
+	switch {
+	case e.Schema != memoSchema:
+		return fmt.Errorf("schema %d is not supported", e.Schema)
+	case e.Phase != "" && !slices.Contains(Phases(), e.Phase):
+		return unsupported("phase", string(e.Phase), Phases())
+	case min(e.Replicas, e.Routes) < 0, e.Replicas > mostReplicas, e.Routes > mostRoutes:
+		return errors.New("a number is out of range")
+	case max(len(e.Released), len(e.Failed)) > longestUID:
+		return errors.New("a UID is too long")
+	}
+	times := []int64{e.Since, e.ReleasedAt, e.FailedAt, e.ScaledAt, e.LeadFailedAt}
+	if slices.Min(times) < 0 || slices.Max(times) > latestTime {
+		return errors.New("a time is out of range")
+	}
+	return nil
+}
+
+func seconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return min(max(t.Unix(), 0), latestTime)
+}
+
+func at(seconds int64) time.Time {
+	if seconds == 0 {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0).UTC()
+}
+
+func cut(uid types.UID) types.UID { return uid[:min(len(uid), longestUID)] }

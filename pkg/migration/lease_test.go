@@ -1,0 +1,170 @@
+package migration_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+)
+
+// TestRequests checks each request in each state.
+func TestRequests(t *testing.T) {
+	t.Parallel()
+	paused := migration.Intent{Goal: migration.Forward, Paused: true}
+	for _, c := range []struct {
+		name    string
+		from    migration.Intent
+		request migration.Request
+		want    migration.Intent
+		refused string
+	}{
+		{"start", migration.Intent{}, migration.RequestStart, migration.Intent{Goal: migration.Forward}, ""},
+		{"start continues", paused, migration.RequestStart, migration.Intent{Goal: migration.Forward}, ""},
+		{
+			"pause",
+			migration.Intent{Goal: migration.Backward},
+			migration.RequestPause,
+			migration.Intent{Goal: migration.Backward, Paused: true},
+			"",
+		},
+		{"resume", paused, migration.RequestResume, migration.Intent{Goal: migration.Forward}, ""},
+		{"roll back a paused one", paused, migration.RequestRollback, migration.Intent{Goal: migration.Backward}, ""},
+		{"retire", migration.Intent{Goal: migration.Forward}, migration.RequestRetire, migration.Intent{Goal: migration.Retired}, ""},
+		{
+			"retire after a rollback",
+			migration.Intent{Goal: migration.Backward},
+			migration.RequestRetire,
+			migration.Intent{},
+			"start the migration first",
+		},
+		{"pause nothing", migration.Intent{}, migration.RequestPause, migration.Intent{}, "no migration was started"},
+		{"roll back nothing", migration.Intent{}, migration.RequestRollback, migration.Intent{}, "no migration was started"},
+		{"another request", migration.Intent{}, "finish", migration.Intent{}, `"finish"`},
+	} {
+		got, err := c.from.After(c.request, start)
+		if c.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %v, want %q", c.name, err, c.refused)
+			}
+			continue
+		}
+		c.want.At = start
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v; want %+v", c.name, got, err, c.want)
+		}
+		read, err := migration.ParseIntent(got.Annotations())
+		if err != nil || read != got {
+			t.Errorf("%s: read again: %+v, %v", c.name, read, err)
+		}
+	}
+	if _, err := migration.ParseRequest("finish"); err == nil || !strings.Contains(err.Error(), `"finish"`) ||
+		!strings.Contains(err.Error(), "start, pause, resume, rollback, retire") {
+		t.Errorf("an unknown request: %v", err)
+	}
+}
+
+// TestIntentsAreRefusedByName checks annotations that a person, or GitOps, can set.
+func TestIntentsAreRefusedByName(t *testing.T) {
+	t.Parallel()
+	for value, annotations := range map[string]map[string]string{
+		`"Start"`:   {migration.GoalAnnotation: "Start"},
+		`"Park"`:    {migration.GoalAnnotation: "Park"},
+		`"yes"`:     {migration.GoalAnnotation: "start", migration.PausedAnnotation: "yes"},
+		`"monday"`:  {migration.GoalAnnotation: "start", migration.RequestedAtAnnotation: "monday"},
+		`aaaaa..."`: {migration.GoalAnnotation: strings.Repeat("a", 1000)},
+	} {
+		if i, err := migration.ParseIntent(annotations); err == nil || !strings.Contains(err.Error(), value) || len(err.Error()) > 400 {
+			t.Errorf("%v: %+v, %v", annotations, i, err)
+		}
+	}
+	if i, err := migration.ParseIntent(nil); err != nil || i != (migration.Intent{}) {
+		t.Errorf("without annotations: %+v, %v", i, err)
+	}
+}
+
+// fullMemo has a value in each field.
+func fullMemo() migration.Memo {
+	return migration.Memo{
+		Phase: migration.Roll, Since: start, Replicas: 2, Released: "a", ReleasedAt: start.Add(time.Second), Routes: 7,
+		Failed: "b", FailedAt: start.Add(time.Minute), ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour),
+	}
+}
+
+// TestMemoIsReadAgain checks that nothing of a Memo is lost, and what is refused.
+func TestMemoIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for _, want := range []migration.Memo{{}, fullMemo()} {
+		encoded, err := want.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := migration.ParseMemo(encoded)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	for name, annotation := range map[string]string{
+		"no schema":      `{}`,
+		"a later schema": `{"schema":2}`,
+		"another field":  `{"schema":1,"size":3}`,
+		"another phase":  `{"schema":1,"phase":"Moving"}`,
+		"no JSON":        `phase=Roll`,
+		"two values":     `{"schema":1}{"schema":1}`,
+		"a negative":     `{"schema":1,"replicas":-1}`,
+		"too many":       `{"schema":1,"replicas":1000}`,
+		"another time":   `{"schema":1,"since":-5}`,
+		"a long UID":     `{"schema":1,"failed":"` + strings.Repeat("a", 65) + `"}`,
+		"too long":       `{"schema":1,"failed":"` + strings.Repeat("a", 1<<10) + `"}`,
+	} {
+		if m, err := migration.ParseMemo(annotation); err == nil {
+			t.Errorf("%s: %+v", name, m)
+		}
+	}
+}
+
+// FuzzMemo checks that each Memo that is accepted has a bounded encoding from which it is read again.
+func FuzzMemo(f *testing.F) {
+	full, err := fullMemo().Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(full, "start", "true", "2026-01-02T03:04:05Z")
+	f.Add(`{"schema":1,"since":253402300799}`, "", "", "")
+	f.Fuzz(func(t *testing.T, memo, goal, paused, at string) {
+		if m, err := migration.ParseMemo(memo); err == nil {
+			encoded, err := m.Encode()
+			if err != nil || len(encoded) > migration.MaxMemo {
+				t.Fatalf("%d bytes, %v", len(encoded), err)
+			}
+			if again, err := migration.ParseMemo(encoded); err != nil || again != m {
+				t.Errorf("%+v is read again as %+v, %v", m, again, err)
+			}
+		}
+		i, err := migration.ParseIntent(map[string]string{
+			migration.GoalAnnotation: goal, migration.PausedAnnotation: paused, migration.RequestedAtAnnotation: at,
+		})
+		if err != nil {
+			return
+		}
+		if again, err := migration.ParseIntent(i.Annotations()); err != nil || !again.At.Equal(i.At.Truncate(time.Second)) ||
+			again.Goal != i.Goal || again.Paused != i.Paused {
+			t.Errorf("%+v is read again as %+v, %v", i, again, err)
+		}
+	})
+}
+
+// FuzzLongUIDs checks that a Memo with UIDs of any length fits.
+func FuzzLongUIDs(f *testing.F) {
+	f.Add("uid")
+	f.Fuzz(func(t *testing.T, uid string) {
+		m := fullMemo()
+		m.Released, m.Failed = types.UID(uid), types.UID(uid)
+		if encoded, err := m.Encode(); err != nil || len(encoded) > migration.MaxMemo {
+			t.Errorf("%d bytes, %v", len(encoded), err)
+		}
+	})
+}

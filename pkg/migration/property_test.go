@@ -1,0 +1,178 @@
+package migration_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// disturb does something that can happen at any time.
+func (w *world) disturb() {
+	one := func() *simulated {
+		if len(w.gateways) == 0 {
+			return &simulated{}
+		}
+		return w.gateways[w.random.IntN(len(w.gateways))]
+	}
+	switch w.random.IntN(24) {
+	case 0:
+		w.failing = 25 * w.random.IntN(3)
+	case 1:
+		if w.origin.replicas == 0 {
+			w.scale(1) // a person, or the origin's operator
+		}
+	case 2:
+		w.origin.runs, w.origin.at = false, w.later(20) // its pod restarts
+	case 3:
+		w.hosted.runs, w.hosted.at = migration.HostedAbsent, w.later(20)
+		if w.lock == migration.LockHosted {
+			w.lock = migration.LockFree
+		}
+	case 4:
+		if g := one(); g.Hold == model.Held {
+			g.Hold = model.Free // a person removes a hold
+		}
+	case 5:
+		if w.random.IntN(5) == 0 {
+			w.memo = "" // the Lease is deleted
+		}
+	case 6:
+		w.request(migration.Requests()[w.random.IntN(len(migration.Requests()))])
+	case 7:
+		g := &simulated{Gateway: gateway("new", model.Free, migration.OfNone)}
+		g.UID += "-" + g.UID
+		if len(w.gateways) < 6 && !slices.ContainsFunc(w.gateways, func(o *simulated) bool { return o.UID == g.UID }) {
+			g.Deployment = model.GatewayDeployment{}
+			w.gateways = append(w.gateways, g)
+		}
+	case 8:
+		if len(w.gateways) > 0 && w.random.IntN(4) == 0 {
+			i := w.random.IntN(len(w.gateways))
+			w.gateways = slices.Delete(w.gateways, i, i+1)
+		}
+	case 9:
+		w.remove()
+	case 10:
+		if g := one(); g.Of != migration.OfNone {
+			g.Routes = w.random.Int32N(4)
+		}
+	}
+}
+
+// remove removes the origin, as the ingress operator does when another party serves Gateways.
+func (w *world) remove() {
+	if _, waits := w.last.(migration.Wait); waits && w.last.In() == migration.Retire {
+		w.origin = simulatedOrigin{gone: true}
+		if w.lock == migration.LockOrigin {
+			w.lock = migration.LockFree
+		}
+	}
+}
+
+// request makes a request, if it is possible now.
+func (w *world) request(r migration.Request) {
+	if next, err := w.intent.After(r, w.now.Truncate(time.Second)); err == nil {
+		w.intent = next
+	}
+}
+
+// TestAMigrationEnds plays migrations with crashes, lost memory, failing writes, restarts, and other clients that
+// interfere. No Deployment has two writers. Once the world is calm, each migration, and each rollback, ends.
+func TestAMigrationEnds(t *testing.T) {
+	t.Parallel()
+	ends := map[string]int{}
+	for seed := range uint64(1500) {
+		w := newWorld(t, seed)
+		w.request(migration.RequestStart)
+		for range 20 + w.random.IntN(300) {
+			w.disturb()
+			w.pass()
+			w.advance(time.Duration(w.random.IntN(4000)) * time.Millisecond)
+		}
+		w.failing = 0
+		w.advance(time.Minute)
+		goal := []migration.Request{migration.RequestStart, migration.RequestRollback, migration.RequestRetire}[seed%3]
+		if goal == migration.RequestRetire {
+			w.request(migration.RequestStart)
+		}
+		w.request(goal)
+		for range 4000 { // longer than all Gateways take, one after another
+			if w.pass(); w.rests() {
+				break
+			}
+			w.advance(time.Second)
+			w.remove()
+		}
+		ends[w.end(seed)]++
+		if t.Failed() {
+			t.Fatalf("seed %d, %s", seed, goal)
+		}
+	}
+	t.Log(ends)
+	for _, end := range []migration.Reason{
+		migration.Parked, migration.Finished, migration.RolledBack, migration.OriginGone, migration.GatewayFailed,
+		migration.HeldByOther, migration.Skipped,
+	} {
+		if ends[string(end)] == 0 {
+			t.Errorf("no migration ends with %s: %v", end, ends)
+		}
+	}
+}
+
+// rests counts passes without a step, and reports whether there were many.
+func (w *world) rests() bool {
+	switch w.last.(type) {
+	case migration.Rest, migration.Stop:
+		w.idle++
+	default:
+		w.idle = 0
+	}
+	return w.idle > 100
+}
+
+// end checks how a migration ended, and returns it.
+func (w *world) end(seed uint64) string {
+	w.t.Helper()
+	count := map[migration.Istiod]int{}
+	var held, broken, others, skipped int
+	for _, g := range w.gateways {
+		switch g.Hold {
+		case model.HeldByOther:
+			others++
+			continue
+		case model.Held:
+			held++
+		case model.Free:
+		}
+		count[g.Of]++
+		if g.broken {
+			broken++
+		}
+		if g.Skip {
+			skipped++
+		}
+	}
+	good, why := false, migration.Reason("none")
+	switch s := w.last.(type) {
+	case migration.Rest:
+		why = s.Why
+		good = map[migration.Reason]bool{
+			migration.Parked:     held+count[migration.OfOrigin] == 0 && !w.origin.runs && w.origin.webhook == migration.WebhookHarmless,
+			migration.Finished:   held+count[migration.OfOrigin] == 0 && w.origin.gone && w.hosted.runs == migration.HostedAlone,
+			migration.RolledBack: held+count[migration.OfHosted] == 0 && w.hosted.runs == migration.HostedAbsent && w.origin.runs,
+			migration.Skipped:    skipped > 0 && w.origin.runs,
+		}[why]
+	case migration.Stop:
+		why = s.Why
+		good = why == migration.GatewayFailed && broken > 0 || why == migration.HeldByOther && others > 0 ||
+			why == migration.OriginGone && w.origin.gone
+	}
+	if !good {
+		w.t.Errorf("seed %d ends with %#v: %v, held %d, broken %d, others %d, skipped %d, origin %+v, hosted %+v, lock %d, memo %s",
+			seed, w.last, count, held, broken, others, skipped, w.origin, w.hosted, w.lock, w.memo)
+	}
+	return string(why)
+}

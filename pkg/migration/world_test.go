@@ -1,0 +1,302 @@
+package migration_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// world is a guest with an istiod of its own, the management side, and a hypergate that may end at any time.
+type world struct {
+	t      *testing.T
+	random *rand.Rand
+	now    time.Time
+	intent migration.Intent
+	// memo is what the Lease has.
+	memo     string
+	last     migration.Step
+	origin   simulatedOrigin
+	hosted   simulatedHosted
+	lock     migration.Lock
+	gateways []*simulated
+	// failing is the share of writes, in percent, that fail. idle is the number of passes in a row without a step.
+	failing, idle int
+}
+
+type simulatedOrigin struct {
+	gone     bool
+	replicas int32
+	// runs reports whether its pod is ready. It follows replicas at the time at.
+	runs    bool
+	at      time.Time
+	webhook migration.WebhookPolicy
+}
+
+// simulatedHosted is the hosted istiod: the mode of its Deployment, and that of its pod.
+type simulatedHosted struct {
+	mode, runs migration.HostedMode
+	at         time.Time
+}
+
+// simulated is a Gateway.
+type simulated struct {
+	migration.Gateway
+	// broken reports whether pods of the hosted istiod never become ready.
+	broken  bool
+	readyAt time.Time
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	t.Helper()
+	w := &world{
+		t: t, random: rand.New(rand.NewPCG(seed, 7)), now: start,
+		origin: simulatedOrigin{replicas: 1, runs: true, webhook: migration.WebhookBlocks},
+		hosted: simulatedHosted{mode: migration.HostedAbsent, runs: migration.HostedAbsent}, lock: migration.LockOrigin,
+	}
+	w.origin.replicas += w.random.Int32N(2)
+	for i := range w.random.IntN(6) {
+		g := &simulated{Gateway: gateway(fmt.Sprint("g", i), model.Free, migration.OfOrigin)}
+		g.broken = w.random.IntN(12) == 0
+		switch w.random.IntN(20) {
+		case 0:
+			g.Hold = model.HeldByOther
+		case 1:
+			g.Skip = true
+		case 2:
+			g.Of, g.Deployment = migration.OfNone, model.GatewayDeployment{}
+		}
+		w.gateways = append(w.gateways, g)
+	}
+	return w
+}
+
+// gateway returns a Gateway whose pods work.
+func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration.Gateway {
+	return migration.Gateway{
+		ForeignObject: model.ForeignObject{
+			Key: types.NamespacedName{Namespace: "shop", Name: name}, UID: types.UID("uid-" + name), ResourceVersion: "1",
+		},
+		Hold: hold, Of: of, Programmed: true, Routes: 2, Connected: of == migration.OfHosted,
+		Deployment: model.GatewayDeployment{State: model.DeploymentComplete, Generation: 1, Wanted: 1},
+	}
+}
+
+func (w *world) evidence() migration.Evidence {
+	e := migration.Evidence{
+		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook},
+		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs},
+		Lock:   w.lock,
+	}
+	if w.origin.runs {
+		e.Origin.Pods, e.Origin.Ready = 1, 1
+	}
+	for _, g := range w.gateways {
+		e.Gateways = append(e.Gateways, g.Gateway)
+	}
+	return e
+}
+
+// pass is one pass of hypergate. It can end between the write of its memory and its action.
+func (w *world) pass() {
+	w.t.Helper()
+	memo, err := migration.ParseMemo(w.memo)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	step, memo := migration.Decide(w.evidence(), w.intent, memo, w.now)
+	w.last = step
+	act, acts := step.(migration.Act)
+	if acts && !slices.Contains(migration.Permitted(act.Phase), act.Action.Writes()) {
+		w.t.Errorf("the phase %s writes: %s", act.Phase, act.Action.Writes())
+	}
+	encoded, err := memo.Encode()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if w.fails() { // also a crash
+		return
+	}
+	w.memo = encoded
+	if acts && !w.fails() {
+		w.checkAction(act)
+		w.do(act.Action)
+	}
+}
+
+func (w *world) fails() bool { return w.random.IntN(100) < w.failing }
+
+// checkAction checks what must be true before an action.
+func (w *world) checkAction(act migration.Act) {
+	w.t.Helper()
+	need, free, ours := false, false, false
+	for _, g := range w.gateways {
+		need = need || g.Of == migration.OfOrigin
+		free = free || g.Of != migration.OfNone && g.Hold == model.Free
+		ours = ours || g.Of == migration.OfHosted
+	}
+	switch a := act.Action.(type) {
+	case migration.ScaleOrigin:
+		if a.Replicas == 0 && act.Phase == migration.Park && need {
+			w.t.Errorf("the origin is parked while Gateways need it")
+		}
+		if a.Replicas == 0 && act.Phase == migration.Lead && free {
+			w.t.Errorf("the origin gives up the lock while Gateways are not held")
+		}
+	case migration.SetHosted:
+		if a.Mode == migration.HostedAlone && !w.origin.gone {
+			w.t.Errorf("elections are off while there is an origin")
+		}
+		if a.Mode == migration.HostedAbsent && ours {
+			w.t.Errorf("the hosted istiod is removed while Gateways need it")
+		}
+		if a.Mode == migration.HostedServing && w.hosted.mode == migration.HostedLeading && free {
+			w.t.Errorf("the hosted istiod gives up the lock while Gateways are not held")
+		}
+	case migration.ReleaseGateways:
+		if act.Phase == migration.Roll && len(a.Gateways) != 1 {
+			w.t.Errorf("%d Gateways are released at once", len(a.Gateways))
+		}
+	}
+}
+
+// do carries out an action.
+func (w *world) do(action migration.Action) {
+	switch a := action.(type) {
+	case migration.SetHosted:
+		w.setHosted(a.Mode)
+	case migration.HoldGateways:
+		w.patch(a.Gateways, func(g *simulated) { g.Hold = model.Held })
+	case migration.ReleaseGateways:
+		w.patch(a.Gateways, func(g *simulated) { g.Hold = model.Free })
+	case migration.ScaleOrigin:
+		w.scale(a.Replicas)
+	case migration.RelaxWebhook:
+		w.origin.webhook = migration.WebhookHarmless
+	case migration.RestoreTemplate:
+		w.patch([]model.ForeignObject{a.Gateway}, func(g *simulated) {
+			if g.Hold != model.Held {
+				w.t.Errorf("the Deployment of a Gateway that is not held has two writers")
+			}
+			w.deploy(g, migration.OfOrigin)
+		})
+	}
+}
+
+func (w *world) setHosted(mode migration.HostedMode) {
+	if w.hosted.mode == mode {
+		return
+	}
+	// The pod ends, and gives up its lock, before another one starts.
+	w.hosted.mode, w.hosted.runs, w.hosted.at = mode, migration.HostedAbsent, w.later(40)
+	if w.lock == migration.LockHosted {
+		w.lock = migration.LockFree
+	}
+}
+
+func (w *world) scale(replicas int32) {
+	if !w.origin.gone && w.origin.replicas != replicas {
+		w.origin.replicas, w.origin.at = replicas, w.later(20)
+	}
+}
+
+// later returns a time within some seconds.
+func (w *world) later(most int) time.Time {
+	return w.now.Add(time.Duration(w.random.IntN(most*1000)) * time.Millisecond)
+}
+
+func (w *world) patch(all []model.ForeignObject, edit func(*simulated)) {
+	for _, of := range all {
+		i := slices.IndexFunc(w.gateways, func(g *simulated) bool { return g.UID == of.UID })
+		if i < 0 || w.fails() {
+			continue
+		}
+		if w.gateways[i].Hold == model.HeldByOther {
+			w.t.Errorf("%s: another client holds it", of.Key)
+		}
+		edit(w.gateways[i])
+	}
+}
+
+// deploy gives a Gateway the addresses of an istiod.
+func (w *world) deploy(g *simulated, of migration.Istiod) {
+	g.Of, g.Connected = of, false
+	g.Deployment.State, g.Deployment.Wanted = model.DeploymentRolling, max(1, g.Deployment.Wanted)
+	g.Deployment.Generation++
+	g.readyAt = w.later(60)
+}
+
+// advance lets both istiods, the Deployment controller and kubelets work.
+func (w *world) advance(by time.Duration) {
+	w.t.Helper()
+	w.now = w.now.Add(by)
+	if !w.now.Before(w.origin.at) {
+		w.origin.runs = !w.origin.gone && w.origin.replicas > 0
+	}
+	if !w.now.Before(w.hosted.at) {
+		w.hosted.runs = w.hosted.mode
+	}
+	w.elect()
+	w.write()
+	for _, g := range w.gateways {
+		serves := g.Of == migration.OfOrigin && w.origin.runs || g.Of == migration.OfHosted && w.hosted.runs != migration.HostedAbsent
+		works := serves && (!g.broken || g.Of == migration.OfOrigin)
+		if g.Deployment.State == model.DeploymentRolling && !w.now.Before(g.readyAt) && works {
+			g.Deployment.State, g.Connected = model.DeploymentComplete, g.Of == migration.OfHosted
+		}
+	}
+}
+
+// elect gives a free lock to one of those that want it.
+func (w *world) elect() {
+	if w.lock == migration.LockOrigin && !w.origin.runs {
+		w.lock = migration.LockFree
+	}
+	if w.hosted.runs == migration.HostedAlone {
+		w.lock = migration.LockHosted
+	}
+	if w.lock != migration.LockFree || w.random.IntN(3) == 0 {
+		return
+	}
+	var candidates []migration.Lock
+	if w.origin.runs {
+		candidates = append(candidates, migration.LockOrigin)
+	}
+	if w.hosted.runs == migration.HostedLeading {
+		candidates = append(candidates, migration.LockHosted)
+	}
+	if len(candidates) > 0 {
+		w.lock = candidates[w.random.IntN(len(candidates))]
+	}
+}
+
+// write lets the istiods that deploy Gateways work. There is at most one for each Gateway.
+func (w *world) write() {
+	w.t.Helper()
+	var writers []migration.Istiod
+	if w.origin.runs && (w.lock == migration.LockOrigin || w.hosted.runs == migration.HostedAlone) {
+		writers = append(writers, migration.OfOrigin)
+	}
+	if w.lock == migration.LockHosted && w.hosted.runs != migration.HostedAbsent {
+		writers = append(writers, migration.OfHosted)
+	}
+	for _, g := range w.gateways {
+		if g.Hold != model.Free || len(writers) == 0 {
+			continue
+		}
+		if len(writers) > 1 {
+			w.t.Errorf("%s: its Deployment has two writers", g.Key)
+		}
+		if g.Of != writers[0] && w.random.IntN(2) == 0 {
+			w.deploy(g, writers[0])
+		}
+	}
+}
