@@ -72,7 +72,7 @@ type row struct {
 	message  string
 	next     string
 	find     func(Inventory) (objects []Object, detail string)
-	// waived reports whether a person accepts it. Nil: nobody can.
+	// waived reports whether a person accepts it. Nil: it cannot be accepted.
 	waived func(Waivers) bool
 }
 
@@ -165,7 +165,8 @@ func originRows() []row {
 			Blocker, OriginUnknown, "it is not known who installed istiod: neither the Sail operator, nor the ingress operator, nor Helm",
 			"replace the istiod by an installation of one of these, or move the Gateways by hand",
 			onIstiod(func(i Inventory) bool {
-				return i.Origin.Kind() == OtherOrigin || i.Origin.Deployment == nil && i.Origin.Kind() != NoOrigin
+				missing := i.Origin.Deployment == nil && !i.Origin.NotReadable && i.Origin.Kind() != NoOrigin
+				return missing || i.Origin.Kind() == OtherOrigin
 			}, nothing), nil,
 		},
 		{

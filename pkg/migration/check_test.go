@@ -14,7 +14,7 @@ import (
 // inventory is that of a guest that can be migrated: origin B with two Gateways of two pods.
 func inventory() migration.Inventory {
 	out := migration.Inventory{
-		Revision: "openshift-gateway", Namespace: "openshift-ingress", Ours: migration.Version{Major: 1, Minor: 29, Patch: 2},
+		Revision: "openshift-gateway", Namespace: "openshift-ingress", Ours: migration.Version{Major: 1, Minor: 29, Patch: 5},
 		Origin: migration.OriginFacts{
 			Finalized: []string{"openshift-default"},
 			Deployment: &migration.OriginDeployment{
@@ -106,7 +106,7 @@ func TestRowsThatComeTogether(t *testing.T) {
 		same := inventory()
 		same.Origin.Deployment.Version = migration.Version{Major: 1, Minor: 29, Patch: patch}
 		if got := migration.Run(same, migration.Waivers{}); len(got) > 0 {
-			t.Errorf("1.29.%d to 1.29.2: %+v", patch, got)
+			t.Errorf("1.29.%d to 1.29.5: %+v", patch, got)
 		}
 	}
 }
@@ -129,6 +129,7 @@ func TestKindsOfOrigins(t *testing.T) {
 		want migration.OriginKind
 	}{
 		{migration.OriginFacts{}, migration.NoOrigin},
+		{migration.OriginFacts{NotReadable: true}, migration.NotReadable},
 		{migration.OriginFacts{Subscription: "servicemeshoperator3"}, migration.NoOrigin}, // others use the operator, too
 		{migration.OriginFacts{Istio: "openshift-gateway"}, migration.OLM},
 		{migration.OriginFacts{Istio: "openshift-gateway", Deployment: deployment("sail-operator", "Helm")}, migration.OLM},
@@ -150,9 +151,9 @@ func TestVersions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"1.28.5": "1.28.5", "v1.28.5": "1.28.5", "istiod-1.28.5": "1.28.5", "1.30": "1.30.0", "1.26.2-ossm.1": "1.26.2",
-		"quay.io/sail-dev/pilot:1.29.2-debug":             "1.29.2",
-		"registry.example.com:5000/istio/pilot:1.29.2":    "1.29.2",
-		"10.20.30.40:5000/istio/pilot:1.29.2":             "1.29.2",
+		"quay.io/sail-dev/pilot:1.29.7-debug":             "1.29.7",
+		"registry.example.com:5000/istio/pilot:1.29.7":    "1.29.7",
+		"10.20.30.40:5000/istio/pilot:1.29.7":             "1.29.7",
 		"registry.redhat.io/pilot@sha256:0123456789abcde": "unknown",
 		"latest": "unknown", "": "unknown", "1": "unknown",
 	} {
@@ -177,5 +178,24 @@ func TestOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"first", "small", "a", "b", "broken"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPlannedWritesArePermitted checks that a plan names only writes of the table, in the order of the phases.
+func TestPlannedWritesArePermitted(t *testing.T) {
+	t.Parallel()
+	last := 0
+	for _, w := range inventory().Writes() {
+		if !slices.Contains(migration.Permitted(w.Phase), w.Write) {
+			t.Errorf("the phase %s does not permit: %s", w.Phase, w.Write)
+		}
+		at := slices.Index(migration.Phases(), w.Phase)
+		if at < last {
+			t.Errorf("%s comes too late", w.Phase)
+		}
+		last = at
+	}
+	if got := (migration.Inventory{}).Writes(); len(got) > 0 {
+		t.Errorf("without an origin: %+v", got)
 	}
 }

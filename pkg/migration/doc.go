@@ -11,8 +11,8 @@
 //	Lease: Intent, Memo ───────────────────────────────────┼─► Decide ─► one Step and the next Memo
 //	Evidence, now ─────────────────────────────────────────┘
 //
-// The phases of a migration are Check, StandBy, Hold, Lead, Roll, Park, Retire and Done. A rollback goes through them in
-// the other direction, down to Check.
+// The phases of a migration are Check, StandBy, Hold, Lead, Roll, Park, Retire and Done. A rollback goes through them
+// in the other direction, down to Check.
 //
 // # Invariants
 //

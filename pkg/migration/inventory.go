@@ -23,6 +23,8 @@ const (
 	Helm OriginKind = "Helm"
 	// Changing: there is evidence of OLM and of the sail library. The ingress operator changes from one to the other.
 	Changing OriginKind = "changing"
+	// NotReadable: hypergate may not read the Deployment, and nothing else shows how it was installed.
+	NotReadable OriginKind = "not readable"
 	// OtherOrigin: none of these.
 	OtherOrigin OriginKind = "other"
 )
@@ -33,13 +35,15 @@ type OriginFacts struct {
 	Istio, IstioRevision, Subscription string
 	// Finalized are the GatewayClasses with the ingress operator's finalizer.
 	Finalized []string
-	// Deployment is what its Deployment shows. Nil: it does not exist.
+	// Deployment is what its Deployment shows. Nil: it does not exist, or is not readable.
 	Deployment *OriginDeployment
+	// NotReadable reports whether hypergate may not read the Deployment.
+	NotReadable bool
 }
 
 // OriginDeployment is what the origin's Deployment shows.
 type OriginDeployment struct {
-	// Labels are those that tell who manages it: ManagedByLabel and HelmLabel.
+	// Labels are those that show who manages it: ManagedByLabel and HelmLabel.
 	Labels map[string]string
 	// Version is that of Istio: of a label, or of the image's tag.
 	Version Version
@@ -73,6 +77,8 @@ func (f OriginFacts) Kind() OriginKind {
 		return OLM
 	case byLibrary:
 		return SailLibrary
+	case f.NotReadable:
+		return NotReadable
 	case f.Deployment == nil:
 		return NoOrigin
 	case labels[HelmLabel] == helmValue:

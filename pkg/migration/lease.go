@@ -108,8 +108,8 @@ func (m Memo) Encode() (string, error) {
 	return string(out), nil
 }
 
-// ParseMemo returns the Memo of an annotation. Without one, it is the zero value. A caller can go on with the zero value
-// after an error: the Memo follows from the evidence again.
+// ParseMemo returns the Memo of an annotation. Without one, it is the zero value. A caller can go on with the zero
+// value after an error: the Memo follows from the evidence again.
 func ParseMemo(annotation string) (Memo, error) {
 	if annotation == "" {
 		return Memo{}, nil

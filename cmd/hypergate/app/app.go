@@ -75,13 +75,21 @@ A standalone cluster is both the management cluster and the guest.`,
 	}
 	root.SetUsageFunc(printUsage)
 	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newProxies(), newBundle(),
-		newGuestKubeconfig(), newCRDs(), newRotateCA(), newRelease(), newVersion())
-	for _, cmd := range root.Commands() {
+		newGuestKubeconfig(), newCRDs(), newMigrate(), newRotateCA(), newRelease(), newVersion())
+	for _, cmd := range allCommands(root) {
 		if err := completeValues(cmd); err != nil {
 			cmd.Long += "\n\n" + err.Error() // TestCompletion checks that there is none
 		}
 	}
 	return root
+}
+
+// allCommands returns the commands below one, and those below them.
+func allCommands(root *cobra.Command) (out []*cobra.Command) {
+	for _, cmd := range root.Commands() {
+		out = append(append(out, cmd), allCommands(cmd)...)
+	}
+	return out
 }
 
 // versionReport is the output of the command version.

@@ -42,7 +42,7 @@ func TestHelpOfOtherCommands(t *testing.T) {
 			continue
 		}
 		help := execute(t, verb, "--help").out
-		if strings.Count(help, "--help") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 {
+		if strings.Count(help, "  -h, --help ") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 {
 			t.Errorf("%s --help:\n%s", verb, help)
 		}
 	}

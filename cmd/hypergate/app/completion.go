@@ -44,6 +44,7 @@ func outputsOf() map[string][]string {
 		"crds":      {outputTable, outputJSON, outputYAML},
 		"render":    {outputYAML, outputJSON},
 		"proxies":   {outputTable, outputJSON, outputYAML},
+		"plan":      {outputTable, outputJSON, outputYAML},
 		"version":   {outputTable, outputJSON, outputYAML},
 	}
 }

@@ -1,0 +1,160 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// newMigrate returns the command migrate, which only has subcommands.
+func newMigrate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Plan how the istiod in a guest is replaced by a hosted one",
+		Long: `Plan how the istiod that a guest has is replaced by a hosted one, Gateway by Gateway.
+
+This version of hypergate plans a migration. It does not carry one out.`,
+		Example: `  # Show whether a guest can be migrated, and what would be written
+  hypergate migrate plan --guest-kubeconfig guest.kubeconfig`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newMigratePlan())
+	return cmd
+}
+
+// migratePlanOptions holds the flags of the command migrate plan.
+type migratePlanOptions struct {
+	guest                              guestAccess
+	topology, guestNamespace, revision string
+	controllerName, xdsAddress, output string
+	istioResources                     []string
+	accepted                           migration.Waivers
+	timeout                            time.Duration
+}
+
+const migratePlanLong = `Show whether the istiod in the guest can be replaced by a hosted one, and what would be written.
+
+The command prints the istiod that the guest has, and how it was installed: by OLM and the Sail operator, by OpenShift's
+ingress operator itself, or by Helm. It prints the Gateways in the order in which they would move. The smaller ones come
+first. The annotation ` + migration.OrderAnnotation + ` of a Gateway is a number that changes the order, and
+` + migration.SkipAnnotation + `=true leaves a Gateway out.
+
+A blocker is a reason why requests would fail, or why there would be no way back. Each has a next step. A warning does
+not block.
+
+The command sends reads only, and reads no Secret. It needs only the guest's kubeconfig, or the Secret on the management
+cluster that contains it, with the permissions of deploy/rbac/migration. Set --revision, --controller-name and
+--istio-resources to the same values as for "hypergate run".
+
+This version of hypergate plans a migration. It does not carry one out.
+
+Exit codes:
+  0  Nothing blocks a migration.
+  1  An error occurred, for example no response.
+  2  A finding blocks a migration.`
+
+const migratePlanExample = `  # Show whether a guest can be migrated, and what would be written
+  hypergate migrate plan --guest-kubeconfig guest.kubeconfig
+
+  # In hypergate's pod, with its own permissions
+  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate migrate plan --guest-kubeconfig /etc/kubernetes
+
+  # List what blocks, for use in a script
+  hypergate migrate plan --guest-kubeconfig guest.kubeconfig -o json \
+    | jq -r '.findings[] | select(.severity == "Blocker") | .code'`
+
+func newMigratePlan() *cobra.Command {
+	o := &migratePlanOptions{}
+	cmd := &cobra.Command{
+		Use:     "plan",
+		Short:   "Show whether a guest can be migrated, and what would be written",
+		Long:    migratePlanLong,
+		Example: migratePlanExample,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+	}
+	flags := cmd.Flags()
+	o.guest.addFlags(flags)
+	flags.StringVar(&o.topology, "topology", string(model.TopologyHosted), "Topology of the installation. One of: (hosted, standalone).")
+	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
+	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "Value of spec.controllerName of the "+
+		"GatewayClasses to serve.")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
+	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that the hosted istiod serves, "+
+		"as <resource> or <resource>.<group>. An empty value means none.")
+	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the hosted istiod is published. "+
+		"Gateways with this address have moved.")
+	flags.BoolVar(&o.accepted.Downgrade, "allow-downgrade", false, "If true, a hosted istiod of an earlier minor does not block.")
+	flags.BoolVar(&o.accepted.Untested, "allow-untested", false, "If true, an istiod of a minor without tests does not block.")
+	flags.BoolVar(&o.accepted.IgnoredResources, "allow-ignored-resources", false,
+		"If true, objects that the hosted istiod ignores do not block. An ignored AuthorizationPolicy permits requests that it denied.")
+	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
+		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	flags.DurationVar(&o.timeout, "timeout", time.Minute, "The length of time to wait for the guest.")
+	return cmd
+}
+
+func (o *migratePlanOptions) config() (model.Config, error) {
+	topology := model.Topology(o.topology)
+	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
+		return model.Config{}, fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
+	}
+	if topology != model.TopologyHosted && topology != model.TopologyStandalone {
+		return model.Config{}, fmt.Errorf("--topology: unsupported value %q: supported values are hosted, standalone", o.topology)
+	}
+	if o.timeout <= 0 {
+		return model.Config{}, fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
+	}
+	for flag, value := range map[string]string{"--guest-namespace": o.guestNamespace, "--revision": o.revision} {
+		if !model.IsLabel(value) {
+			return model.Config{}, fmt.Errorf("%s: %q is not a valid name", flag, value)
+		}
+	}
+	resources, err := parseIstioResources(o.istioResources)
+	return model.Config{
+		Topology: topology, GuestNamespace: o.guestNamespace, ControllerName: o.controllerName, Revision: o.revision,
+		IstioResources: resources,
+	}, err
+}
+
+func (o *migratePlanOptions) run(ctx context.Context, out io.Writer) error {
+	cfg, err := o.config()
+	if err != nil {
+		return err
+	}
+	if o.xdsAddress != "" {
+		if cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	defer cancel()
+	config, err := o.guest.config(ctx, cfg.Topology, o.timeout)
+	if err != nil {
+		return err
+	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.UserAgent = -1, "hypergate-migrate"
+	cluster, err := guest.New(guestconn.Direct(config), cfg, nil)
+	if err != nil {
+		return err
+	}
+	found, err := cluster.Inventory(ctx, migration.ParseVersion(charts.EmbeddedVersion))
+	if err != nil {
+		return err
+	}
+	return printed(out, o.output, newMigrationPlan(found, o.accepted))
+}

@@ -1,0 +1,346 @@
+package guest
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+const (
+	// inventoryPage is the page size of the lists of an inventory, and inventoryPages the number of requests for a kind.
+	inventoryPage, inventoryPages = 100, 100
+	// inventoryObjects is how many objects of a kind are named, besides Gateways.
+	inventoryObjects = 10
+)
+
+// Inventory reads what the check of a migration follows from. It is for commands. It sends reads only, and reads no
+// Secret. What hypergate may not read is in Inventory.Unread. It returns an error if a request fails in another way.
+func (c *Cluster) Inventory(ctx context.Context, ours migration.Version) (migration.Inventory, error) {
+	r := &inventoryReader{c: c, out: migration.Inventory{Revision: c.cfg.Revision, Namespace: c.cfg.GuestNamespace, Ours: ours}}
+	for _, read := range []func(context.Context) error{
+		r.classes, r.origin, r.originObjects, r.gateways, r.gatewayDeployments, r.foreign, r.alpha, r.sidecars, r.proxy, r.root,
+	} {
+		if err := read(ctx); err != nil {
+			return migration.Inventory{}, err
+		}
+	}
+	return r.out, nil
+}
+
+// inventoryReader reads an inventory, one kind after another.
+type inventoryReader struct {
+	c   *Cluster
+	out migration.Inventory
+	// own are the names of the GatewayClasses of hypergate's controller.
+	own map[string]bool
+	// ignored and included are the resources that the origin does not serve, and the exceptions.
+	ignored, included []string
+	// passthrough are the Gateways with listeners that need alpha features.
+	passthrough []migration.Object
+}
+
+// each lists a resource in pages, and calls keep for each object until it returns false. A resource that the guest does
+// not serve has no objects.
+func (r *inventoryReader) each(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	keep func(*unstructured.Unstructured) bool,
+) error {
+	options.Limit = inventoryPage
+	for range inventoryPages {
+		page, err := r.list(ctx, gvr, namespace, options)
+		if err != nil || page == nil {
+			return err
+		}
+		for i := range page.Items {
+			if !keep(&page.Items[i]) {
+				return nil
+			}
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("listing %s: the guest has more than %d pages of %d", gvr.Resource, inventoryPages, inventoryPage)
+}
+
+// list returns one page. Nil: the guest does not serve the resource, or does not permit the request.
+func (r *inventoryReader) list(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+) (*unstructured.UnstructuredList, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
+	defer cancel()
+	page, err := r.c.dynamic.Resource(gvr).Namespace(namespace).List(ctx, options)
+	if err != nil {
+		return nil, r.unread("list", gvr, err)
+	}
+	return page, nil
+}
+
+// get returns an object. Nil: it does not exist, or the guest does not permit the request.
+func (r *inventoryReader) get(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace, name string,
+) (*unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
+	defer cancel()
+	u, err := r.c.dynamic.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, r.unread("get", gvr, err)
+	}
+	return u, nil
+}
+
+// unread notes a request that the guest does not permit. It returns all other errors, except that nothing was found.
+func (r *inventoryReader) unread(verb string, gvr schema.GroupVersionResource, err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsForbidden(err):
+		r.out.Unread = append(r.out.Unread, verb+" "+gvr.GroupResource().String())
+		return nil
+	default:
+		return fmt.Errorf("%s %s: %w", verb, gvr.GroupResource(), answer.Brief(err))
+	}
+}
+
+func (r *inventoryReader) classes(ctx context.Context) error {
+	r.own = map[string]bool{}
+	gvr := schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gatewayclasses"}
+	return r.each(ctx, gvr, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
+		controller, _, _ := unstructured.NestedString(u.Object, "spec", "controllerName")
+		if controller != r.c.cfg.ControllerName {
+			return true
+		}
+		r.own[u.GetName()] = true
+		if slices.Contains(u.GetFinalizers(), model.IngressOperatorFinalizer) {
+			r.out.Origin.Finalized = append(r.out.Origin.Finalized, bounded(u.GetName(), maxName))
+		}
+		return true
+	})
+}
+
+// origin reads the Deployment of the guest's istiod, and counts its pods.
+func (r *inventoryReader) origin(ctx context.Context) error {
+	u, err := r.get(ctx, deploymentResource(), r.c.cfg.GuestNamespace, r.c.cfg.IstiodName())
+	r.out.Origin.NotReadable = u == nil && slices.Contains(r.out.Unread, "get "+deploymentResource().GroupResource().String())
+	if err != nil || u == nil || u.GetLabels()[model.OwnerLabel] != "" {
+		return err
+	}
+	var d appsv1.Deployment
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+		return fmt.Errorf("reading Deployment %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+	}
+	state := deploymentOf(d.Generation, d.Spec.Replicas, d.Status)
+	found := &migration.OriginDeployment{
+		Labels: map[string]string{}, Version: versionOf(d), Wanted: state.Wanted, Ready: d.Status.ReadyReplicas,
+		Rolling: state.State != model.DeploymentComplete,
+	}
+	for _, label := range []string{migration.ManagedByLabel, migration.HelmLabel} {
+		if value := d.Labels[label]; value != "" {
+			found.Labels[label] = bounded(value, maxOwner)
+		}
+	}
+	r.out.Origin.Deployment = found
+	for _, container := range d.Spec.Template.Spec.Containers {
+		for _, env := range container.Env {
+			switch env.Name {
+			case "PILOT_IGNORE_RESOURCES":
+				r.ignored = strings.Split(env.Value, ",")
+			case "PILOT_INCLUDE_RESOURCES":
+				r.included = strings.Split(env.Value, ",")
+			}
+		}
+	}
+	pods := metav1.ListOptions{LabelSelector: "app=istiod,istio.io/rev=" + r.c.cfg.Revision}
+	return r.each(ctx, podResource(), r.c.cfg.GuestNamespace, pods, func(*unstructured.Unstructured) bool {
+		found.Existing++
+		return true
+	})
+}
+
+func podResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+}
+
+// versionOf returns the version of Istio in a Deployment: of a label, of the chart, or of the image's tag.
+func versionOf(d appsv1.Deployment) migration.Version {
+	texts := []string{d.Labels["app.kubernetes.io/version"], d.Labels["helm.sh/chart"]}
+	for _, container := range d.Spec.Template.Spec.Containers {
+		if container.Name == "discovery" {
+			texts = append(texts, container.Image[strings.LastIndex(container.Image, "/")+1:])
+		}
+	}
+	for _, text := range texts {
+		// The chart of a development version has a version that no istiod has.
+		if v := migration.ParseVersion(text); v != (migration.Version{}) && v.Minor > 0 {
+			return v
+		}
+	}
+	return migration.Version{}
+}
+
+// originObjects reads the objects of the Sail operator and of OLM.
+func (r *inventoryReader) originObjects(ctx context.Context) error {
+	subscription := sailSubscription()
+	revisions := schema.GroupVersionResource{Group: "sailoperator.io", Version: "v1", Resource: "istiorevisions"}
+	for _, read := range []struct {
+		gvr             schema.GroupVersionResource
+		namespace, name string
+		into            *string
+	}{
+		{istioResource(), "", r.c.cfg.Revision, &r.out.Origin.Istio},
+		{revisions, "", r.c.cfg.Revision, &r.out.Origin.IstioRevision},
+		{olmGroupVersion().WithResource("subscriptions"), subscription.Namespace, subscription.Name, &r.out.Origin.Subscription},
+	} {
+		u, err := r.get(ctx, read.gvr, read.namespace, read.name)
+		if err != nil {
+			return err
+		}
+		if u != nil {
+			*read.into = read.name
+		}
+	}
+	return nil
+}
+
+// sailSubscription is the Subscription of OpenShift's ingress operator (cluster-ingress-operator,
+// pkg/operator/controller/names.go).
+func sailSubscription() types.NamespacedName {
+	return types.NamespacedName{Namespace: "openshift-operators", Name: "servicemeshoperator3"}
+}
+
+// gateways reads the Gateways of hypergate's classes, and those that hypergate holds.
+func (r *inventoryReader) gateways(ctx context.Context) error {
+	own := model.HoldValue(r.c.cfg.Revision)
+	return r.each(ctx, gatewayResource(), "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
+		var g gatewayv1.Gateway
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &g); err != nil {
+			g.ObjectMeta = metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID()} // it is not programmed
+		}
+		value, annotated := g.Annotations[model.HoldAnnotation]
+		found := inventoryGateway(g)
+		found.Hold = holdOf(value, own, annotated)
+		if !r.own[found.Class] && found.Hold != model.Held {
+			return true
+		}
+		r.out.Gateways = append(r.out.Gateways, found)
+		for _, l := range g.Spec.Listeners {
+			if l.Protocol == gatewayv1.TLSProtocolType {
+				r.passthrough = appendNamed(r.passthrough, "Gateway", u)
+				break
+			}
+		}
+		return len(r.out.Gateways) <= model.MaxGateways
+	})
+}
+
+// inventoryGateway returns what an inventory keeps of a Gateway.
+func inventoryGateway(g gatewayv1.Gateway) migration.InventoryGateway {
+	out := migration.InventoryGateway{Class: bounded(string(g.Spec.GatewayClassName), maxName)}
+	out.Key, out.UID, out.ResourceVersion = types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, g.UID, g.ResourceVersion
+	for _, condition := range g.Status.Conditions {
+		if condition.Type == string(gatewayv1.GatewayConditionProgrammed) {
+			out.Programmed = condition.Status == metav1.ConditionTrue
+		}
+	}
+	for _, l := range g.Status.Listeners {
+		out.Routes += max(0, l.AttachedRoutes)
+	}
+	out.Skip = g.Annotations[migration.SkipAnnotation] == "true"
+	out.Order, _ = strconv.Atoi(bounded(g.Annotations[migration.OrderAnnotation], maxOwner)) // 0 by default
+	return out
+}
+
+// gatewayDeployments reads the Deployments of these Gateways.
+func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
+	if len(r.out.Gateways) == 0 {
+		return nil
+	}
+	of := map[types.UID]int{}
+	for i, g := range r.out.Gateways {
+		of[g.UID] = i
+	}
+	options := metav1.ListOptions{LabelSelector: gatewayNameLabel}
+	return r.each(ctx, deploymentResource(), "", options, func(u *unstructured.Unstructured) bool {
+		rolled, is := rolledDeploymentOf(u).(*rolledDeployment)
+		i, known := of[rolled.gateway]
+		if !is || !known {
+			return true
+		}
+		g := &r.out.Gateways[i]
+		g.Deployment, g.Of = rolled.GatewayDeployment, migration.OfOther
+		var d appsv1.Deployment
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+			return true // its addresses cannot be read
+		}
+		g.Address, g.Root = addressOf(d.Spec.Template.Spec), rootOf(d.Spec.Template.Spec)
+		switch g.Address {
+		case migration.OriginAddress(r.c.cfg):
+			g.Of = migration.OfOrigin
+		case r.c.cfg.XDS.String():
+			g.Of = migration.OfHosted
+		}
+		return true
+	})
+}
+
+// addressOf returns where the pods of a gateway get their certificates. istiod gives them the same address for their
+// configuration, which is part of a longer text.
+func addressOf(pod corev1.PodSpec) string {
+	for _, container := range pod.Containers {
+		for _, env := range container.Env {
+			if env.Name == "CA_ADDR" {
+				return bounded(env.Value, maxName)
+			}
+		}
+	}
+	return ""
+}
+
+// rootOf returns the ConfigMap with the roots that the pods of a gateway trust.
+func rootOf(pod corev1.PodSpec) string {
+	for _, volume := range pod.Volumes {
+		if volume.Name == "istiod-ca-cert" && volume.ConfigMap != nil {
+			return bounded(volume.ConfigMap.Name, maxName)
+		}
+	}
+	return ""
+}
+
+// root reads the root of the origin. A root that istiod made itself has the trust domain as its organization.
+func (r *inventoryReader) root(ctx context.Context) error {
+	at := slices.IndexFunc(r.out.Gateways, func(g migration.InventoryGateway) bool { return g.Of == migration.OfOrigin && g.Root != "" })
+	if at < 0 {
+		return nil
+	}
+	g := r.out.Gateways[at]
+	u, err := r.get(ctx, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, g.Key.Namespace, g.Root)
+	if err != nil || u == nil {
+		return err
+	}
+	text, _, _ := unstructured.NestedString(u.Object, "data", "root-cert.pem")
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return nil
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	r.out.PluggedInCA = err == nil && !slices.Contains(certificate.Subject.Organization, "cluster.local")
+	return nil
+}

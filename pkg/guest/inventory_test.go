@@ -1,0 +1,198 @@
+package guest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/hang"
+)
+
+// collection returns the collection of a kind. namespace can be empty.
+func collection(group, version, namespace, resource, kind string) fakeapi.Collection {
+	path, apiVersion := "/apis/"+group+"/"+version, group+"/"+version
+	if group == "" {
+		path, apiVersion = "/api/"+version, version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return fakeapi.Collection{Path: path + "/" + resource, APIVersion: apiVersion, Kind: kind}
+}
+
+// inventoried is a guest whose inventory is read.
+type inventoried struct {
+	gomega.Gomega
+	t   *testing.T
+	api *fakeapi.Server
+	cfg model.Config
+}
+
+func newInventoried(t *testing.T) *inventoried {
+	t.Helper()
+	w := &inventoried{Gomega: hang.Gomega(t), t: t, api: fakeapi.New(t), cfg: config()}
+	w.api.Put(theClasses, class("ours", w.cfg.ControllerName, `, finalizers: ["`+model.IngressOperatorFinalizer+`"]`),
+		class("theirs", "example.com/other", ""))
+	w.api.Put(collection("", "v1", w.cfg.GuestNamespace, "pods", "Pod"),
+		fmt.Sprintf("{metadata: {namespace: %s, name: istiod-1, labels: {app: istiod, istio.io/rev: %s}}}",
+			w.cfg.GuestNamespace, w.cfg.Revision),
+		fmt.Sprintf("{metadata: {namespace: %s, name: other, labels: {app: other}}}", w.cfg.GuestNamespace))
+	w.putIstiod("managed-by: sail-library, app.kubernetes.io/managed-by: Helm, app.kubernetes.io/version: 1.28.5", "")
+	return w
+}
+
+// putIstiod stores the Deployment of the guest's istiod, with labels and an environment.
+func (w *inventoried) putIstiod(labels, env string) {
+	w.t.Helper()
+	w.api.Put(collection("apps", "v1", w.cfg.GuestNamespace, "deployments", "Deployment"), fmt.Sprintf(
+		`{metadata: {namespace: %s, name: %s, generation: 2, labels: {%s}},
+		spec: {replicas: 2, template: {spec: {containers: [{name: discovery,
+		image: "registry.example.com:5000/istio/pilot:1.27.3", env: [%s]}]}}},
+		status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2, readyReplicas: 2}}`,
+		w.cfg.GuestNamespace, w.cfg.IstiodName(), labels, env))
+}
+
+// putGateways stores Gateways of the namespace shop, and Deployments for some of them.
+func (w *inventoried) putGateways(gateways, deployments []string) {
+	w.t.Helper()
+	w.api.Put(collection("gateway.networking.k8s.io", "v1", "", "gateways", "Gateway"), gateways...)
+	w.api.Put(collection("apps", "v1", "", "deployments", "Deployment"), deployments...)
+}
+
+func (w *inventoried) gateway(name, class, annotations, listener string) string {
+	return fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s, uid: u-%[1]s, annotations: {%[3]s}},
+		spec: {gatewayClassName: %[2]s, listeners: [{name: l, port: 443, protocol: %[4]s}]},
+		status: {conditions: [{type: Programmed, status: "True"}],
+		listeners: [{name: l, attachedRoutes: 3}, {name: m, attachedRoutes: 2}]}}`,
+		name, class, annotations, listener)
+}
+
+func (w *inventoried) deployment(gateway, address string) string {
+	return fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s-ours, generation: 1,
+		labels: {gateway.networking.k8s.io/gateway-name: %[1]s},
+		ownerReferences: [{kind: Gateway, name: %[1]s, uid: u-%[1]s}]},
+		spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, env: [{name: CA_ADDR, value: "%[2]s"}]}],
+		volumes: [{name: istiod-ca-cert, configMap: {name: openshift-gw-ca-root-cert}}]}}},
+		status: {observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2}}`, gateway, address)
+}
+
+func (w *inventoried) read() migration.Inventory {
+	w.t.Helper()
+	conn, err := guestconn.Fixed(w.api.Config())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	cluster, err := guest.New(conn, w.cfg, nil)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	found, err := cluster.Inventory(w.t.Context(), migration.Version{Major: 1, Minor: 29})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return found
+}
+
+// TestInventoryOfTheOrigin reads what shows how the guest's istiod was installed.
+func TestInventoryOfTheOrigin(t *testing.T) {
+	t.Parallel()
+	w := newInventoried(t)
+	want := migration.OriginFacts{Finalized: []string{"ours"}, Deployment: &migration.OriginDeployment{
+		Labels:  map[string]string{migration.ManagedByLabel: "sail-library", migration.HelmLabel: "Helm"},
+		Version: migration.Version{Major: 1, Minor: 28, Patch: 5}, Wanted: 2, Ready: 2, Existing: 1,
+	}}
+	if diff := cmp.Diff(want, w.read().Origin); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	t.Log("the Sail operator and OLM, and a version that only the image has")
+	w.putIstiod("managed-by: sail-operator", "")
+	w.api.Put(theClasses, class("ours", w.cfg.ControllerName, ""))
+	w.api.Put(collection("sailoperator.io", "v1", "", "istios", "Istio"),
+		"{metadata: {name: "+w.cfg.Revision+"}}", "{metadata: {name: mesh}}")
+	w.api.Put(collection("sailoperator.io", "v1", "", "istiorevisions", "IstioRevision"), "{metadata: {name: "+w.cfg.Revision+"}}")
+	w.api.Put(collection("operators.coreos.com", "v1alpha1", "openshift-operators", "subscriptions", "Subscription"),
+		"{metadata: {namespace: openshift-operators, name: servicemeshoperator3}}")
+	got := w.read().Origin
+	w.Expect(got.Kind()).To(gomega.Equal(migration.OLM))
+	w.Expect([]string{got.Istio, got.IstioRevision, got.Subscription}).To(gomega.Equal(
+		[]string{w.cfg.Revision, w.cfg.Revision, "servicemeshoperator3"}))
+	w.Expect(got.Deployment.Version.String()).To(gomega.Equal("1.27.3"))
+	t.Log("an istiod of hypergate's own is not an origin")
+	w.putIstiod(model.OwnerLabel+": r.management", "")
+	w.Expect(w.read().Origin.Deployment).To(gomega.BeNil())
+}
+
+// TestInventoryOfGateways reads Gateways of hypergate's classes, with their addresses.
+func TestInventoryOfGateways(t *testing.T) {
+	t.Parallel()
+	w := newInventoried(t)
+	w.cfg.XDS = model.HostPort{Host: "istiod.apps.example.com", Port: 443}
+	held := model.HoldAnnotation + `: "` + model.HoldValue(w.cfg.Revision) + `"`
+	w.putGateways([]string{
+		w.gateway("web", "ours", migration.OrderAnnotation+`: "7"`, "HTTP"), w.gateway("moved", "ours", held, "HTTP"),
+		w.gateway("none", "ours", migration.SkipAnnotation+`: "true"`, "HTTP"),
+		w.gateway("mesh", "ours", model.HoldAnnotation+`: "9"`, "HTTP"),
+		w.gateway("theirs", "theirs", "", "HTTP"), w.gateway("former", "gone", held, "HTTP"),
+	}, []string{
+		w.deployment("web", migration.OriginAddress(w.cfg)), w.deployment("moved", w.cfg.XDS.String()),
+		w.deployment("mesh", "istiod.mesh.svc:15012"), w.deployment("theirs", "istiod.mesh.svc:15012"),
+	})
+	got := map[string]string{}
+	for _, g := range w.read().Gateways {
+		got[g.Key.String()] = fmt.Sprintf("%s %s hold %d, %d of %d, routes %d, order %d, skip %t, %s", g.Class, g.Of, g.Hold,
+			g.Deployment.Ready, g.Deployment.Wanted, g.Routes, g.Order, g.Skip, g.Root)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"shop/web":    "ours origin hold 0, 2 of 2, routes 5, order 7, skip false, openshift-gw-ca-root-cert",
+		"shop/moved":  "ours hosted hold 1, 2 of 2, routes 5, order 0, skip false, openshift-gw-ca-root-cert",
+		"shop/none":   "ours  hold 0, 0 of 0, routes 5, order 0, skip true, ",
+		"shop/mesh":   "ours other hold 2, 2 of 2, routes 5, order 0, skip false, openshift-gw-ca-root-cert",
+		"shop/former": "gone  hold 1, 0 of 0, routes 5, order 0, skip false, ",
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestInventoryOfBlockers reads the objects that block a migration, and only those that the origin serves.
+func TestInventoryOfBlockers(t *testing.T) {
+	t.Parallel()
+	w := newInventoried(t)
+	w.putGateways([]string{w.gateway("db", "ours", "", "TLS")}, nil)
+	policies := collection("security.istio.io", "v1", "", "authorizationpolicies", "AuthorizationPolicy")
+	w.api.Put(policies, "{metadata: {namespace: shop, name: deny}}",
+		"{metadata: {namespace: shop, name: mesh, labels: {istio.io/rev: mesh}}}")
+	w.api.Put(collection("networking.istio.io", "v1", "", "destinationrules", "DestinationRule"),
+		"{metadata: {namespace: shop, name: served}}")
+	w.api.Put(collection("gateway.networking.k8s.io", "v1alpha2", "", "tlsroutes", "TLSRoute"), "{metadata: {namespace: shop, name: db}}")
+	w.api.Put(theNamespaces, "{metadata: {name: meshed, labels: {istio.io/rev: "+w.cfg.Revision+"}}}", "{metadata: {name: plain}}")
+	w.api.Put(collection("config.openshift.io", "v1", "", "proxies", "Proxy"),
+		"{metadata: {name: cluster}, status: {httpsProxy: 'http://proxy'}}")
+	got := w.read()
+	w.Expect(got.Foreign).To(gomega.Equal([]migration.Object{{Kind: "AuthorizationPolicy", Namespace: "shop", Name: "deny"}}))
+	w.Expect(got.Alpha).To(gomega.Equal([]migration.Object{
+		{Kind: "Gateway", Namespace: "shop", Name: "db"}, {Kind: "TLSRoute", Namespace: "shop", Name: "db"},
+	}))
+	w.Expect(got.Sidecars).To(gomega.Equal([]migration.Object{{Kind: "Namespace", Name: "meshed"}}))
+	w.Expect(got.ProxyConfigured).To(gomega.BeTrue())
+	w.Expect(got.Unread).To(gomega.BeEmpty())
+
+	t.Log("an origin that ignores Istio's kinds")
+	w.putIstiod("managed-by: sail-library", `{name: PILOT_IGNORE_RESOURCES, value: "*.istio.io,tlsroutes.gateway.networking.k8s.io"}`)
+	got = w.read()
+	w.Expect(got.Foreign).To(gomega.BeEmpty())
+	w.Expect(got.Alpha).To(gomega.HaveLen(1))
+	w.putIstiod("managed-by: sail-library", `{name: PILOT_IGNORE_RESOURCES, value: "*.istio.io"},
+		{name: PILOT_INCLUDE_RESOURCES, value: "authorizationpolicies.security.istio.io"}`)
+	w.Expect(w.read().Foreign).To(gomega.HaveLen(1))
+
+	t.Log("what may not be read is named, once")
+	w.api.Fail(policies, forbidden("authorizationpolicies.security.istio.io"))
+	w.Expect(w.read().Unread).To(gomega.Equal([]string{"list authorizationpolicies.security.istio.io"}))
+	for _, request := range w.api.Requests(fakeapi.Collection{}) {
+		if strings.Contains(request, "secrets") || !strings.HasPrefix(request, "GET ") {
+			t.Errorf("an inventory sends %s", request)
+		}
+	}
+}
