@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// inventoryPage is the page size of the lists of an inventory, and inventoryPages the number of requests for a kind.
+	// inventoryPage is the page size of the lists of an inventory, and inventoryPages the number of requests for each.
 	inventoryPage, inventoryPages = 100, 100
 	// inventoryObjects is how many objects of a kind are named, besides Gateways.
 	inventoryObjects = 10

@@ -1,10 +1,15 @@
 package app_test
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // TestMigratePlanRefusesFlags checks that each error names its flag and the value.
@@ -20,8 +25,8 @@ func TestMigratePlanRefusesFlags(t *testing.T) {
 	fails(t, []string{"migrate", "plan"}, "--guest-kubeconfig or --guest-kubeconfig-secret is required")
 }
 
-// TestMigratePlanOfAnEmptyGuest checks the plan of a guest that has Gateways and permits nothing else: it is blocked, and
-// what could not be read is named.
+// TestMigratePlanOfAnEmptyGuest checks the plan of a guest that has Gateways and permits nothing else: it is blocked,
+// and what could not be read is named.
 func TestMigratePlanOfAnEmptyGuest(t *testing.T) {
 	t.Parallel()
 	s := newGatewayServer(map[string]string{"shop/web": model.HoldValue("openshift-gateway")})
@@ -39,5 +44,66 @@ func TestMigratePlanOfAnEmptyGuest(t *testing.T) {
 	}
 	if got := s.held(); len(got) != 1 {
 		t.Errorf("the plan changed a hold: %v", got)
+	}
+}
+
+// plannedGuest returns the path of a kubeconfig of a guest that the ingress operator's own installation serves, with
+// two Gateways.
+func plannedGuest(t *testing.T) string {
+	t.Helper()
+	api := fakeapi.New(t)
+	put := func(path, apiVersion, kind string, objects ...string) {
+		api.Put(fakeapi.Collection{Path: path, APIVersion: apiVersion, Kind: kind}, objects...)
+	}
+	const group = "/apis/gateway.networking.k8s.io/v1/"
+	put(group+"gatewayclasses", "gateway.networking.k8s.io/v1", "GatewayClass", `{metadata: {name: openshift-default,
+		finalizers: ["openshift.io/ingress-operator-sail-finalizer"]}, spec: {controllerName: openshift.io/gateway-controller/v1}}`)
+	deployed := func(name string, pods int) (gateway, deployment string) {
+		gateway = fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s, uid: u-%[1]s}, spec: {gatewayClassName: openshift-default},
+			status: {conditions: [{type: Programmed, status: "True"}], listeners: [{name: l, attachedRoutes: %[2]d}]}}`, name, pods+1)
+		return gateway, fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s, labels: {gateway.networking.k8s.io/gateway-name: %[1]s},
+			generation: 1, ownerReferences: [{kind: Gateway, uid: u-%[1]s}]}, spec: {replicas: %[2]d, template: {spec: {containers: [
+			{name: istio-proxy, env: [{name: CA_ADDR, value: "istiod-openshift-gateway.openshift-ingress.svc:15012"}]}]}}},
+			status: {observedGeneration: 1, replicas: %[2]d, updatedReplicas: %[2]d, availableReplicas: %[2]d}}`, name, pods)
+	}
+	web, webPods := deployed("web", 4)
+	shopAPI, apiPods := deployed("api", 2)
+	put(group+"gateways", "gateway.networking.k8s.io/v1", "Gateway", web, shopAPI)
+	put("/apis/apps/v1/deployments", "apps/v1", "Deployment", webPods, apiPods)
+	put("/apis/apps/v1/namespaces/openshift-ingress/deployments", "apps/v1", "Deployment", `{metadata: {namespace: openshift-ingress,
+		name: istiod-openshift-gateway, generation: 1, labels: {managed-by: sail-library, app.kubernetes.io/managed-by: Helm,
+		app.kubernetes.io/version: 1.28.5}}, spec: {replicas: 1}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1,
+		availableReplicas: 1, readyReplicas: 1}}`)
+	put("/apis/security.istio.io/v1/authorizationpolicies", "security.istio.io/v1", "AuthorizationPolicy",
+		"{metadata: {namespace: shop, name: deny-admin}}")
+	config := api.Config()
+	return file(t, "kubeconfig", fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+		"clusters": [{"name": "c", "cluster": {"server": %q, "certificate-authority-data": %s}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+		"users": [{"name": "u", "user": {"token": "t"}}]}`, config.Host, quoted(t, config.CAData)))
+}
+
+// TestMigratePlanIsDocumented compares the output of the command with docs/migration.md.
+func TestMigratePlanIsDocumented(t *testing.T) {
+	t.Parallel()
+	config := "--guest-kubeconfig=" + plannedGuest(t)
+	r := execute(t, "migrate", "plan", config)
+	if r.code != 2 || r.errOut != "" {
+		t.Errorf("%+v", r)
+	}
+	const page, command = "../../../docs/migration.md", "$ hypergate migrate plan --guest-kubeconfig guest.kubeconfig\n"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, _ := strings.Cut(string(text), command)
+	_, after, _ := strings.Cut(rest, "```\n")
+	out := strings.ReplaceAll(r.out, charts.EmbeddedVersion, "<version>")
+	golden.Equal(t, page, before+command+out+"```\n"+after)
+	if r := execute(t, "migrate", "plan", config, "--allow-ignored-resources"); r.code != 0 {
+		t.Errorf("an accepted blocker: %+v", r)
+	}
+	if r := execute(t, "migrate", "plan", config, "-o", "yaml"); r.code != 2 || !strings.Contains(r.out, "code: IgnoredResources") {
+		t.Errorf("as YAML: %+v", r)
 	}
 }
