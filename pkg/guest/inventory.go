@@ -29,6 +29,8 @@ const (
 	inventoryPage, inventoryPages = 100, 100
 	// inventoryObjects is how many objects of a kind are named, besides Gateways.
 	inventoryObjects = 10
+	// maxRoutes is how many attached routes of a Gateway are counted.
+	maxRoutes = 1_000_000
 )
 
 // Inventory reads what the check of a migration follows from. It is for commands. It sends reads only, and reads no
@@ -261,7 +263,7 @@ func inventoryGateway(g gatewayv1.Gateway) migration.InventoryGateway {
 		}
 	}
 	for _, l := range g.Status.Listeners {
-		out.Routes += max(0, l.AttachedRoutes)
+		out.Routes = min(out.Routes+min(max(0, l.AttachedRoutes), maxRoutes), maxRoutes)
 	}
 	out.Skip = g.Annotations[migration.SkipAnnotation] == "true"
 	out.Order, _ = strconv.Atoi(bounded(g.Annotations[migration.OrderAnnotation], maxOwner)) // 0 by default

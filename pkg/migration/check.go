@@ -35,6 +35,7 @@ const (
 	OtherRoot          Code = "OtherRoot"
 	OtherAddress       Code = "OtherAddress"
 	ForeignHold        Code = "ForeignHold"
+	SkipImpossible     Code = "SkipImpossible"
 	TooManyGateways    Code = "TooManyGateways"
 	MissingPermissions Code = "MissingPermissions"
 )
@@ -273,6 +274,13 @@ func gatewayRows() []row {
 				func(InventoryGateway) string { return "" }), nil,
 		},
 		{
+			Blocker, SkipImpossible, "it is to stay at an istiod that has no pods from Lead on, because it has Istio 1.26 or earlier",
+			"remove the annotation " + SkipAnnotation + ", or upgrade the guest's istiod first",
+			onGateways(func(i Inventory, g InventoryGateway) bool {
+				return g.Skip && i.version() != Version{} && i.version().Minor < followsFrom
+			}, func(InventoryGateway) string { return "" }), nil,
+		},
+		{
 			Blocker, TooManyGateways, "the guest has more Gateways than a migration handles",
 			"move some of them to another class first",
 			func(i Inventory) (out []Object, detail string) {
@@ -301,7 +309,7 @@ func warningRows() []row {
 	return []row{
 		{
 			Warning, StatusLockMoved, "this version writes status beside another istiod, so it stays without pods from Lead on: %s",
-			"expect that endpoints of Gateways that have not moved are out of date during the migration",
+			"expect that endpoints of Gateways that have not moved are out of date meanwhile, and that no Gateway goes back by itself",
 			onIstiod(func(i Inventory) bool {
 				return i.version() != Version{} && i.version().Minor < followsFrom
 			}, bothVersions), nil,

@@ -86,6 +86,9 @@ func TestRowsThatComeTogether(t *testing.T) {
 	t.Parallel()
 	old, newer := inventory(), inventory()
 	old.Origin.Deployment.Version.Minor = 26
+	skipped := old
+	skipped.Gateways = slices.Clone(old.Gateways)
+	skipped.Gateways[0].Skip = true
 	newer.Origin.Deployment.Version.Minor = 30
 	newer.Alpha = []migration.Object{{Kind: "TLSRoute", Namespace: "shop", Name: "db"}}
 	for _, c := range []struct {
@@ -95,6 +98,9 @@ func TestRowsThatComeTogether(t *testing.T) {
 	}{
 		{old, migration.Waivers{}, []migration.Code{migration.OriginUntested, migration.StatusLockMoved}},
 		{old, migration.Waivers{Untested: true}, []migration.Code{migration.StatusLockMoved}},
+		{skipped, migration.Waivers{Untested: true}, []migration.Code{
+			migration.SkipImpossible, migration.StatusLockMoved, migration.GatewaySkipped,
+		}},
 		{newer, migration.Waivers{}, []migration.Code{migration.OriginNewer, migration.AlphaResources}},
 		{newer, migration.Waivers{Downgrade: true}, []migration.Code{migration.AlphaResources}},
 	} {

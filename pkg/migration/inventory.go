@@ -64,12 +64,9 @@ const (
 
 // Kind returns how the origin was installed.
 func (f OriginFacts) Kind() OriginKind {
-	labels := map[string]string{}
-	if f.Deployment != nil {
-		labels = f.Deployment.Labels
-	}
-	byOperator := f.Istio != "" || f.IstioRevision != "" || labels[ManagedByLabel] == managedByOperator
-	byLibrary := labels[ManagedByLabel] == managedByLibrary || len(f.Finalized) > 0
+	by := f.label(ManagedByLabel)
+	byOperator := f.Istio+f.IstioRevision != "" || by == managedByOperator
+	byLibrary := by == managedByLibrary || len(f.Finalized) > 0
 	switch {
 	case byOperator && byLibrary:
 		return Changing
@@ -81,11 +78,19 @@ func (f OriginFacts) Kind() OriginKind {
 		return NotReadable
 	case f.Deployment == nil:
 		return NoOrigin
-	case labels[HelmLabel] == helmValue:
+	case f.label(HelmLabel) == helmValue:
 		return Helm
 	default:
 		return OtherOrigin
 	}
+}
+
+// label returns the value of a label of the Deployment.
+func (f OriginFacts) label(key string) string {
+	if f.Deployment == nil {
+		return ""
+	}
+	return f.Deployment.Labels[key]
 }
 
 // Object is an object of the guest, in a finding. Namespace is empty for an object without one.

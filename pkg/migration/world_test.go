@@ -39,6 +39,7 @@ type simulatedOrigin struct {
 	runs    bool
 	at      time.Time
 	webhook migration.WebhookPolicy
+	lead    migration.LeadMode
 }
 
 // simulatedHosted is the hosted istiod: the mode of its Deployment, and that of its pod.
@@ -63,6 +64,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 		hosted: simulatedHosted{mode: migration.HostedAbsent, runs: migration.HostedAbsent}, lock: migration.LockOrigin,
 	}
 	w.origin.replicas += w.random.Int32N(2)
+	if w.random.IntN(5) == 0 {
+		w.origin.lead = migration.WritesStatus
+	}
 	for i := range w.random.IntN(6) {
 		g := &simulated{Gateway: gateway(fmt.Sprint("g", i), model.Free, migration.OfOrigin)}
 		g.broken = w.random.IntN(12) == 0
@@ -70,7 +74,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		case 0:
 			g.Hold = model.HeldByOther
 		case 1:
-			g.Skip = true
+			g.Skip = w.origin.lead == migration.Follows // the check blocks it otherwise
 		case 2:
 			g.Of, g.Deployment = migration.OfNone, model.GatewayDeployment{}
 		}
@@ -92,7 +96,7 @@ func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration
 
 func (w *world) evidence() migration.Evidence {
 	e := migration.Evidence{
-		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook},
+		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead},
 		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs},
 		Lock:   w.lock,
 	}
@@ -145,6 +149,10 @@ func (w *world) checkAction(act migration.Act) {
 	}
 	switch a := act.Action.(type) {
 	case migration.ScaleOrigin:
+		isWriter := w.lock == migration.LockHosted && w.hosted.mode != migration.HostedServing
+		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && isWriter {
+			w.t.Errorf("an origin that writes status starts beside the hosted istiod")
+		}
 		if a.Replicas == 0 && act.Phase == migration.Park && need {
 			w.t.Errorf("the origin is parked while Gateways need it")
 		}

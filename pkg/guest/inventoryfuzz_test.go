@@ -1,0 +1,39 @@
+package guest
+
+import (
+	"encoding/json"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+)
+
+// FuzzInventory checks that what is kept of any Gateway and any Deployment is bounded.
+func FuzzInventory(f *testing.F) {
+	f.Add([]byte(`{"metadata":{"namespace":"n","name":"g","annotations":{"gateway.hypergate.dev/migration-order":"99999999999999999999"}},` +
+		`"spec":{"gatewayClassName":"c"},"status":{"listeners":[{"attachedRoutes":2147483647},{"attachedRoutes":2147483647}]}}`))
+	f.Add([]byte(`{"metadata":{"labels":{"app.kubernetes.io/version":"999999.1"}},"spec":{"template":{"spec":{` +
+		`"containers":[{"name":"discovery","image":"/"},{"env":[{"name":"CA_ADDR","value":"a:1"}]}],` +
+		`"volumes":[{"name":"istiod-ca-cert"},{"name":"istiod-ca-cert","configMap":{"name":"roots"}}]}}}}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var g gatewayv1.Gateway
+		if json.Unmarshal(data, &g) == nil {
+			if kept := inventoryGateway(g); len(kept.Class) > maxName || kept.Routes < 0 || kept.Routes > maxRoutes {
+				t.Errorf("kept: %+v", kept)
+			}
+		}
+		var d appsv1.Deployment
+		if json.Unmarshal(data, &d) != nil {
+			return
+		}
+		pod := d.Spec.Template.Spec
+		if address, root := addressOf(pod), rootOf(pod); len(address) > maxName || len(root) > maxName {
+			t.Errorf("kept: %d bytes of an address, %d of a root", len(address), len(root))
+		}
+		if v := versionOf(d); v != (migration.Version{}) && (v.Major > 999 || v.Minor > 999 || v.Patch > 9999) {
+			t.Errorf("the version is %s", v)
+		}
+	})
+}
