@@ -12,7 +12,7 @@ import (
 
 // FuzzInventory checks that what is kept of any Gateway and any Deployment is bounded.
 func FuzzInventory(f *testing.F) {
-	f.Add([]byte(`{"metadata":{"namespace":"n","name":"g","annotations":{"gateway.hypergate.dev/migration-order":"99999999999999999999"}},` +
+	f.Add([]byte(`{"metadata":{"namespace":"n","name":"g","annotations":{"gateway.hypergate.dev/migration-order":"9999999999999999999"}},` +
 		`"spec":{"gatewayClassName":"c"},"status":{"listeners":[{"attachedRoutes":2147483647},{"attachedRoutes":2147483647}]}}`))
 	f.Add([]byte(`{"metadata":{"labels":{"app.kubernetes.io/version":"999999.1"}},"spec":{"template":{"spec":{` +
 		`"containers":[{"name":"discovery","image":"/"},{"env":[{"name":"CA_ADDR","value":"a:1"}]}],` +

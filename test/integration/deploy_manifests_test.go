@@ -61,6 +61,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		{"standalone", []*planes.Plane{own.Mgmt}, ""},
 		{"sidecar-injection", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"istio-resources", []*planes.Plane{own.Guest, own.Mgmt}, ""},
+		{"rbac/migration", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"fleet", []*planes.Plane{own.Mgmt}, ""},
 		{"monitoring/hosted", []*planes.Plane{own.Mgmt}, ""},
 		{"renewal/management", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
