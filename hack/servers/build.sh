@@ -24,6 +24,8 @@ kube=k8s.io/component-base/version
 kube_ld="-X $kube.gitVersion=v$kubernetes_version -X $kube.gitMajor=1 -X $kube.gitMinor=36"
 istio=istio.io/istio/pkg/version
 istio_ld="-X $istio.buildVersion=$istio_version -X $istio.buildTag=$istio_version"
+# The release before the embedded one, which hack/charts-1.28 also pins.
+previous_ld="-X $istio.buildVersion=1.28.2 -X $istio.buildTag=1.28.2"
 # A development snapshot with a newer Gateway API. It stands for the next minor, see test/charts.
 next_ld="-X $istio.buildVersion=1.31-snapshot -X $istio.buildTag=1.31-snapshot"
 
@@ -38,7 +40,10 @@ kube-proxy|default|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
 coredns|default|coredns|.|
 pilot-discovery|default|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld
 pilot-agent|named|istiod|istio.io/istio/pilot/cmd/pilot-agent|$istio_ld
+pilot-discovery-1.28|named|istiod-1.28|istio.io/istio/pilot/cmd/pilot-discovery|$previous_ld
+pilot-agent-1.28|named|istiod-1.28|istio.io/istio/pilot/cmd/pilot-agent|$previous_ld
 pilot-discovery-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-discovery|$next_ld
+pilot-agent-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-agent|$next_ld
 proxy-server|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/server|
 proxy-agent|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/agent|"
 

@@ -36,10 +36,17 @@ func TestClusterAPI(t *testing.T) {
 // alone starts hosted clusters for one story.
 func alone(t *testing.T, options world.Options) *fixture {
 	t.Helper()
+	options.AsPod = true
+	return started(t, options)
+}
+
+// started starts clusters for a test of their own. Without AsPod, hypergate runs as a process on this machine.
+func started(t *testing.T, options world.Options) *fixture {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
-	options.Topology, options.AsPod, options.Binary = model.TopologyHosted, true, build(t)
+	options.Topology, options.Binary = model.TopologyHosted, build(t)
 	options.Progress, options.Dir = t.Output(), artifacts(t, options.Name)
 	w, err := world.Start(t.Context(), options)
 	if errors.Is(err, cluster.ErrNeedsRoot) {

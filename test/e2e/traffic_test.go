@@ -79,6 +79,10 @@ func trafficStories() []trafficStory {
 		{"a user's mesh becomes the default revision, and no request fails", usersDefaultRevision},
 		{"control: a gateway that changes its revision costs requests", changedRevisionIsSeen},
 		{"bad input is answered with its status, and no other request fails", badInput},
+		{"a hostile gateway pod takes nothing from the others, and no request fails", hostilePod},
+		{"istiod is down for longer than a gateway's certificate lives, and no request fails", istiodDownForLong},
+		{"the guest's API server is away for longer than a gateway's certificate lives, and no request fails", guestAPIDownForLong},
+		{"the management API server is away for longer than a gateway's certificate lives, and no request fails", mgmtAPIDownForLong},
 		{"a backend is replaced every 2 s, and no request fails", backendsReplaced},
 		{"the gateway is replaced, and no request fails", gatewayReplaced},
 		{"control: a gateway that does not drain costs requests", missingDrainIsSeen},
@@ -101,6 +105,12 @@ type edgeOfTheGuest struct {
 func (t *fixture) trafficGateway() *edgeOfTheGuest {
 	t.Helper()
 	t.installed()
+	return t.edge()
+}
+
+// edge creates a gateway and its backend.
+func (t *fixture) edge() *edgeOfTheGuest {
+	t.Helper()
 	certificate, key, roots := t.certificate(trafficHost, grpcHost)
 	_, err := t.GuestClient.CoreV1().Secrets(world.GuestNamespace).Create(t.ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "edge-certificate"}, Type: corev1.SecretTypeTLS,
@@ -212,12 +222,13 @@ func (e *edgeOfTheGuest) streams(download, grpc time.Duration) []traffic.Stream 
 }
 
 // judge ends a load, prints its table, and fails the story if a request failed.
-func (t *fixture) judge(load *traffic.Load, least int) {
+func (t *fixture) judge(load *traffic.Load, least int) traffic.Report {
 	t.Helper()
 	report, err := load.Stop(least)
 	t.Log("\n" + report.String())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(report.Failed).To(gomega.BeZero())
+	return report
 }
 
 func requestsPass(t *fixture, edge *edgeOfTheGuest) {

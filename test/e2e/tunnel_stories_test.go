@@ -399,7 +399,7 @@ func (t *fixture) switched(edge *edgeOfTheGuest, address string, gateways []stri
 	load, begin := t.loaded(edge.shortStreams()), time.Now()
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
-	t.oneByOne(address, gateways)
+	t.oneByOne(gateways, 1, func(d *appsv1.Deployment) bool { return envOf(d)["CA_ADDR"] == address })
 	t.Logf("all gateways have the address %s after %s", address, time.Since(begin).Round(100*time.Millisecond))
 	t.rolledOut()
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
@@ -409,9 +409,9 @@ func (t *fixture) switched(edge *edgeOfTheGuest, address string, gateways []stri
 	t.served(edge)
 }
 
-// oneByOne waits until the Deployments of all Gateways have an address, and are complete. At no look may more than one
-// be incomplete.
-func (t *fixture) oneByOne(address string, gateways []string) {
+// oneByOne waits until the Deployments of all Gateways are changed, and are complete. At no look may more than most be
+// incomplete: one, and those that were incomplete before.
+func (t *fixture) oneByOne(gateways []string, most int, changed func(*appsv1.Deployment) bool) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		done, rolling := 0, map[string]bool{}
@@ -422,11 +422,11 @@ func (t *fixture) oneByOne(address string, gateways []string) {
 			if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < *d.Spec.Replicas || s.AvailableReplicas < s.Replicas ||
 				s.Replicas > s.UpdatedReplicas {
 				rolling[name] = true
-			} else if envOf(d)["CA_ADDR"] == address {
+			} else if changed(d) {
 				done++
 			}
 		}
-		t.Expect(len(rolling)).To(gomega.BeNumerically("<=", 1), "%v roll at once", slices.Sorted(maps.Keys(rolling)))
+		t.Expect(len(rolling)).To(gomega.BeNumerically("<=", most), "%v roll at once", slices.Sorted(maps.Keys(rolling)))
 		g.Expect(done).To(gomega.Equal(len(gateways)))
 	}).Should(gomega.Succeed())
 }

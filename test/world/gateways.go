@@ -18,13 +18,10 @@ import (
 // BackendImage is the image of test/traffic/backend on the guest's nodes.
 const BackendImage = "registry.example.com/traffic-backend:1"
 
-// gatewayImages returns the images for real nodes of the guest: gateways with the real pilot-agent, and the backend
-// behind them. In Envoy's place, the gateways run test/envoy. The programs are built into dir.
-func gatewayImages(ctx context.Context, dir string) ([]cluster.Image, error) {
-	found, err := servers.Find(ctx, "pilot-agent")
-	if err != nil {
-		return nil, fmt.Errorf("%w (pilot-agent: hack/servers/build.sh pilot-agent)", err)
-	}
+// gatewayImages returns the images for real nodes of the guest: gateways with the real pilot-agent, of the embedded Istio
+// and of other versions, and the backend behind them. In Envoy's place, the gateways run test/envoy. The programs are
+// built into dir.
+func gatewayImages(ctx context.Context, dir string, versions []IstioVersion) ([]cluster.Image, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
 		return nil, err
@@ -36,19 +33,17 @@ func gatewayImages(ctx context.Context, dir string) ([]cluster.Image, error) {
 	if err := build(ctx, root, backend, "./test/traffic/backend"); err != nil {
 		return nil, err
 	}
-	istio, err := moduleDir(ctx, root, "istio.io/istio/manifests")
-	if err != nil {
-		return nil, err
-	}
-	return []cluster.Image{
-		{Name: ProxyImage, User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-agent"}, Files: map[string]string{
-			"/usr/local/bin/pilot-agent": found["pilot-agent"],
-			"/usr/local/bin/envoy":       envoy,
-			// Istio's image has the template at this place (istio/istio pilot/docker/Dockerfile.proxyv2).
-			"/var/lib/istio/envoy/envoy_bootstrap_tmpl.json": filepath.Join(istio, "tools/packaging/common/envoy_bootstrap.json"),
-		}},
+	images := []cluster.Image{
 		{Name: BackendImage, User: "1000", Entrypoint: []string{"/backend"}, Files: map[string]string{"/backend": backend}},
-	}, nil
+	}
+	for _, v := range append([]IstioVersion{embedded()}, versions...) {
+		image, err := v.proxyImage(ctx, envoy)
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, image)
+	}
+	return images, nil
 }
 
 // ServeTLSRoutes installs the CRD of TLSRoutes in the guest. Istio 1.29 ignores TLSRoutes of a bundle above 1.4.0, so

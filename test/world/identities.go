@@ -42,6 +42,9 @@ func (w *World) GuestUser() string { return deploy.UserOf(GuestNamespace, deploy
 // IstiodUser returns the user name of istiod in the guest.
 func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, GuestIstiod) }
 
+// HypergateGuestKubeconfig returns the file with hypergate's kubeconfig for the guest.
+func (w *World) HypergateGuestKubeconfig() string { return filepath.Join(w.Dir, guestKubeconfig) }
+
 // AuditLog returns the audit log of a side. In the standalone topology, both sides share one.
 func (w *World) AuditLog(side model.Side) string {
 	if side == model.SideMgmt || w.Topology == model.TopologyStandalone {

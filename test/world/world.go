@@ -71,6 +71,9 @@ type Options struct {
 	GuestImages []cluster.Image
 	// IstiodImages are additional names for istiod's image on the node.
 	IstiodImages []string
+	// Versions are further versions of Istio. Their istiod is on the management node, their gateways on real nodes of
+	// the guest.
+	Versions []IstioVersion
 	// Dir is the folder for all files of this world. Empty means a temporary folder.
 	Dir string
 	// Detach lets the world outlive this process.
@@ -153,10 +156,14 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 	}
 	var onGuest []cluster.Image
 	if options.GuestNodes > 0 {
-		if onGuest, err = gatewayImages(ctx, work); err != nil {
+		if onGuest, err = gatewayImages(ctx, work, options.Versions); err != nil {
 			return nil, err
 		}
 		onGuest = append(onGuest, options.GuestImages...)
+	}
+	onMgmt, err := istiodImages(ctx, options.Versions)
+	if err != nil {
+		return nil, err
 	}
 	var suite suiteImages
 	if options.Conformance {
@@ -167,7 +174,7 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 	}
 	return cluster.Start(ctx, cluster.Options{
 		Name: options.Name, Guest: options.Topology == model.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
-		Progress: options.Progress,
+		Progress: options.Progress, Images: onMgmt,
 		StandIns: append(standIns(options.Topology), suite.standIns...), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
 		GuestNodes: options.GuestNodes, Konnectivity: options.GuestNodes > 0, GuestImages: onGuest, GuestArchives: archives,
@@ -278,6 +285,9 @@ func (w *World) Stop() error {
 	return errors.Join(errors.Join(playerErrs...), w.Cluster.Stop())
 }
 
+// Binary returns the file of hypergate's binary.
+func (w *World) Binary() string { return w.options.Binary }
+
 // XDS returns the istiod address that gateways get. In the hosted topology, only the DNS servers of real guest nodes
 // know it. A test dials the router with this server name.
 func (w *World) XDS() model.HostPort {
@@ -301,7 +311,7 @@ func (w *World) Args() []string {
 	if w.Topology == model.TopologyStandalone {
 		return args
 	}
-	return append(append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", filepath.Join(w.Dir, guestKubeconfig),
+	return append(append(args, "--namespace", w.MgmtNamespace, "--guest-kubeconfig", w.HypergateGuestKubeconfig(),
 		"--istiod-guest-server", cluster.GuestServerInPods, "--xds-address", w.XDS().String()), w.peers()...)
 }
 

@@ -1,0 +1,184 @@
+package e2e_test
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/traffic"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// This file has outages that are longer than the certificate of a gateway lives. It is the shortest of the lifetimes: 24 h
+// by default, and the agent renews it after half of that. Tokens live 12 h, but the kubelet renews them before, and an agent
+// reads a token only when it connects. To renew a certificate, the agent needs istiod, and istiod asks the guest's API
+// server about the agent's token.
+
+const (
+	// briefGateway is a gateway whose certificate lives for briefLife.
+	briefGateway = "brief"
+	briefLife    = time.Minute
+	agentPort    = 15020
+)
+
+// smallGateway creates a gateway with one pod, and a route to the backends. It returns the address.
+func (t *fixture) smallGateway(name, certificateLife string) string {
+	t.Helper()
+	t.Expect(t.Apply(t.step(), "smallgateway.yaml", map[string]string{
+		"name": name, "gatewayNamespace": world.GuestNamespace, "namespace": backends, "class": class, "host": hostOf(name),
+		"certificateLife": certificateLife,
+	})).To(gomega.Succeed())
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, name)).To(gomega.Succeed())
+	t.available(world.GuestNamespace, name+"-"+class)
+	gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, name, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(gateway.Status.Addresses).NotTo(gomega.BeEmpty())
+	return gateway.Status.Addresses[0].Value
+}
+
+func (t *fixture) deleteSmallGateway(name string) {
+	t.Helper()
+	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+func hostOf(gateway string) string { return gateway + ".guest1.example.com" }
+
+// smallStreams returns the load of a gateway with few requests.
+func smallStreams(name, address string) []traffic.Stream {
+	plain := net.JoinHostPort(address, "80")
+	return []traffic.Stream{
+		{Name: name + ", new", Kind: traffic.NewConnection, Address: plain, Host: hostOf(name), Rate: 10},
+		{Name: name + ", kept", Kind: traffic.KeptConnection, Address: plain, Host: hostOf(name), Rate: 20},
+		{Name: name + ", download", Kind: traffic.Download, Address: plain, Host: hostOf(name), Rate: 0.5, Duration: 4 * time.Second},
+	}
+}
+
+// brief creates the gateway whose certificate lives for a minute, with two pods. It returns its load and that of the edge.
+func (t *fixture) brief(edge *edgeOfTheGuest) []traffic.Stream {
+	t.Helper()
+	address := t.smallGateway(briefGateway, briefLife.String())
+	t.scale(world.GuestNamespace, briefGateway+"-"+class, 2)
+	streams := append(edge.shortStreams(), smallStreams(briefGateway, address)...)
+	t.answered(streams)
+	return streams
+}
+
+func (t *fixture) briefPods() []corev1.Pod {
+	t.Helper()
+	return t.podsOf(world.GuestNamespace, "gateway.networking.k8s.io/gateway-name="+briefGateway)
+}
+
+// certificateLeft is the metric of an agent with the seconds until the gateway's certificate expires.
+var certificateLeft = regexp.MustCompile(`(?m)^istio_agent_cert_expiry_seconds\{resource_name="default"\} (\S+)$`)
+
+// left returns the seconds until a gateway's certificate expires. The pod's agent says so, without an API server.
+func (t *fixture) left(pod *corev1.Pod) (float64, error) {
+	text, err := t.GetIn(t.ctx, pod.UID, agentPort, "/stats/prometheus")
+	if err != nil {
+		return 0, err
+	}
+	found := certificateLeft.FindStringSubmatch(text)
+	if found == nil {
+		return 0, fmt.Errorf("the agent of pod %s says nothing about its certificate", pod.Name)
+	}
+	return strconv.ParseFloat(found[1], 64)
+}
+
+// expire waits until the certificates of pods have expired. Until the fault, their agents have renewed them.
+func (t *fixture) expire(pods []corev1.Pod) {
+	t.Helper()
+	for i := range pods {
+		t.Eventually(t.left).WithArguments(&pods[i]).Should(gomega.BeNumerically("<", 0), pods[i].Name)
+	}
+}
+
+// renewed waits until the certificates of pods are valid again.
+func (t *fixture) renewed(pods []corev1.Pod) {
+	t.Helper()
+	for i := range pods {
+		t.Eventually(t.left).WithArguments(&pods[i]).Should(gomega.BeNumerically(">", 0), pods[i].Name)
+	}
+}
+
+// istiodDownForLong stops istiod until the certificates of a gateway's pods have expired, and then deletes one of
+// its two pods. What is lost: the new pod does not become ready, because it has neither a certificate nor a configuration.
+// Other pods serve, also with an expired certificate, which they use only towards istiod and other proxies of the mesh.
+// When istiod is back, the new pod becomes ready, and the certificates are renewed.
+func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {
+	streams := t.brief(edge)
+	defer t.deleteSmallGateway(briefGateway)
+	load, old := t.loaded(streams), t.briefPods()
+	restore := t.byHand(`{"spec":{"replicas":0}}`, 0)
+	t.expire(old)
+	deleted := old[0]
+	t.Expect(t.GuestClient.CoreV1().Pods(deleted.Namespace).Delete(t.ctx, deleted.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	var fresh corev1.Pod
+	t.Eventually(func(g gomega.Gomega) {
+		pods := t.briefPods()
+		g.Expect(pods).To(gomega.HaveLen(2), "the deleted pod is gone")
+		for _, pod := range pods {
+			if pod.UID != old[1].UID {
+				fresh = pod
+			}
+		}
+		g.Expect(fresh.UID).NotTo(gomega.Equal(deleted.UID))
+		g.Expect(fresh.Status.Phase).To(gomega.Equal(corev1.PodRunning))
+	}).Should(gomega.Succeed())
+	t.more(load, 3000)
+	for _, pod := range t.briefPods() {
+		t.Expect(servesRequests(&pod)).To(gomega.Equal(pod.UID == old[1].UID), "only the old pod is ready: %s", pod.Name)
+	}
+	restore()
+	t.available(world.GuestNamespace, briefGateway+"-"+class)
+	t.renewed(t.briefPods())
+	t.reconfigured(edge)
+	t.more(load, 1000)
+	t.judge(load, 10_000)
+}
+
+// guestAPIDownForLong stops the guest's API server. istiod can no longer verify the tokens of agents.
+func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
+	t.downForLong(edge, func(pods []corev1.Pod) {
+		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+		t.expire(pods)
+	}, func() { t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed()) })
+}
+
+// mgmtAPIDownForLong stops the management API server. Neither istiod nor a gateway needs it: certificates are
+// renewed, and new routes arrive.
+func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
+	t.downForLong(edge, func(pods []corev1.Pod) {
+		t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+		<-time.After(2 * briefLife) // the load goes on meanwhile, and the story is about this time
+		t.renewed(pods)
+		t.reconfigured(edge)
+	}, func() { t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed()) })
+}
+
+// downForLong runs an outage under load. After it, certificates are valid, and a new route arrives.
+func (t *fixture) downForLong(edge *edgeOfTheGuest, outage func([]corev1.Pod), end func()) {
+	t.Helper()
+	h := t.start()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	streams := t.brief(edge)
+	defer t.deleteSmallGateway(briefGateway)
+	pods, began := t.briefPods(), time.Now()
+	t.undisturbedUnder(t.loaded(streams), func() {
+		outage(pods)
+		t.Logf("the outage took %s", time.Since(began).Round(time.Second))
+		end()
+		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+		t.renewed(pods)
+		t.reconfigured(edge)
+	})
+	for _, pod := range t.briefPods() {
+		t.Expect(pod.Status.ContainerStatuses[0].RestartCount).To(gomega.BeZero(), pod.Name)
+	}
+}
