@@ -25,7 +25,7 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e conformance rotation scale hostile limited chaos next busy
+STORIES ?= race integration e2e upgrade conformance rotation scale hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.
@@ -106,6 +106,7 @@ screenshots: ## Show the pages of `-o html` in headless Chromium, as PNG files i
 .PHONY: demo
 demo: need-root servers build ## Start a management and a guest cluster, and show hypergate on both. Needs root.
 	@hack/system-packages.sh
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
 	CGO_ENABLED=0 go run $(BUILD_FLAGS) ./hack/demo up $(DEMO_FLAGS)
 
 .PHONY: need-root
@@ -257,7 +258,12 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
-	@hack/e2e.sh $(NEED_ROOT)
+	@hack/e2e.sh -skip '^TestUpgrade' $(NEED_ROOT)
+
+.PHONY: upgrade
+upgrade: servers ## Change Istio's version under load: 1.28.2 to the embedded one, and back. Needs root.
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 pilot-agent-1.28
+	hack/e2e.sh -v -run '^TestUpgrade$$' ./test/e2e
 
 .PHONY: conformance
 conformance: servers ## Run Gateway API's conformance suite with hypergate and with an istiod in the guest. Accepts RUN. Needs root.
@@ -271,9 +277,10 @@ chaos: servers ## Roll gateways, and cause every fault of test/chaos ROUNDS (1) 
 	hack/e2e.sh -v -timeout 2h -run '^TestChaos$$' ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 
 .PHONY: next
-next: servers ## Install a development snapshot of Istio with a newer Gateway API from its charts directory. Needs root.
-	@hack/servers/build.sh pilot-discovery-next
+next: servers ## Install a development snapshot of Istio with a newer Gateway API, and upgrade to it under load. Needs root.
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-next pilot-agent-next
 	hack/e2e.sh -v -run '^TestTheNextIstio$$' ./test/chaos
+	hack/e2e.sh -v -run '^TestUpgradeToTheNextIstio$$' ./test/e2e
 
 .PHONY: rotation
 rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gateways. Print time and failures. Needs root.

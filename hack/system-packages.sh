@@ -13,7 +13,8 @@ runc|runc
 ip|iproute2
 nft|nftables
 /usr/lib/cni/bridge|containernetworking-plugins
-haproxy|haproxy"
+haproxy|haproxy
+curl|curl"
 
 PATH=$PATH:/usr/sbin:/sbin
 missing=()

@@ -48,6 +48,15 @@ type options struct {
 	topology    model.Topology
 }
 
+// guestNodes returns the number of real nodes of the guest. On a standalone cluster, gateways run on its own node, without
+// a proxy.
+func (o options) guestNodes() int {
+	if o.topology == model.TopologyHosted {
+		return 1
+	}
+	return 0
+}
+
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	o := options{}

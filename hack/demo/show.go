@@ -205,7 +205,7 @@ func showProxy(ctx context.Context, w *world.World, out io.Writer) error {
 		return err
 	}
 	config, err := client.WaitFor(ctx, func(c *xds.Config) error {
-		_, err := c.Reach(80, "echo.apps.guest1.example.com", "/api/hello")
+		_, err := c.Reach(80, host, "/api/hello")
 		return err
 	})
 	if err != nil {

@@ -70,6 +70,7 @@ func start(o options, w **world.World) []step {
 		{"start the clusters", "run `make demo-down`, then `make demo` again; " + logs, func(ctx context.Context) (err error) {
 			*w, err = world.Start(ctx, world.Options{
 				Name: "demo", Topology: o.topology, Binary: o.binary, AsPod: true, Dir: o.dir, Detach: true, Progress: os.Stdout,
+				GuestNodes: o.guestNodes(),
 			})
 			if errors.Is(err, cluster.ErrNeedsRoot) {
 				return fmt.Errorf("%w; try: sudo make demo", err)
@@ -113,6 +114,11 @@ func use(o options, w **world.World) []step {
 			"application", "see the conditions of the Gateway and the log of istiod's pod", func(ctx context.Context) error {
 			return guestAdmin(ctx, *w)
 		}},
+		{
+			"a client sends a request through the gateway's pod, from outside of the guest",
+			"see the pods of the guest in namespaces " + world.GuestNamespace + " and " + namespace,
+			func(ctx context.Context) error { return request(ctx, *w, os.Stdout) },
+		},
 		{
 			"hypergate sees the guest's API server call istiod's webhook",
 			hypergatesLog(o),
@@ -160,9 +166,13 @@ func (s step) run(ctx context.Context) error {
 }
 
 func guestAdmin(ctx context.Context, w *world.World) error {
+	image := world.ProxyImage
+	if w.HasGuestNodes() {
+		image = world.BackendImage
+	}
 	return errors.Join(
 		w.Apply(ctx, "gateway.yaml", map[string]string{"name": gateway, "namespace": world.GuestNamespace, "class": class}),
-		w.Apply(ctx, "app.yaml", map[string]string{"namespace": namespace, "image": world.ProxyImage}),
+		w.Apply(ctx, "app.yaml", map[string]string{"namespace": namespace, "image": image}),
 		w.Apply(ctx, "route.yaml", map[string]string{"namespace": namespace, "gateway": gateway, "gatewayNamespace": world.GuestNamespace}),
 		w.Programmed(ctx, world.GuestNamespace, gateway),
 		w.RouteAccepted(ctx, namespace, "echo"),

@@ -54,6 +54,9 @@ func (n *GuestNode) Start(ctx context.Context, server string) error {
 // PodLogs returns the folder with the logs of the node's pods, named as a kubelet names them.
 func (n *GuestNode) PodLogs() string { return filepath.Join(n.run.Dir, "logs/pods") }
 
+// HasGuestNodes reports whether the guest has real nodes. A cluster that another process started has no GuestNodes.
+func (c *Cluster) HasGuestNodes() bool { return c.run.GuestNodes > 0 }
+
 // GuestLoadBalancers returns the range of addresses that this machine and the guest's nodes route to the guest's first
 // node. Its kube-proxy forwards those that a Service of type LoadBalancer has in its status.
 func (c *Cluster) GuestLoadBalancers() netip.Prefix { return c.run.Net.guestLoadBalancers() }

@@ -264,7 +264,7 @@ func (w *World) prepare(ctx context.Context) error {
 // PlayNodes simulates the guest's nodes and its cloud until ctx ends.
 func (w *World) PlayNodes(ctx context.Context) error {
 	options := guestnode.Options{OnlyLoadBalancers: w.Topology == model.TopologyStandalone}
-	if len(w.GuestNodes) > 0 {
+	if w.HasGuestNodes() {
 		options = guestnode.Options{OnlyLoadBalancers: true, LoadBalancerAddresses: w.GuestLoadBalancers()}
 	}
 	return guestnode.Play(ctx, w.GuestConfig, options)
