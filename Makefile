@@ -258,7 +258,7 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
-	@hack/e2e.sh -skip '^TestUpgrade' $(NEED_ROOT)
+	@hack/e2e.sh -skip '^Test(Upgrade|Speed)' $(NEED_ROOT)
 
 .PHONY: upgrade
 upgrade: servers ## Change Istio's version under load: 1.28.2 to the embedded one, and back. Needs root.
@@ -299,10 +299,12 @@ limited: ## Run every move of `make hostile` once, in a cgroup with the memory l
 	go test -count=1 -timeout 0 -v -run '^TestEveryMoveWithinTheMemoryLimit$$' ./test/hostile -limited -seed=$(SEED)
 
 .PHONY: bench
-bench: servers build ## Measure time, writes and memory, and compare them with the lower bound. Accepts BENCH_FLAGS.
+bench: servers build ## Measure time, writes and memory, and compare with the lower bound. Accepts BENCH_FLAGS. The end needs root.
 	go run ./hack/bench $(BENCH_FLAGS)
 	@hack/servers/build.sh proxy-server proxy-agent
 	go test -run '^$$' -bench '^BenchmarkWays$$' -benchtime 500x -timeout 30m ./test/tunnel
+	@hack/servers/build.sh pilot-agent
+	hack/e2e.sh -v -run '^TestSpeed$$' ./test/e2e
 
 .PHONY: scale
 scale: servers ## Measure the cost of CLUSTERS (100) hosted clusters on one management API server. Accepts SCALE_FLAGS.

@@ -147,6 +147,7 @@ func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {
 func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	t.downForLong(edge, func(pods []corev1.Pod) {
 		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+		t.Log("the guest's API server is away")
 		t.expire(pods)
 	}, func() { t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed()) })
 }
@@ -174,6 +175,7 @@ func (t *fixture) downForLong(edge *edgeOfTheGuest, outage func([]corev1.Pod), e
 		outage(pods)
 		t.Logf("the outage took %s", time.Since(began).Round(time.Second))
 		end()
+		t.Log("the API server is back")
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 		t.renewed(pods)
 		t.reconfigured(edge)
