@@ -48,8 +48,8 @@ type options struct {
 	topology    model.Topology
 }
 
-// guestNodes returns the number of real nodes of the guest. On a standalone cluster, gateways run on its own node, without
-// a proxy.
+// guestNodes returns the number of real nodes of the guest. On a standalone cluster, gateways run on its own node,
+// without a proxy.
 func (o options) guestNodes() int {
 	if o.topology == model.TopologyHosted {
 		return 1

@@ -19,8 +19,8 @@ import (
 // host is the host of the demo's HTTPRoute.
 const host = "echo.apps.guest1.example.com"
 
-// request sends requests with curl from this machine until the gateway's pod answers one with 200, and prints it with its
-// timing. On a standalone cluster, no proxy runs in the gateway's pod.
+// request sends requests with curl from this machine until the gateway's pod answers one with 200, and prints it with
+// its timing. On a standalone cluster, no proxy runs in the gateway's pod.
 func request(ctx context.Context, w *world.World, out io.Writer) error {
 	if !w.HasGuestNodes() {
 		fmt.Fprintln(out, "    left out: no proxy runs in the gateways of the standalone demo")
@@ -55,7 +55,8 @@ func request(ctx context.Context, w *world.World, out io.Writer) error {
 	return nil
 }
 
-// curl returns a command that sends a request to an address, and prints the answer, the pod that sent it, and the timing.
+// curl returns a command that sends a request to an address, and prints the answer, the pod that sent it, and the
+// timing.
 func curl(address string) []string {
 	return []string{
 		"curl", "-sS", "--max-time", "5", "-H", "Host: " + host, "-w",

@@ -27,21 +27,24 @@ func TestSingleNode(t *testing.T) {
 // singleNode creates the Infrastructure object of an OpenShift cluster with one node.
 func (t *fixture) singleNode() {
 	t.Helper()
-	crd := strings.ReplaceAll(fmt.Sprintf(platformCRD, "infrastructures", "config.openshift.io", "Infrastructure", "Cluster"), "v1alpha1", "v1")
-	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, crd))).To(gomega.Succeed())
+	crd := fmt.Sprintf(platformCRD, "infrastructures", "config.openshift.io", "Infrastructure", "Cluster")
+	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, strings.ReplaceAll(crd, "v1alpha1", "v1")))).To(gomega.Succeed())
 	t.Expect(t.ApplyObject(t.step(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
 		"status": map[string]any{"infrastructureTopology": "SingleReplica"},
 	}})).To(gomega.Succeed())
 }
 
-// onlyNodeDrained evicts all pods of the only node. Requests fail from then on, because no other node can have the pods.
-// The disruption budget of the backends is the test's own, and goes before.
+// onlyNodeDrained evicts all pods of the only node. Requests fail from then on, because no other node can have the
+// pods. The disruption budget of the backends is the test's own, and goes before.
 func onlyNodeDrained(t *fixture, edge *edgeOfTheGuest) {
-	budgets, err := t.GuestClient.PolicyV1().PodDisruptionBudgets(world.GuestNamespace).
-		List(t.ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=" + trafficGateway})
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(budgets.Items).To(gomega.HaveLen(1), "the gateway has a budget")
+	t.Eventually(func(g gomega.Gomega) {
+		budgets, err := t.GuestClient.PolicyV1().PodDisruptionBudgets(world.GuestNamespace).
+			List(t.ctx, metav1.ListOptions{LabelSelector: "gateway.networking.k8s.io/gateway-name=" + trafficGateway})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(budgets.Items).To(gomega.HaveLen(1), "the gateway has a budget")
+		g.Expect(budgets.Items[0].Status.DisruptionsAllowed).To(gomega.BeEquivalentTo(1), "which admits the drain of its only pod")
+	}).Should(gomega.Succeed())
 	t.Expect(t.GuestClient.PolicyV1().PodDisruptionBudgets(backends).Delete(t.ctx, "backend", metav1.DeleteOptions{})).To(gomega.Succeed())
 	load, old := t.loaded(edge.shortStreams()), t.gatewayPod()
 	t.drain(old.Spec.NodeName)

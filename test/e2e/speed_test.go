@@ -78,8 +78,11 @@ func manyRoutesSpeed(t *fixture, edge *edgeOfTheGuest) {
 	before, began := t.istiodMemory("VmRSS"), time.Now()
 	host := func(i int) string { return fmt.Sprintf("many-%d.guest1.example.com", i) }
 	for i := range manyRoutes {
-		route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i), Labels: map[string]string{"many": "true"}}}
-		route.Spec.ParentRefs = []gatewayv1.ParentReference{{Name: trafficGateway, Namespace: new(gatewayv1.Namespace(world.GuestNamespace))}}
+		route := &gatewayv1.HTTPRoute{}
+		route.Name, route.Labels = fmt.Sprintf("many-%d", i), map[string]string{"many": "true"}
+		route.Spec.ParentRefs = []gatewayv1.ParentReference{{
+			Name: trafficGateway, Namespace: new(gatewayv1.Namespace(world.GuestNamespace)),
+		}}
 		route.Spec.Hostnames = []gatewayv1.Hostname{gatewayv1.Hostname(host(i))}
 		backend := gatewayv1.HTTPBackendRef{}
 		backend.Name, backend.Port = "backend", new(gatewayv1.PortNumber(8080))

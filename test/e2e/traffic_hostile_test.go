@@ -23,8 +23,8 @@ const (
 
 // hostilePod lets a pod of one gateway turn against istiod. It claims to be a pod of another gateway, which istiod
 // refuses. As itself, it subscribes to 10,000 resources of each kind, and acknowledges nothing. Some of its streams do
-// not even read. The other gateway loses no request, and gets new routes meanwhile. istiod works hard for it, and here it
-// has the CPUs of the gateways. So requests have a minute: what is counted is whether they are lost.
+// not even read. The other gateway loses no request, and gets new routes meanwhile. istiod works hard for it, and here
+// it has the CPUs of the gateways. So requests have a minute: what is counted is whether they are lost.
 func hostilePod(t *fixture, edge *edgeOfTheGuest) {
 	const name = "hostile"
 	t.smallGateway(name, "24h")

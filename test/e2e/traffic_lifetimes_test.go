@@ -15,10 +15,10 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// This file has outages that are longer than the certificate of a gateway lives. It is the shortest of the lifetimes: 24 h
-// by default, and the agent renews it after half of that. Tokens live 12 h, but the kubelet renews them before, and an agent
-// reads a token only when it connects. To renew a certificate, the agent needs istiod, and istiod asks the guest's API
-// server about the agent's token.
+// This file has outages that are longer than the certificate of a gateway lives. It is the shortest of the lifetimes:
+// 24 h by default, and the agent renews it after half of that. Tokens live 12 h, but the kubelet renews them before,
+// and an agent reads a token only when it connects. To renew a certificate, the agent needs istiod, and istiod asks the
+// guest's API server about the agent's token.
 
 const (
 	// briefGateway is a gateway whose certificate lives for briefLife.
@@ -60,7 +60,8 @@ func smallStreams(name, address string) []traffic.Stream {
 	}
 }
 
-// brief creates the gateway whose certificate lives for a minute, with two pods. It returns its load and that of the edge.
+// brief creates the gateway whose certificate lives for a minute, with two pods. It returns its load and that of the
+// edge.
 func (t *fixture) brief(edge *edgeOfTheGuest) []traffic.Stream {
 	t.Helper()
 	address := t.smallGateway(briefGateway, briefLife.String())
@@ -107,8 +108,8 @@ func (t *fixture) renewed(pods []corev1.Pod) {
 	}
 }
 
-// istiodDownForLong stops istiod until the certificates of a gateway's pods have expired, and then deletes one of
-// its two pods. What is lost: the new pod does not become ready, because it has neither a certificate nor a configuration.
+// istiodDownForLong stops istiod until the certificates of a gateway's pods have expired, and then deletes one of its
+// two pods. What is lost: the new pod does not become ready, because it has neither a certificate nor a configuration.
 // Other pods serve, also with an expired certificate, which they use only towards istiod and other proxies of the mesh.
 // When istiod is back, the new pod becomes ready, and the certificates are renewed.
 func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {

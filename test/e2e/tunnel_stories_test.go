@@ -415,9 +415,15 @@ func (t *fixture) oneByOne(gateways []string, most int, changed func(*appsv1.Dep
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		done, rolling := 0, map[string]bool{}
-		for _, name := range gateways {
-			d, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, name+"-"+class, metav1.GetOptions{})
-			g.Expect(err).NotTo(gomega.HaveOccurred())
+		// One list is one moment. Requests for one Deployment after the other would mix moments.
+		list, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).List(t.ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for i := range list.Items {
+			d := &list.Items[i]
+			name := strings.TrimSuffix(d.Name, "-"+class)
+			if !slices.Contains(gateways, name) {
+				continue
+			}
 			s := d.Status
 			if s.ObservedGeneration < d.Generation || s.UpdatedReplicas < *d.Spec.Replicas || s.AvailableReplicas < s.Replicas ||
 				s.Replicas > s.UpdatedReplicas {

@@ -18,9 +18,9 @@ import (
 // BackendImage is the image of test/traffic/backend on the guest's nodes.
 const BackendImage = "registry.example.com/traffic-backend:1"
 
-// gatewayImages returns the images for real nodes of the guest: gateways with the real pilot-agent, of the embedded Istio
-// and of other versions, and the backend behind them. In Envoy's place, the gateways run test/envoy. The programs are
-// built into dir.
+// gatewayImages returns the images for real nodes of the guest: gateways with the real pilot-agent, of the embedded
+// Istio and of other versions, and the backend behind them. In Envoy's place, the gateways run test/envoy. The programs
+// are built into dir.
 func gatewayImages(ctx context.Context, dir string, versions []IstioVersion) ([]cluster.Image, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {

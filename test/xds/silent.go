@@ -18,7 +18,8 @@ type Silent struct {
 }
 
 // DialSilent connects as a proxy, and subscribes to all clusters and listeners, and to endpoints, routes and secrets by
-// these names. It acknowledges no push. With reads false it does not even read, so that istiod's buffers for it fill up.
+// these names. It acknowledges no push. With reads false it does not even read, so that istiod's buffers for it fill
+// up.
 //
 // ctx must live as long as the connection. If istiod refuses it, Ended is closed, and Err returns the reason. That is
 // seen only with reads.
