@@ -9,6 +9,7 @@ import (
 
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/test/traffic"
@@ -42,10 +43,16 @@ func (t *fixture) smallGateway(name, certificateLife string) string {
 	return gateway.Status.Addresses[0].Value
 }
 
+// deleteSmallGateway returns when the pods of the gateway are gone. The next story may create one with the same name.
 func (t *fixture) deleteSmallGateway(name string) {
 	t.Helper()
 	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Eventually(func(g gomega.Gomega) {
+		_, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, name+"-"+class, metav1.GetOptions{})
+		g.Expect(err).To(gomega.Satisfy(apierrors.IsNotFound))
+		g.Expect(t.podsOf(world.GuestNamespace, "gateway.networking.k8s.io/gateway-name="+name)).To(gomega.BeEmpty())
+	}).Should(gomega.Succeed())
 }
 
 func hostOf(gateway string) string { return gateway + ".guest1.example.com" }
@@ -172,6 +179,7 @@ func (t *fixture) downForLong(edge *edgeOfTheGuest, outage func([]corev1.Pod), e
 	streams := t.brief(edge)
 	defer t.deleteSmallGateway(briefGateway)
 	pods, began := t.briefPods(), time.Now()
+	t.Expect(pods).To(gomega.HaveLen(2))
 	t.undisturbedUnder(t.loaded(streams), func() {
 		outage(pods)
 		t.Logf("the outage took %s", time.Since(began).Round(time.Second))
