@@ -25,7 +25,7 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e upgrade conformance rotation scale hostile limited chaos next busy
+STORIES ?= race integration e2e upgrade migration conformance rotation scale hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.
@@ -258,7 +258,7 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
-	@hack/e2e.sh -skip '^Test(Upgrade|Speed)' $(NEED_ROOT)
+	@hack/e2e.sh -skip '^Test(Upgrade|Speed|Migration)' $(NEED_ROOT)
 
 .PHONY: upgrade
 upgrade: servers ## Change Istio's version under load: 1.28.2 to the embedded one, and back. Needs root.
@@ -281,6 +281,11 @@ next: servers ## Install a development snapshot of Istio with a newer Gateway AP
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-next pilot-agent-next
 	hack/e2e.sh -v -run '^TestTheNextIstio$$' ./test/chaos
 	hack/e2e.sh -v -run '^TestUpgradeToTheNextIstio$$' ./test/e2e
+
+.PHONY: migration
+migration: servers ## Start from guests that have an istiod by OLM, or by the ingress operator. ORIGIN_ISTIO=1.28.2 is an older one. Needs root.
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 sail-operator ingress-operator
+	hack/e2e.sh -v -timeout 30m -run '^TestMigration$$' ./test/e2e
 
 .PHONY: rotation
 rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gateways. Print time and failures. Needs root.

@@ -62,6 +62,25 @@ func TestModulesShareVersions(t *testing.T) {
 	}
 }
 
+// TestTheOriginsShareHypergatesVersions checks that the operators of package test/origin use hypergate's version of
+// each module that both require. Such a module is then compiled once.
+func TestTheOriginsShareHypergatesVersions(t *testing.T) {
+	t.Parallel()
+	ours, theirs := requiredVersions(t, ".."), requiredVersions(t, "servers/origin")
+	shared := 0
+	for _, path := range slices.Sorted(maps.Keys(ours)) {
+		if theirs[path] != "" {
+			shared++
+		}
+		if theirs[path] != "" && theirs[path] != ours[path] {
+			t.Errorf("%s is %s in go.mod, but %s in hack/servers/origin/go.mod", path, ours[path], theirs[path])
+		}
+	}
+	if shared < 50 {
+		t.Errorf("only %d modules are compared", shared)
+	}
+}
+
 // TestOneSetOfBuildFlags checks that the servers are compiled with the flags of hypergate and the demo.
 func TestOneSetOfBuildFlags(t *testing.T) {
 	t.Parallel()

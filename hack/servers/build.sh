@@ -44,6 +44,8 @@ pilot-discovery-1.28|named|istiod-1.28|istio.io/istio/pilot/cmd/pilot-discovery|
 pilot-agent-1.28|named|istiod-1.28|istio.io/istio/pilot/cmd/pilot-agent|$previous_ld
 pilot-discovery-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-discovery|$next_ld
 pilot-agent-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-agent|$next_ld
+sail-operator|named|origin|github.com/istio-ecosystem/sail-operator/cmd|
+ingress-operator|named|origin|./ingress-operator|
 proxy-server|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/server|
 proxy-agent|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/agent|"
 

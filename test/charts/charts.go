@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -18,6 +19,8 @@ const (
 	pin1282 = "hack/charts-1.28"
 	// pinNext is also the folder from which hack/servers/build.sh builds pilot-discovery-next.
 	pinNext = "hack/servers/istiod-next"
+	// pinOrigin is the folder from which hack/servers/build.sh builds the sail-operator.
+	pinOrigin = "hack/servers/origin"
 )
 
 // Dir1282 returns a directory with Istio 1.28.2's charts in Istio's layout: manifests/charts of the Go module, in the
@@ -26,6 +29,29 @@ const (
 func Dir1282(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(istioDir(tb, pin1282), "manifests", "charts")
+}
+
+// DirEmbedded is Dir1282 for the embedded version. It asks for a package, because the module proxy has no .info file of
+// this version, which `go mod download` reads.
+func DirEmbedded(tb testing.TB) string {
+	tb.Helper()
+	pin, err := findUpwards(pin1282)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.CommandContext(tb.Context(), "go", "list", "-f", "{{.Dir}}", "istio.io/istio/manifests")
+	cmd.Dir = filepath.Dir(filepath.Dir(pin)) // the checkout
+	out, err := cmd.Output()
+	if err != nil {
+		tb.Fatalf("finding the charts of the embedded Istio with \"go list\": %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "charts")
+}
+
+// SailOperator returns the directory of the Go module of the sail-operator, with its CRDs and profiles.
+func SailOperator(tb testing.TB) string {
+	tb.Helper()
+	return pinnedDir(tb, pinOrigin, "github.com/istio-ecosystem/sail-operator")
 }
 
 // DirNext is Dir1282 for the development snapshot.

@@ -1,0 +1,294 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/proc"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+//go:embed manifests
+var manifests embed.FS
+
+// Names in the guest (cluster-ingress-operator pkg/operator/controller/names.go).
+const (
+	Class = "openshift-default"
+	// Deployment is istiod's, in world.GuestNamespace.
+	Deployment = "istiod-" + world.Revision
+	// ValidatingWebhook is istiod's ValidatingWebhookConfiguration.
+	ValidatingWebhook = "istio-validator-" + world.Revision + "-" + world.GuestNamespace
+
+	rootName          = "openshift-gw-ca-root-cert"
+	operatorNamespace = "openshift-operators"
+	olmLabel          = "operators.coreos.com/servicemeshoperator3." + operatorNamespace
+	ownedAnnotation   = "ingress.operator.openshift.io/owned"
+)
+
+// Names of servers of hack/servers.
+const (
+	sailOperator    = "sail-operator"
+	ingressOperator = "ingress-operator"
+)
+
+// Options are the istiod that an origin installs.
+type Options struct {
+	// Version is the version of istiod without a v, and Server the name of its server in hack/servers.
+	Version, Server string
+	// Charts is a folder with its charts in Istio's layout, manifests/charts.
+	Charts string
+	// Sail is the folder of the Go module of the sail-operator.
+	Sail string
+}
+
+// Image returns the image of istiod for nodes of the guest.
+func (o Options) Image(ctx context.Context) (cluster.Image, error) {
+	found, err := servers.Find(ctx, o.Server)
+	if err != nil {
+		return cluster.Image{}, err
+	}
+	return cluster.Image{
+		Name: o.image(), User: "1337", Entrypoint: []string{"/usr/local/bin/pilot-discovery"},
+		Files: map[string]string{"/usr/local/bin/pilot-discovery": found[o.Server]},
+	}, nil
+}
+
+func (o Options) image() string { return "registry.example.com/istiod-in-guest:" + o.Version }
+
+// Origin is an installation with its operators.
+type Origin struct {
+	world     *world.World
+	operators []*proc.Process
+}
+
+// Stop ends the operators. What they installed stays, as if their pods could not run.
+func (o *Origin) Stop() {
+	for _, operator := range o.operators {
+		operator.Kill()
+	}
+	o.operators = nil
+}
+
+// Err returns an error if an operator has ended by itself, with the end of its log.
+func (o *Origin) Err() error {
+	var errs []error
+	for _, operator := range o.operators {
+		select {
+		case <-operator.Done():
+			errs = append(errs, operator.Exit())
+		default:
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// StartOLM installs by OLM: its objects, the real sail-operator, and the part of cluster-ingress-operator that writes
+// the resource Istio. The operators end with this process.
+func StartOLM(ctx context.Context, w *world.World, o Options) (*Origin, error) {
+	dir, err := prepared(ctx, w, o, map[string]string{"olm.managed": "true", olmLabel: ""})
+	if err != nil {
+		return nil, err
+	}
+	if err := applyOLM(ctx, w, o); err != nil {
+		return nil, err
+	}
+	images := filepath.Join(dir, "config.properties")
+	prefix := "images." + strings.ReplaceAll(sailVersion, ".", "_")
+	if err := os.WriteFile(images, []byte(prefix+".istiod="+o.image()+"\n"+prefix+".proxy="+world.ProxyImage+"\n"), 0o600); err != nil {
+		return nil, err
+	}
+	origin := &Origin{world: w}
+	return origin, errors.Join(
+		origin.run(ctx, sailOperator, "--resource-directory", dir, "--config-file", images, "--leader-elect=false",
+			"--metrics-bind-address=0", "--health-probe-bind-address=0"),
+		origin.run(ctx, ingressOperator, "--install=olm", "--istio-version="+sailVersion),
+	)
+}
+
+// StartSail installs by the sail library of cluster-ingress-operator. Where OLM has installed before, this is
+// cluster-ingress-operator's own migration: it deletes the resource Istio, and waits for the sail-operator.
+func StartSail(ctx context.Context, w *world.World, o Options) (*Origin, error) {
+	dir, err := prepared(ctx, w, o, map[string]string{ownedAnnotation: "true"})
+	if err != nil {
+		return nil, err
+	}
+	origin := &Origin{world: w}
+	return origin, origin.run(ctx, ingressOperator, "--install=library", "--istio-version=v"+o.Version, "--chart="+chartIn(dir),
+		"--istiod-image="+o.image(), "--proxy-image="+world.ProxyImage)
+}
+
+// run starts an operator.
+func (o *Origin) run(ctx context.Context, name string, args ...string) error {
+	found, err := servers.Find(ctx, name)
+	if err != nil {
+		return fmt.Errorf("%w (hack/servers/build.sh %s)", err, name)
+	}
+	operator, err := proc.Spec{
+		Name: name, LogDir: o.world.Dir, Argv: append([]string{found[name], "--kubeconfig", o.world.GuestKubeconfig}, args...),
+		Env: []string{"POD_NAMESPACE=" + operatorNamespace},
+	}.Start()
+	if err != nil {
+		return err
+	}
+	o.operators = append(o.operators, operator)
+	return nil
+}
+
+// prepared writes the CRDs of the Gateway API, and those of Istio with the labels of their owner. It returns the folder
+// of the charts.
+func prepared(ctx context.Context, w *world.World, o Options, labels map[string]string) (string, error) {
+	dir, err := os.MkdirTemp(w.Dir, "charts-")
+	if err != nil {
+		return "", err
+	}
+	if err := writeResources(dir, o); err != nil {
+		return "", err
+	}
+	source, err := charts.FromFS(os.DirFS(o.Charts), o.Charts)
+	if err != nil {
+		return "", err
+	}
+	istio, err := source.CRDs(istioCRDs())
+	if err != nil {
+		return "", err
+	}
+	for _, crd := range istio {
+		label(crd, labels)
+	}
+	bundle := crds.GatewayAPI()
+	for _, name := range bundle.Names() {
+		crd, err := bundle.Object(name)
+		if err != nil {
+			return "", err
+		}
+		istio = append(istio, crd)
+	}
+	return dir, applyAll(ctx, w, istio)
+}
+
+// istioCRDs returns the kinds of Istio that cluster-ingress-operator installs: all.
+func istioCRDs() []string {
+	return []string{
+		"wasmplugins.extensions.istio.io",
+		"destinationrules.networking.istio.io", "envoyfilters.networking.istio.io", "gateways.networking.istio.io",
+		"proxyconfigs.networking.istio.io", "serviceentries.networking.istio.io", "sidecars.networking.istio.io",
+		"virtualservices.networking.istio.io", "workloadentries.networking.istio.io", "workloadgroups.networking.istio.io",
+		"authorizationpolicies.security.istio.io", "peerauthentications.security.istio.io", "requestauthentications.security.istio.io",
+		"telemetries.telemetry.istio.io",
+	}
+}
+
+// applyOLM writes what OLM installs and leaves: the CRDs of the sail-operator and the objects of manifests/olm.yaml.
+func applyOLM(ctx context.Context, w *world.World, o Options) error {
+	var all []*unstructured.Unstructured
+	for _, file := range []string{"manifests/olm-crds.yaml", "manifests/olm.yaml"} {
+		text, err := manifests.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		objects, err := parse(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		all = append(all, objects...)
+	}
+	files, err := filepath.Glob(filepath.Join(o.Sail, "chart/crds/sailoperator.io_*.yaml"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		objects, err := parse(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		for _, crd := range objects {
+			label(crd, map[string]string{"olm.managed": "true", olmLabel: ""})
+		}
+		all = append(all, objects...)
+	}
+	if err := applyAll(ctx, w, all); err != nil {
+		return err
+	}
+	return own(ctx, w)
+}
+
+// own makes the Subscription the owner of the InstallPlan, as OLM does.
+func own(ctx context.Context, w *world.World) error {
+	in := func(resource string) (name string, out *unstructured.Unstructured, err error) {
+		list, err := w.GuestDynamic.Resource(world.Resource("operators.coreos.com", "v1alpha1", resource)).Namespace(operatorNamespace).
+			List(ctx, metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return "", nil, fmt.Errorf("there is none of %s: %w", resource, err)
+		}
+		return list.Items[0].GetName(), &list.Items[0], nil
+	}
+	_, subscription, err := in("subscriptions")
+	if err != nil {
+		return err
+	}
+	_, plan, err := in("installplans")
+	if err != nil {
+		return err
+	}
+	plan.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: subscription.GetAPIVersion(), Kind: subscription.GetKind(), Name: subscription.GetName(), UID: subscription.GetUID(),
+	}})
+	plan.SetManagedFields(nil)
+	plan.SetResourceVersion("")
+	return w.ApplyObject(ctx, plan)
+}
+
+func applyAll(ctx context.Context, w *world.World, objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		if err := w.ApplyObject(ctx, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func label(object *unstructured.Unstructured, labels map[string]string) {
+	all := object.GetLabels()
+	if all == nil {
+		all = map[string]string{}
+	}
+	for key, value := range labels {
+		all[key] = value
+	}
+	object.SetLabels(all)
+}
+
+// parse returns the objects of a YAML file.
+func parse(text []byte) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		object := &unstructured.Unstructured{}
+		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+		if len(object.Object) > 0 {
+			out = append(out, object)
+		}
+	}
+}
