@@ -60,7 +60,7 @@ RACES := TestChecksAndMetricsWhilePassesRun
 SHELL_PACKAGES = $(shell grep -rl --include='*_test.go' -F 'testing.Short()' pkg cmd hack | xargs -r -n 1 dirname | sort -u | sed 's,^,./,')
 TEST_PACKAGES = $(shell go list ./test/...)
 # OWN_TARGET are the packages that have their own target.
-OWN_TARGET = $(shell go list ./test/adversary ./test/chaos ./test/hostile)
+OWN_TARGET = $(shell go list ./test/adversary ./test/chaos ./test/hostile ./test/origin)
 NEED_ROOT = $(shell go list ./test/... | grep -E '/test/(e2e|cluster)(/|$$)' | grep -vE '/test/cluster/(internal|planes|servers)(/|$$)')
 
 # CPO_MODULES are the Go modules of the component for HyperShift and of the stand-in for HyperShift.
@@ -285,6 +285,7 @@ next: servers ## Install a development snapshot of Istio with a newer Gateway AP
 .PHONY: migration
 migration: servers ## Start from guests that have an istiod by OLM, or by the ingress operator. ORIGIN_ISTIO=1.28.2 is an older one. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 sail-operator ingress-operator
+	go test -count=1 -timeout 20m ./test/origin
 	hack/e2e.sh -v -timeout 30m -run '^TestMigration$$' ./test/e2e
 
 .PHONY: rotation

@@ -10,10 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -70,18 +74,42 @@ func (o Options) Image(ctx context.Context) (cluster.Image, error) {
 
 func (o Options) image() string { return "registry.example.com/istiod-in-guest:" + o.Version }
 
+// Guest is where an origin installs.
+type Guest struct {
+	// Kubeconfig and Dynamic have the rights of the administrator.
+	Kubeconfig string
+	Dynamic    dynamic.Interface
+	// Dir is the folder for logs and charts.
+	Dir string
+}
+
+// In returns the guest of a world.
+func In(w *world.World) Guest {
+	return Guest{Kubeconfig: w.GuestKubeconfig, Dynamic: w.GuestDynamic, Dir: w.Dir}
+}
+
 // Origin is an installation with its operators.
 type Origin struct {
-	world     *world.World
-	operators []*proc.Process
+	guest     Guest
+	operators map[string]*proc.Process // by the name of the server
 }
 
 // Stop ends the operators. What they installed stays, as if their pods could not run.
 func (o *Origin) Stop() {
-	for _, operator := range o.operators {
-		operator.Kill()
+	for name := range o.operators {
+		o.stop(name)
 	}
-	o.operators = nil
+}
+
+// StopIngressOperator ends the ingress operator, and leaves the sail-operator. This is how an update of OpenShift begins
+// that changes origin A to B: the next ingress operator is the one of StartSail.
+func (o *Origin) StopIngressOperator() { o.stop(ingressOperator) }
+
+func (o *Origin) stop(name string) {
+	if operator := o.operators[name]; operator != nil {
+		operator.Kill()
+		delete(o.operators, name)
+	}
 }
 
 // Err returns an error if an operator has ended by itself, with the end of its log.
@@ -99,20 +127,23 @@ func (o *Origin) Err() error {
 
 // StartOLM installs by OLM: its objects, the real sail-operator, and the part of cluster-ingress-operator that writes
 // the resource Istio. The operators end with this process.
-func StartOLM(ctx context.Context, w *world.World, o Options) (*Origin, error) {
-	dir, err := prepared(ctx, w, o, map[string]string{"olm.managed": "true", olmLabel: ""})
+func StartOLM(ctx context.Context, g Guest, o Options) (*Origin, error) {
+	dir, err := prepared(ctx, g, o, map[string]string{"olm.managed": "true", olmLabel: ""})
 	if err != nil {
 		return nil, err
 	}
-	if err := applyOLM(ctx, w, o); err != nil {
+	if err := applyOLM(ctx, g, o); err != nil {
 		return nil, err
 	}
 	images := filepath.Join(dir, "config.properties")
-	prefix := "images." + strings.ReplaceAll(sailVersion, ".", "_")
-	if err := os.WriteFile(images, []byte(prefix+".istiod="+o.image()+"\n"+prefix+".proxy="+world.ProxyImage+"\n"), 0o600); err != nil {
+	var properties strings.Builder
+	for image, name := range map[string]string{"istiod": o.image(), "proxy": world.ProxyImage, "cni": "unused", "ztunnel": "unused"} {
+		fmt.Fprintf(&properties, "images.%s.%s=%s\n", strings.ReplaceAll(sailVersion, ".", "_"), image, name)
+	}
+	if err := os.WriteFile(images, []byte(properties.String()), 0o600); err != nil {
 		return nil, err
 	}
-	origin := &Origin{world: w}
+	origin := &Origin{guest: g, operators: map[string]*proc.Process{}}
 	return origin, errors.Join(
 		origin.run(ctx, sailOperator, "--resource-directory", dir, "--config-file", images, "--leader-elect=false",
 			"--metrics-bind-address=0", "--health-probe-bind-address=0"),
@@ -122,12 +153,12 @@ func StartOLM(ctx context.Context, w *world.World, o Options) (*Origin, error) {
 
 // StartSail installs by the sail library of cluster-ingress-operator. Where OLM has installed before, this is
 // cluster-ingress-operator's own migration: it deletes the resource Istio, and waits for the sail-operator.
-func StartSail(ctx context.Context, w *world.World, o Options) (*Origin, error) {
-	dir, err := prepared(ctx, w, o, map[string]string{ownedAnnotation: "true"})
+func StartSail(ctx context.Context, g Guest, o Options) (*Origin, error) {
+	dir, err := prepared(ctx, g, o, map[string]string{ownedAnnotation: "true"})
 	if err != nil {
 		return nil, err
 	}
-	origin := &Origin{world: w}
+	origin := &Origin{guest: g, operators: map[string]*proc.Process{}}
 	return origin, origin.run(ctx, ingressOperator, "--install=library", "--istio-version=v"+o.Version, "--chart="+chartIn(dir),
 		"--istiod-image="+o.image(), "--proxy-image="+world.ProxyImage)
 }
@@ -139,20 +170,20 @@ func (o *Origin) run(ctx context.Context, name string, args ...string) error {
 		return fmt.Errorf("%w (hack/servers/build.sh %s)", err, name)
 	}
 	operator, err := proc.Spec{
-		Name: name, LogDir: o.world.Dir, Argv: append([]string{found[name], "--kubeconfig", o.world.GuestKubeconfig}, args...),
+		Name: name, LogDir: o.guest.Dir, Argv: append([]string{found[name], "--kubeconfig", o.guest.Kubeconfig}, args...),
 		Env: []string{"POD_NAMESPACE=" + operatorNamespace},
 	}.Start()
 	if err != nil {
 		return err
 	}
-	o.operators = append(o.operators, operator)
+	o.operators[name] = operator
 	return nil
 }
 
 // prepared writes the CRDs of the Gateway API, and those of Istio with the labels of their owner. It returns the folder
 // of the charts.
-func prepared(ctx context.Context, w *world.World, o Options, labels map[string]string) (string, error) {
-	dir, err := os.MkdirTemp(w.Dir, "charts-")
+func prepared(ctx context.Context, g Guest, o Options, labels map[string]string) (string, error) {
+	dir, err := os.MkdirTemp(g.Dir, "charts-")
 	if err != nil {
 		return "", err
 	}
@@ -178,7 +209,7 @@ func prepared(ctx context.Context, w *world.World, o Options, labels map[string]
 		}
 		istio = append(istio, crd)
 	}
-	return dir, applyAll(ctx, w, istio)
+	return dir, applyAll(ctx, g, istio)
 }
 
 // istioCRDs returns the kinds of Istio that cluster-ingress-operator installs: all.
@@ -194,7 +225,7 @@ func istioCRDs() []string {
 }
 
 // applyOLM writes what OLM installs and leaves: the CRDs of the sail-operator and the objects of manifests/olm.yaml.
-func applyOLM(ctx context.Context, w *world.World, o Options) error {
+func applyOLM(ctx context.Context, g Guest, o Options) error {
 	var all []*unstructured.Unstructured
 	for _, file := range []string{"manifests/olm-crds.yaml", "manifests/olm.yaml"} {
 		text, err := manifests.ReadFile(file)
@@ -225,16 +256,16 @@ func applyOLM(ctx context.Context, w *world.World, o Options) error {
 		}
 		all = append(all, objects...)
 	}
-	if err := applyAll(ctx, w, all); err != nil {
+	if err := applyAll(ctx, g, all); err != nil {
 		return err
 	}
-	return own(ctx, w)
+	return own(ctx, g)
 }
 
 // own makes the Subscription the owner of the InstallPlan, as OLM does.
-func own(ctx context.Context, w *world.World) error {
+func own(ctx context.Context, g Guest) error {
 	in := func(resource string) (name string, out *unstructured.Unstructured, err error) {
-		list, err := w.GuestDynamic.Resource(world.Resource("operators.coreos.com", "v1alpha1", resource)).Namespace(operatorNamespace).
+		list, err := g.Dynamic.Resource(world.Resource("operators.coreos.com", "v1alpha1", resource)).Namespace(operatorNamespace).
 			List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return "", nil, fmt.Errorf("there is none of %s: %w", resource, err)
@@ -254,13 +285,21 @@ func own(ctx context.Context, w *world.World) error {
 	}})
 	plan.SetManagedFields(nil)
 	plan.SetResourceVersion("")
-	return w.ApplyObject(ctx, plan)
+	return applyAll(ctx, g, []*unstructured.Unstructured{plan})
 }
 
-func applyAll(ctx context.Context, w *world.World, objects []*unstructured.Unstructured) error {
+// applyAll applies objects as the guest's administrator. It waits until the API server serves the kind of each.
+func applyAll(ctx context.Context, g Guest, objects []*unstructured.Unstructured) error {
 	for _, object := range objects {
-		if err := w.ApplyObject(ctx, object); err != nil {
-			return err
+		resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
+		client := g.Dynamic.Resource(resource).Namespace(object.GetNamespace())
+		var last error
+		err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+			_, last = client.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "guest-admin", Force: true})
+			return last == nil, nil
+		})
+		if err != nil {
+			return fmt.Errorf("applying %s %s in the guest: %w", object.GetKind(), object.GetName(), errors.Join(last, err))
 		}
 	}
 	return nil

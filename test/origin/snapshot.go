@@ -64,11 +64,11 @@ func kinds() []kind {
 
 // Snapshot returns the objects of the guest that belong to an origin and its Gateways, as YAML documents. What differs
 // between two runs is replaced: identities, times, addresses, keys.
-func Snapshot(ctx context.Context, w *world.World) ([]byte, error) {
+func Snapshot(ctx context.Context, g Guest) ([]byte, error) {
 	var out bytes.Buffer
-	out.WriteString("# Written by TestMigration with UPDATE=1. No Secrets; times, UIDs, addresses and certificates are replaced.\n")
+	out.WriteString("# A snapshot of package test/origin, without Secrets. Times, UIDs, addresses and certificates are replaced.\n")
 	for _, k := range kinds() {
-		list, err := w.GuestDynamic.Resource(k.resource).Namespace(k.namespace).List(ctx, metav1.ListOptions{})
+		list, err := g.Dynamic.Resource(k.resource).Namespace(k.namespace).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			continue // its CRD is missing
 		}

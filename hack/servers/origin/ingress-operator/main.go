@@ -55,5 +55,8 @@ func run() error {
 	if err := r.setup(mgr); err != nil {
 		return err
 	}
+	if err := (&labeler{client: mgr.GetClient()}).setup(mgr); err != nil {
+		return err
+	}
 	return mgr.Start(ctrl.SetupSignalHandler())
 }
