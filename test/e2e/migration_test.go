@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/golden"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/origin"
 	"github.com/hypergate/hypergate/test/world"
@@ -294,7 +295,7 @@ func (t *migration) snapshot(name string) {
 	got, err := origin.Snapshot(t.ctx, origin.In(t.World))
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(string(got)).To(gomega.ContainSubstring("name: " + trafficGateway + "-" + class))
-	if os.Getenv("UPDATE") == "1" {
+	if golden.Updating() {
 		file := filepath.Join("../origin/testdata", name, "serving-"+t.istio.Version+".yaml")
 		t.Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(gomega.Succeed())
 		t.Expect(os.WriteFile(file, got, 0o600)).To(gomega.Succeed())

@@ -92,6 +92,9 @@ func Snapshot(ctx context.Context, g Guest) ([]byte, error) {
 	return []byte(numbered(out.String())), nil
 }
 
+// longText is the length in bytes above which a text of a ConfigMap is left out: the templates of the injector.
+const longText = 8 << 10
+
 // simplify removes what no reader of a snapshot needs, and what a run decides.
 func simplify(object *unstructured.Unstructured) {
 	object.SetResourceVersion("")
@@ -99,6 +102,9 @@ func simplify(object *unstructured.Unstructured) {
 	var managers []any
 	for _, m := range object.GetManagedFields() {
 		manager := map[string]any{"manager": m.Manager, "operation": string(m.Operation)}
+		if m.Subresource != "" && object.GetKind() == "HorizontalPodAutoscaler" {
+			continue // without metrics, it tries again and again
+		}
 		if m.Subresource != "" {
 			manager["subresource"] = m.Subresource
 		}
@@ -122,6 +128,15 @@ func simplify(object *unstructured.Unstructured) {
 		if spec, is := object.Object["spec"].(map[string]any); is {
 			eachMap(spec["ports"], func(port map[string]any) { delete(port, "nodePort") })
 			delete(spec, "healthCheckNodePort")
+		}
+	case "HorizontalPodAutoscaler":
+		unstructured.RemoveNestedField(object.Object, "status")
+	case "ConfigMap":
+		data, _ := object.Object["data"].(map[string]any) //nolint:errcheck // without data, there is nothing to do
+		for key, value := range data {
+			if text, is := value.(string); is && len(text) > longText {
+				data[key] = "left out"
+			}
 		}
 	case "Lease":
 		unstructured.RemoveNestedField(object.Object, "spec", "leaseTransitions")
