@@ -201,8 +201,8 @@ func operatorsAway(t *migration) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
-// anotherRevisionIsSeen moves the Gateway to another revision instead of to another istiod of the same one: the outage of
-// istio/istio#59959. The ingress operator would put its label back.
+// anotherRevisionIsSeen moves the Gateway to another revision, and not to another istiod of the same one: the outage
+// of istio/istio#59959. The ingress operator would put its label back.
 func anotherRevisionIsSeen(t *migration) {
 	t.origin.Stop()
 	relabel := func(revision string) {

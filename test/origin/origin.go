@@ -101,8 +101,8 @@ func (o *Origin) Stop() {
 	}
 }
 
-// StopIngressOperator ends the ingress operator, and leaves the sail-operator. This is how an update of OpenShift begins
-// that changes origin A to B: the next ingress operator is the one of StartSail.
+// StopIngressOperator ends the ingress operator, and leaves the sail-operator. An update of OpenShift from origin A to
+// B begins like this: the next ingress operator is the one of StartSail.
 func (o *Origin) StopIngressOperator() { o.stop(ingressOperator) }
 
 func (o *Origin) stop(name string) {

@@ -23,7 +23,7 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// TestParking checks the facts on which parking rests, with a real API server and the real operators, and without nodes:
+// TestParking checks the facts on which parking rests, with a real API server and the operators, and without nodes:
 // with origin A, after cluster-ingress-operator's own migration to origin B, and with origin B.
 func TestParking(t *testing.T) {
 	if testing.Short() {
