@@ -26,7 +26,8 @@ func writeResources(dir string, o Options) error {
 	}
 	return errors.Join(
 		// Istio's build writes the version.
-		replaceIn(filepath.Join(chart, "Chart.yaml"), "version: 1.0.0\nappVersion: 1.0.0", "version: "+o.Version+"\nappVersion: "+o.Version),
+		replaceIn(filepath.Join(chart, "Chart.yaml"), "version: 1.0.0\nappVersion: 1.0.0",
+			"version: "+o.Version+"\nappVersion: "+o.Version),
 		// The API of this sail-operator does not have two values that cluster-ingress-operator sets
 		// (pkg/operator/controller/gatewayclass/istio_olm.go, desiredIstio). As defaults of the chart, they have the
 		// same effect.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,19 +265,19 @@ func applyOLM(ctx context.Context, g Guest, o Options) error {
 
 // own makes the Subscription the owner of the InstallPlan, as OLM does.
 func own(ctx context.Context, g Guest) error {
-	in := func(resource string) (name string, out *unstructured.Unstructured, err error) {
+	in := func(resource string) (*unstructured.Unstructured, error) {
 		list, err := g.Dynamic.Resource(world.Resource("operators.coreos.com", "v1alpha1", resource)).Namespace(operatorNamespace).
 			List(ctx, metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
-			return "", nil, fmt.Errorf("there is none of %s: %w", resource, err)
+			return nil, fmt.Errorf("there is none of %s: %w", resource, err)
 		}
-		return list.Items[0].GetName(), &list.Items[0], nil
+		return &list.Items[0], nil
 	}
-	_, subscription, err := in("subscriptions")
+	subscription, err := in("subscriptions")
 	if err != nil {
 		return err
 	}
-	_, plan, err := in("installplans")
+	plan, err := in("installplans")
 	if err != nil {
 		return err
 	}
@@ -310,9 +311,7 @@ func label(object *unstructured.Unstructured, labels map[string]string) {
 	if all == nil {
 		all = map[string]string{}
 	}
-	for key, value := range labels {
-		all[key] = value
-	}
+	maps.Copy(all, labels)
 	object.SetLabels(all)
 }
 

@@ -66,7 +66,8 @@ func TestParking(t *testing.T) {
 	defer sail.Stop()
 	p.Expect(p.installed(sail, "sail-library", first)).NotTo(gomega.Equal(first))
 	for _, resource := range []string{"istios", "istiorevisions"} {
-		_, err := p.guest.Dynamic.Resource(world.Resource("sailoperator.io", "v1", resource)).Get(p.ctx, world.Revision, metav1.GetOptions{})
+		_, err := p.guest.Dynamic.Resource(world.Resource("sailoperator.io", "v1", resource)).
+			Get(p.ctx, world.Revision, metav1.GetOptions{})
 		p.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "%s: %v", resource, err)
 	}
 	olm.Stop()
@@ -79,7 +80,7 @@ func TestParking(t *testing.T) {
 // parking is a guest with an origin.
 type parking struct {
 	gomega.Gomega
-	ctx   context.Context //nolint:containedctx // of the test
+	ctx   context.Context
 	guest origin.Guest
 	istio origin.Options
 }
@@ -150,7 +151,9 @@ func (p *parking) park(by *origin.Origin) {
 
 // repaired changes a label of istiod's Deployment and of its webhook, and waits until the operator has put it back.
 func (p *parking) repaired(by *origin.Origin) {
-	for name, client := range map[string]dynamic.ResourceInterface{origin.Deployment: p.deployments(), origin.ValidatingWebhook: p.webhooks()} {
+	for name, client := range map[string]dynamic.ResourceInterface{
+		origin.Deployment: p.deployments(), origin.ValidatingWebhook: p.webhooks(),
+	} {
 		p.patch(client, name, types.MergePatchType, `{"metadata":{"labels":{"app":"changed"}}}`)
 		p.Eventually(func() (map[string]string, error) {
 			p.Expect(by.Err()).NotTo(gomega.HaveOccurred())

@@ -99,6 +99,33 @@ const longText = 8 << 10
 func simplify(object *unstructured.Unstructured) {
 	object.SetResourceVersion("")
 	object.SetGeneration(0)
+	simplifyManagers(object)
+	switch object.GetKind() {
+	case "Deployment":
+		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
+		unstructured.RemoveNestedField(object.Object, "status", "observedGeneration")
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		eachMap(object.Object["webhooks"], func(webhook map[string]any) {
+			if client, is := webhook["clientConfig"].(map[string]any); is {
+				replaceIfThere(client, "caBundle", "Y2E=") // "ca"
+			}
+		})
+	case "Service":
+		if spec, is := object.Object["spec"].(map[string]any); is {
+			eachMap(spec["ports"], func(port map[string]any) { delete(port, "nodePort") })
+			delete(spec, "healthCheckNodePort")
+		}
+	case "HorizontalPodAutoscaler":
+		unstructured.RemoveNestedField(object.Object, "status")
+	case "ConfigMap":
+		withoutLongTexts(object)
+	case "Lease":
+		unstructured.RemoveNestedField(object.Object, "spec", "leaseTransitions")
+	}
+}
+
+// simplifyManagers leaves out when each manager wrote, and which fields.
+func simplifyManagers(object *unstructured.Unstructured) {
 	var managers []any
 	for _, m := range object.GetManagedFields() {
 		manager := map[string]any{"manager": m.Manager, "operation": string(m.Operation)}
@@ -114,37 +141,25 @@ func simplify(object *unstructured.Unstructured) {
 	if len(managers) > 0 {
 		_ = unstructured.SetNestedSlice(object.Object, managers, "metadata", "managedFields")
 	}
-	switch object.GetKind() {
-	case "Deployment":
-		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "deployment.kubernetes.io/revision")
-		unstructured.RemoveNestedField(object.Object, "status", "observedGeneration")
-	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
-		eachMap(object.Object["webhooks"], func(webhook map[string]any) {
-			if client, is := webhook["clientConfig"].(map[string]any); is && client["caBundle"] != nil {
-				client["caBundle"] = "Y2E=" // "ca"
-			}
-		})
-	case "Service":
-		if spec, is := object.Object["spec"].(map[string]any); is {
-			eachMap(spec["ports"], func(port map[string]any) { delete(port, "nodePort") })
-			delete(spec, "healthCheckNodePort")
+}
+
+func withoutLongTexts(object *unstructured.Unstructured) {
+	data, _ := object.Object["data"].(map[string]any)
+	for key, value := range data {
+		if text, is := value.(string); is && len(text) > longText {
+			data[key] = "left out"
 		}
-	case "HorizontalPodAutoscaler":
-		unstructured.RemoveNestedField(object.Object, "status")
-	case "ConfigMap":
-		data, _ := object.Object["data"].(map[string]any) //nolint:errcheck // without data, there is nothing to do
-		for key, value := range data {
-			if text, is := value.(string); is && len(text) > longText {
-				data[key] = "left out"
-			}
-		}
-	case "Lease":
-		unstructured.RemoveNestedField(object.Object, "spec", "leaseTransitions")
+	}
+}
+
+func replaceIfThere(fields map[string]any, key string, value any) {
+	if fields[key] != nil {
+		fields[key] = value
 	}
 }
 
 func eachMap(list any, change func(map[string]any)) {
-	items, _ := list.([]any) //nolint:errcheck // no list: nothing to change
+	items, _ := list.([]any)
 	for _, item := range items {
 		if fields, is := item.(map[string]any); is {
 			change(fields)
