@@ -105,7 +105,7 @@ func originA(t *migration) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.istiodInGuest(1)
-	t.edge = t.edge()
+	t.edge = t.fixture.edge()
 	load := t.edge.load(t.fixture)
 	t.more(load, 1000)
 	t.judge(load, 1500)
