@@ -280,13 +280,15 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 			"grant this permission to hypergate's service account (roles in deploy/rbac)",
 			"grant this permission to hypergate's user in the guest (roles in deploy/rbac/guest)",
 		},
-		apply.Denied:               {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
-		apply.Conflict:             {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
-		apply.NamespaceMissing:     {mgmt: "create the namespace"},
-		apply.NamespaceTerminating: {mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion"},
-		apply.NotServed:            {mgmt: "install the API of this kind, or remove the setting that needs it"},
-		apply.Enlarged:             {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
-		apply.Oversized:            {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
+		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
+		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
+		apply.NamespaceMissing: {mgmt: "create the namespace"},
+		apply.NamespaceTerminating: {
+			mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion",
+		},
+		apply.NotServed: {mgmt: "install the API of this kind, or remove the setting that needs it"},
+		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
+		apply.Oversized: {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {
 	case !known && class.IsTransient():

@@ -160,9 +160,11 @@ func parked(t *migration) {
 
 	t.Log("a changed label of each object is put back, which shows that the operator has written it again")
 	const changed = `{"metadata":{"labels":{"app":"changed"}}}`
-	_, err = deployments.Patch(t.ctx, origin.Deployment, types.MergePatchType, []byte(changed), metav1.PatchOptions{FieldManager: "guest-admin"})
+	_, err = deployments.Patch(t.ctx, origin.Deployment, types.MergePatchType, []byte(changed),
+		metav1.PatchOptions{FieldManager: "guest-admin"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = webhooks.Patch(t.ctx, origin.ValidatingWebhook, types.MergePatchType, []byte(changed), metav1.PatchOptions{FieldManager: "guest-admin"})
+	_, err = webhooks.Patch(t.ctx, origin.ValidatingWebhook, types.MergePatchType, []byte(changed),
+		metav1.PatchOptions{FieldManager: "guest-admin"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	var deployment *appsv1.Deployment
 	t.Eventually(func() (map[string]string, error) {

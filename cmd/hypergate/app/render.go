@@ -203,6 +203,14 @@ func credentialsOf(cfg model.Config, plane model.ControlPlane, state desired.Pla
 // sideTitle is a comment between the documents of YAML. It says to which cluster the objects that follow belong.
 type sideTitle string
 
+// title returns the title of a side, if both are printed.
+func (o *renderOptions) title(side sideTitle) []any {
+	if o.side != "all" {
+		return nil
+	}
+	return []any{side}
+}
+
 // objects returns the documents to print, in the order in which hypergate applies them.
 func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObject) ([]any, error) {
 	out := []any{}
@@ -213,9 +221,7 @@ func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObje
 			out = append(out, u.Object)
 		}
 	}
-	if o.side == "all" {
-		out = append(out, sideTitle("the guest"))
-	}
+	out = append(out, o.title("the guest")...)
 	if o.side == "guest" || o.side == "all" {
 		stages := [][]model.GuestObject{state.Guest, state.Admission}
 		if o.crds {
@@ -225,9 +231,7 @@ func (o *renderOptions) objects(state desired.Plan, credentials []model.MgmtObje
 			add(object.Unstructured())
 		}
 	}
-	if o.side == "all" {
-		out = append(out, sideTitle("the management cluster"))
-	}
+	out = append(out, o.title("the management cluster")...)
 	if o.side == "management" || o.side == "all" {
 		for _, object := range slices.Concat(state.Mgmt, state.Routes, credentials, state.Workload) {
 			add(object.Unstructured())

@@ -169,11 +169,17 @@ func handedOut(cfg model.Config, plane model.ControlPlane, published string) (mo
 		out.LoadBalancer = published
 	case evidence == publish.EvidenceRoutes:
 		out.ControlPlaneRoute = model.FoundRoute{Exists: true, Host: published}
-	case strategy == "":
-		return out, errors.New("--published-host: istiod is published at --xds-address: remove one of the two flags, " +
-			"or add --filename or --publish")
 	default:
-		return out, fmt.Errorf("--published-host: the cluster hands out nothing for istiod with --publish=%s: remove the flag", strategy)
+		return out, notHandedOut(strategy)
 	}
 	return out, nil
+}
+
+// notHandedOut returns that a strategy has no use for --published-host. Without a strategy, there is an address.
+func notHandedOut(strategy model.PublishStrategy) error {
+	if strategy == "" {
+		return errors.New("--published-host: istiod is published at --xds-address: remove one of the two flags, " +
+			"or add --filename or --publish")
+	}
+	return fmt.Errorf("--published-host: the cluster hands out nothing for istiod with --publish=%s: remove the flag", strategy)
 }
