@@ -22,7 +22,7 @@ func TestMigratePlanRefusesFlags(t *testing.T) {
 		name, _, _ := strings.Cut(flag, "=")
 		fails(t, []string{"migrate", "plan", flag}, name, want)
 	}
-	fails(t, []string{"migrate", "plan"}, "--guest-kubeconfig or --guest-kubeconfig-secret is required")
+	fails(t, []string{"migrate", "plan"}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
 }
 
 // TestMigratePlanOfAnEmptyGuest checks the plan of a guest that has Gateways and permits nothing else: it is blocked,
