@@ -41,7 +41,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 	}
 	r := &Reconciler{
 		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
-		blank:   status.Result{Version: o.Source.Version(), InsecureSettings: len(o.insecureSettings())},
+		blank:   blankResult(o),
 		memory:  newMemory(o),
 		reports: newReports(o, validityOf(o, g)),
 	}
@@ -50,6 +50,17 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 		r.clock = clock.RealClock{}
 	}
 	return r
+}
+
+// blankResult returns what conditions follow from while nothing is known.
+func blankResult(o Options) status.Result {
+	out := status.Result{
+		Version: o.Source.Version(), InsecureSettings: len(o.insecureSettings()), ExternalWebhooks: o.Config.ExternalWebhooks(),
+	}
+	if out.ExternalWebhooks {
+		out.WebhookSecret = o.Config.WebhookSecretName()
+	}
+	return out
 }
 
 // passed is what a pass ended with.

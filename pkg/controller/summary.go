@@ -56,7 +56,7 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 	repairing := s.noteRepairs(o, d, out)
 	if converged, is := d.(converge); is && out.problem == nil {
 		s.last.Published = published(cfg, o.mgmt, converged)
-		s.noteWebhook(o, converged)
+		s.noteWebhook(cfg, o, converged)
 		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation) // the step that was taken
 		s.last.CRDs = crdCounts(converged.plan.Decisions)
 		s.last.Classes = len(o.guest.Classes)
@@ -86,13 +86,16 @@ func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
 }
 
 // noteWebhook adds the failure policy of the webhooks. It keeps the time of a policy that did not change.
-func (s *summarizer) noteWebhook(o observation, d converge) {
+func (s *summarizer) noteWebhook(cfg model.Config, o observation, d converge) {
 	policy := ""
-	if len(d.plan.Admission) > 0 {
+	switch {
+	case d.plan.Installed && cfg.ExternalWebhooks():
+		policy = summary.WebhookExternal
+	case len(d.plan.Admission) == 0:
+	case o.guest.WebhookProbe == model.WebhookVerified && o.mgmt.Istiod == model.Available:
+		policy = summary.WebhookFail
+	default:
 		policy = summary.WebhookIgnore
-		if o.guest.WebhookProbe == model.WebhookVerified && o.mgmt.Istiod == model.Available {
-			policy = summary.WebhookFail
-		}
 	}
 	switch shown := s.board.shown().Webhook; policy {
 	case "":

@@ -111,12 +111,15 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 		return p.addGuest(&p.plan.Guest, u)
 	case toAdmission:
 		return p.addAdmission(u)
+	case toExternal:
+		return p.addExternal(u)
 	}
 	return fmt.Errorf("the planner does not handle the destination %T", to)
 }
 
 // addOwn adds what no chart renders: the guest's namespace, istiod's RBAC in the guest, the relays of a tunnel, the
-// mesh CA, the network policies, the Service of the webhook, and what publishes istiod.
+// mesh CA, the network policies, the Service of the webhook and the Secret for a party that writes the webhook itself,
+// and what publishes istiod.
 func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
 	if p.guest.Namespace == model.Missing {
@@ -125,7 +128,7 @@ func (p *draft) addOwn() error {
 	name, err := publish.StrategyFor(p.cfg, p.mgmt.ControlPlane)
 	strategy, _ := publish.Find(name) // findEndpoint has already refused the plan if there is no such strategy
 	err = errors.Join(err, p.addOwnGuest(own...), p.addTunnel(strategy), p.addNetworkPolicies(strategy), p.addWebhookService(),
-		p.addRoutes(strategy, p.plan.Endpoint))
+		p.addWebhookSecret(), p.addRoutes(strategy, p.plan.Endpoint))
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,8 @@ type draft struct {
 	mgmt  model.ManagementObservation
 	guest model.GuestObservation
 	plan  Plan
+	// external are the webhook configurations that another party writes.
+	external []*unstructured.Unstructured
 }
 
 // addMgmt post-renders an object of the management side, makes the hosted control plane its owner, and adds it to list.
@@ -65,6 +67,30 @@ func (p *draft) addAdmission(u *unstructured.Unstructured) error {
 	return p.addGuest(&p.plan.Admission, u)
 }
 
+// addExternal gives the webhooks of an object their URLs, and keeps it for the Secret that addWebhookSecret adds.
+func (p *draft) addExternal(u *unstructured.Unstructured) error {
+	u, err := p.withURLs(u)
+	if err == nil {
+		err = transformAll(guestTransforms(), u, p.cfg, p.mgmt, p.guest)
+	}
+	if err == nil {
+		p.external = append(p.external, u)
+	}
+	return err
+}
+
+// addWebhookSecret adds the Secret from which another party writes the webhook configurations.
+func (p *draft) addWebhookSecret() error {
+	if !p.cfg.ExternalWebhooks() {
+		return nil
+	}
+	u, err := model.WebhookSecret(p.cfg, p.mgmt.CA.Root, p.external)
+	if err != nil {
+		return err
+	}
+	return p.addMgmt(&p.plan.Mgmt, u)
+}
+
 // withURLs returns the object with URLs for its admission or conversion webhooks. In a standalone cluster it returns
 // the object unchanged, because webhooks reach istiod through its Service.
 func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -73,7 +99,7 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 	}
 	endpoint, err := webhookurl.NewEndpoint(
 		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
-		"https://"+model.HostPort{Host: p.cfg.WebhookHost, Port: model.WebhookPort}.String(), p.mgmt.CA.Root, model.WebhookPort)
+		p.cfg.WebhookURL(), p.mgmt.CA.Root, model.WebhookPort)
 	if err != nil {
 		return nil, err
 	}

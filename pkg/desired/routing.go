@@ -32,6 +32,8 @@ type (
 	toGuest struct{}
 	// toAdmission is the guest, after istiod is available.
 	toAdmission struct{}
+	// toExternal is a Secret of the management side, from which another party writes the object to the guest.
+	toExternal struct{}
 	// drop means that hypergate does not apply the object, for this reason.
 	drop struct{ reason string }
 )
@@ -40,6 +42,7 @@ func (toMgmt) isDestination()      {}
 func (toWorkload) isDestination()  {}
 func (toGuest) isDestination()     {}
 func (toAdmission) isDestination() {}
+func (toExternal) isDestination()  {}
 func (drop) isDestination()        {}
 
 // route is one row of the routing table: the destination of the objects with this release, kind and name. The rows of
@@ -80,11 +83,15 @@ const rbacGroup, admissionGroup = ".rbac.authorization.k8s.io", ".admissionregis
 
 // routes returns the routing table. The first row that matches an object applies.
 func routes(cfg model.Config) []route {
+	webhook := destination(toAdmission{})
+	if cfg.ExternalWebhooks() {
+		webhook = toExternal{}
+	}
 	injector, tagInjector := destination(drop{whyNoInjection}), drop{whyNoInjection}
 	if cfg.SidecarInjection {
-		injector, tagInjector = toAdmission{}, drop{whyTagInjection}
+		injector, tagInjector = webhook, drop{whyTagInjection}
 	}
-	validator := destination(toAdmission{})
+	validator := webhook
 	if len(cfg.IstioResources) == 0 {
 		validator = drop{whyNoValidation}
 	}

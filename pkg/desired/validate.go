@@ -43,6 +43,8 @@ func Validate(c model.Config) error {
 		add(image == "" || imagePattern.MatchString(image), flag,
 			"%q is not an image reference with a registry: use a reference such as registry.example.com/hypergate@sha256:…", image)
 	}
+	add(slices.Contains([]model.Webhooks{"", model.WebhooksManaged, model.WebhooksExternal}, c.Webhooks), "webhooks",
+		"%q is not valid: use %s or %s", c.Webhooks, model.WebhooksManaged, model.WebhooksExternal)
 	publish.ValidateFlags(c, add)
 	validateHosted(c, add)
 	for _, r := range c.IstioResources {
@@ -88,7 +90,7 @@ func validateHosted(c model.Config, add func(ok bool, flag, format string, args 
 	}
 	add(c.GuestKubeconfigSecret == "" || len(validation.IsDNS1123Subdomain(c.GuestKubeconfigSecret)) == 0, kubeconfigFlag,
 		"%q is not a valid name of a Secret", c.GuestKubeconfigSecret)
-	own := []string{model.CASecretName, model.CredentialSecretName, model.TunnelSecretName}
+	own := []string{model.CASecretName, model.CredentialSecretName, model.TunnelSecretName, c.WebhookSecretName()}
 	add(!slices.Contains(own, c.GuestKubeconfigSecret), kubeconfigFlag,
 		"hypergate creates the Secret %s itself: name the Secret that the control plane's provider creates, usually <cluster>-kubeconfig",
 		c.GuestKubeconfigSecret)

@@ -123,9 +123,11 @@ const tokenTimeout = 35 * time.Second
 // the webhook, whose own timeout is ten seconds. hypergate has a single worker, which must not wait that long.
 const requestTimeout = 3 * time.Second
 
-// CanProbeWebhook reports whether there is a resource to probe the webhook with: DestinationRules.
+// CanProbeWebhook reports whether hypergate writes the webhook, and there is a resource to probe it with:
+// DestinationRules.
 func (c *Cluster) CanProbeWebhook() bool {
-	return slices.ContainsFunc(c.cfg.IstioResources, func(r model.IstioResource) bool { return r.Resource == "destinationrules" })
+	return !c.cfg.ExternalWebhooks() &&
+		slices.ContainsFunc(c.cfg.IstioResources, func(r model.IstioResource) bool { return r.Resource == "destinationrules" })
 }
 
 // ProbeWebhook sends the guest's API server an object that istiod's webhook must reject, as a dry run.

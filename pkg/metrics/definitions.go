@@ -86,6 +86,10 @@ func istiodStates() []string {
 	}
 }
 
+func webhookPolicies() []string {
+	return []string{summary.WebhookFail, summary.WebhookIgnore, summary.WebhookExternal}
+}
+
 // phases are the phases of a rotation of the mesh CA (pkg/pki).
 func phases() []string { return []string{summary.PhaseSteady, "spreading", "settling"} }
 
@@ -265,7 +269,7 @@ func servingDefinitions(v Values) []Definition {
 		},
 		{
 			Name: "hypergate_webhook_failure_policy", Type: Gauge, Help: "1 for the failure policy of istiod's webhooks in the guest.",
-			Labels: []Label{{"policy", []string{summary.WebhookFail, summary.WebhookIgnore}}},
+			Labels: []Label{{"policy", webhookPolicies()}},
 		},
 		{
 			Name: "hypergate_webhook_proven_timestamp_seconds", Type: Gauge,

@@ -194,7 +194,7 @@ func (s samples) ofServing(state State) {
 	if shown.Webhook.Policy == "" {
 		return
 	}
-	s.one("hypergate_webhook_failure_policy", shown.Webhook.Policy, []string{summary.WebhookFail, summary.WebhookIgnore})
+	s.one("hypergate_webhook_failure_policy", shown.Webhook.Policy, webhookPolicies())
 	if shown.Webhook.Policy == summary.WebhookFail {
 		s.at("hypergate_webhook_proven_timestamp_seconds", shown.Webhook.Since)
 	}

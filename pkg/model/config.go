@@ -60,6 +60,8 @@ type Config struct {
 	Values values.Values
 	// WebhookHost is the host at which the guest's kube-apiserver calls istiod's webhooks, on port 443. Hosted only.
 	WebhookHost string
+	// Webhooks is who writes istiod's webhook configurations in the guest. Empty means WebhooksManaged.
+	Webhooks Webhooks
 	// IstioResources are the Istio resources that istiod serves, in any order.
 	IstioResources []IstioResource
 	// SidecarInjection adds the webhook that mutates pods.

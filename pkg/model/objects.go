@@ -237,9 +237,9 @@ func (c Config) mgmtNames(kind string) []string {
 	switch kind {
 	case "Secret":
 		if c.Topology == TopologyStandalone {
-			return []string{CASecretName, CredentialSecretName}
+			return []string{CASecretName, CredentialSecretName, c.WebhookSecretName()}
 		}
-		return []string{CASecretName, CredentialSecretName, TunnelSecretName}
+		return []string{CASecretName, CredentialSecretName, c.WebhookSecretName(), TunnelSecretName}
 	case "ConfigMap":
 		// The names of an earlier version are watched until its objects are pruned.
 		return append(c.SlotConfigMaps(), c.ChartMeshConfigMap(), c.ChartInjectorConfigMap())

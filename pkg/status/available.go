@@ -27,7 +27,7 @@ func (r Result) available() metav1.Condition {
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.Endpoint.missing())
 	case r.Istiod == model.Available:
-		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherVersion())
+		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}
@@ -54,4 +54,13 @@ func (r Result) pending() string {
 		return problems[0].text
 	}
 	return "waiting for " + r.waitsFor()
+}
+
+// otherWebhooks returns where another party finds what it needs to write the webhooks. It is empty if hypergate writes
+// them.
+func (r Result) otherWebhooks() string {
+	if r.WebhookSecret == "" {
+		return ""
+	}
+	return "; another party writes the webhooks: their URL and CA bundle are in Secret " + r.WebhookSecret
 }

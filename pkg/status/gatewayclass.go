@@ -111,6 +111,9 @@ func (r Result) controllerInstalled() metav1.Condition {
 	if c.Status == metav1.ConditionTrue && r.Endpoint != EndpointReached() {
 		c = isUnknown(ReasonPending, c.Message+"; it "+r.Endpoint.missing())
 	}
+	if r.ExternalWebhooks && r.Plan.Installed {
+		c.Message += "; another party writes the webhooks that check Istio's resources"
+	}
 	c.Message += r.insecureSettings()
 	return c
 }

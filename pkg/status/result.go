@@ -56,6 +56,8 @@ type Result struct {
 	// InsecureSettings is the number of insecure settings. Their names are not shown, because the guest would learn
 	// what to try.
 	InsecureSettings int
+	// ExternalWebhooks is whether another party writes the webhooks in the guest.
+	ExternalWebhooks bool
 
 	// The following fields are shown only on the HostedControlPlane, which belongs to the management side, so they
 	// can name its objects.
@@ -77,6 +79,8 @@ type Result struct {
 	TunnelProblem error
 	// WebhookProbe is why the webhook probe could not be made: whether the guest's API server calls istiod's webhook.
 	WebhookProbe error
+	// WebhookSecret is the Secret with what that party needs. It is empty if hypergate writes the webhooks.
+	WebhookSecret string
 	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.
 	Rotation string
 	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means model.Active.

@@ -148,7 +148,8 @@ type CA struct {
 // PhaseSteady is the phase of a CA that is not being rotated.
 const PhaseSteady = "steady"
 
-// Webhook is the failure policy of istiod's webhooks in the guest. Since is when hypergate first saw it.
+// Webhook is the failure policy of istiod's webhooks in the guest, or that another party writes them. Since is when
+// hypergate first saw it.
 type Webhook struct {
 	Policy string    `json:"policy"`
 	Since  time.Time `json:"since,omitzero"`
@@ -158,6 +159,8 @@ type Webhook struct {
 const (
 	WebhookFail   = "Fail"
 	WebhookIgnore = "Ignore"
+	// WebhookExternal means that another party writes the webhooks and their failure policy.
+	WebhookExternal = "External"
 )
 
 // CRDs counts the CRDs about which hypergate decides: those that it owns, those of other owners, and among all of them

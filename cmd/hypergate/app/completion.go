@@ -20,6 +20,7 @@ func flagValues() map[string][]string {
 		"side":            {"management", "guest", "dropped", "all"},
 		"publish":         strategyNames(),
 		"gateway-rollout": {string(model.OneByOne), string(model.AllAtOnce)},
+		"webhooks":        {string(model.WebhooksManaged), string(model.WebhooksExternal)},
 		"crd-management":  {string(crds.Managed), string(crds.Unmanaged)},
 		"istio-resources": defaultIstioResources(),
 		"publish-probe":   {probeOff},

@@ -23,7 +23,7 @@ func flagGroups() []flagGroup {
 			istiod-guest-server controller-name revision`)},
 		{"Images and charts", strings.Fields("pilot-image proxy-image relay-image sidecar-image release-version charts-dir values")},
 		{"Publishing istiod", strings.Fields(`publish publish-host publish-gateway publish-node-port publish-probe xds-address
-			webhook-host`)},
+			webhook-host webhooks`)},
 		{"Network policy", strings.Fields("network-policies xds-peers guest-api-peers metrics-peers dns-peers")},
 		{"What is installed", strings.Fields(`crd-management adopt-crds protect-crds crd-writers istio-resources
 			sidecar-injection install`)},

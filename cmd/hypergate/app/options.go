@@ -20,7 +20,7 @@ type planOptions struct {
 	topology, namespace, guestNamespace string
 	controllerName, revision            string
 	pilotImage, proxyImage              string
-	webhookHost                         string
+	webhookHost, webhooks               string
 	publish                             publishOptions
 	istioResources                      []string
 	sidecarInjection                    bool
@@ -41,6 +41,10 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 		"Defaults to the short name of istiod's webhook Service: the kube-apiserver pod resolves it in its own namespace, "+
 		"and it reveals nothing to the guest. On a management cluster with a proxy, "+
 		"use gw-webhook-<revision>.<namespace>.svc (which reveals the namespace to the guest), or add the short name to NO_PROXY.")
+	flags.StringVar(&o.webhooks, "webhooks", string(model.WebhooksManaged), "Who writes istiod's webhook configurations in the guest. "+
+		"One of: (Managed, External). External: another party does, and hypergate deletes its own. hypergate gives that party the URL, "+
+		"the CA bundle and the configurations in the Secret gw-webhook-<revision> in --namespace, and updates them with each rotation "+
+		"of the mesh CA.")
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "If true, add the mutating webhook that injects sidecars into pods.")
 	o.networkPolicies.addFlags(flags)
 	flags.StringVar(&o.releaseVersion, "release-version", "", "OpenShift release that contains hypergate and istiod's image. "+
@@ -92,6 +96,7 @@ func (o *planOptions) config() (model.Config, error) {
 		PilotImage:       o.pilotImage,
 		ProxyImage:       o.proxyImage,
 		WebhookHost:      o.webhookHost,
+		Webhooks:         model.Webhooks(o.webhooks),
 		SidecarInjection: o.sidecarInjection,
 		ReleaseVersion:   o.releaseVersion,
 	}
