@@ -58,15 +58,14 @@ type Client struct {
 
 	leases coordinationclient.CoordinationV1Interface
 	meta   metadata.Interface
-	clock  *serverClock
+	clock  func() time.Time
 }
 
 // New returns a client. It sends no requests.
 func New(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // there are few requests
-	clock := &serverClock{}
-	config.Wrap(clock.wrap)
+	clock := Clock(config)
 	meta, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("preparing a client: %w", err)
@@ -96,10 +95,10 @@ func (c *Client) Installations(ctx context.Context, namespace string) ([]summary
 		if options.Continue == "" {
 			out = nil
 		}
-		out = append(out, readings(list.Items, c.clock.now())...)
+		out = append(out, readings(list.Items, c.clock())...)
 		return list.Continue, nil
 	})
-	now := c.clock.now()
+	now := c.clock()
 	if err != nil {
 		return nil, now, readError("Leases", "leases.coordination.k8s.io", err)
 	}
@@ -120,7 +119,7 @@ func (c *Client) Installation(ctx context.Context, namespace, revision string) (
 	case err != nil:
 		return summary.Reading{}, readError("the Lease", "", err)
 	}
-	return summary.Read(lease, c.clock.now()), nil
+	return summary.Read(lease, c.clock()), nil
 }
 
 // LeaseName returns the name of hypergate's own Lease.
@@ -280,6 +279,14 @@ func readError(what, resource string, err error) error {
 	default:
 		return fmt.Errorf("listing %s: %w", what, err)
 	}
+}
+
+// Clock returns the time of the API server that a configuration selects, as its last answer shows it. Before the first
+// answer, it is that of this machine. Clock changes the configuration: use it before a client is made of it.
+func Clock(config *rest.Config) (now func() time.Time) {
+	clock := &serverClock{}
+	config.Wrap(clock.wrap)
+	return clock.now
 }
 
 // serverClock is the API server's clock, as the header Date of its last answer shows it.

@@ -51,9 +51,6 @@ const (
 	GatewaySkipped  Code = "GatewaySkipped"
 )
 
-// Waivers are the blockers that a person accepts. Each has a flag.
-type Waivers struct{ Downgrade, Untested, IgnoredResources bool }
-
 // Finding is a row of the check's table that applies.
 type Finding struct {
 	Severity Severity `json:"severity"`

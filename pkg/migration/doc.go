@@ -8,8 +8,11 @@
 // # Workflow
 //
 //	Inventory ─► Check ─► []Finding: blockers and warnings ┐
-//	Lease: Intent, Memo ───────────────────────────────────┼─► Decide ─► one Step and the next Memo
+//	Lease: Intent, Memo ───────────────────────────────────┼─► Decide ─► one Step and the next Memo ─► Report
 //	Evidence, now ─────────────────────────────────────────┘
+//
+// A request of a person is judged with all that the Lease has: Record.After returns the next Intent, or why the request
+// is refused. The Report is what people see. No decision follows from it.
 //
 // The phases of a migration are Check, StandBy, Hold, Lead, Roll, Park, Retire and Done. A rollback goes through them
 // in the other direction, down to Check.

@@ -57,6 +57,8 @@ type Intent struct {
 	// At is the time of the last request. Times that are measured begin again with it, and a Gateway that failed before
 	// it is tried again. It can be zero.
 	At time.Time
+	// Accepted are the findings of the check that do not block.
+	Accepted Waivers
 }
 
 // After returns the intent after a request at a time. An error says why the request is refused.

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The intent and the memo are annotations of one Lease on the management side. A Lease, because a ConfigMap in the
-// namespace of a hosted control plane makes HyperShift reconcile everything. The first three can be set by GitOps.
+// The intent, the memo and the report are annotations of one Lease on the management side. A Lease, because a ConfigMap
+// in the namespace of a hosted control plane makes HyperShift reconcile everything. The first four can be set by GitOps.
 const (
 	// GoalAnnotation is a Goal.
 	GoalAnnotation = "gateway.hypergate.dev/migration"
@@ -21,6 +21,8 @@ const (
 	PausedAnnotation = "gateway.hypergate.dev/migration-paused"
 	// RequestedAtAnnotation is the time of the last request (RFC 3339). Another one tries again what failed.
 	RequestedAtAnnotation = "gateway.hypergate.dev/migration-requested-at"
+	// AcceptedAnnotation is a list of the codes of findings that do not block, with commas.
+	AcceptedAnnotation = "gateway.hypergate.dev/migration-accepted"
 	// MemoAnnotation is the Memo.
 	MemoAnnotation = "gateway.hypergate.dev/migration-memo"
 )
@@ -53,6 +55,10 @@ func ParseIntent(annotations map[string]string) (Intent, error) {
 	default:
 		return Intent{}, fmt.Errorf("the annotation %s: %w", PausedAnnotation, unsupported("value", paused, []Goal{"true", "false"}))
 	}
+	var err error
+	if out.Accepted, err = parseWaivers(annotations[AcceptedAnnotation]); err != nil {
+		return Intent{}, fmt.Errorf("the annotation %s: %w", AcceptedAnnotation, err)
+	}
 	at := annotations[RequestedAtAnnotation]
 	if at == "" {
 		return out, nil
@@ -67,7 +73,9 @@ func ParseIntent(annotations map[string]string) (Intent, error) {
 
 // Annotations returns the annotations of an intent. An empty value means that there is no such annotation.
 func (i Intent) Annotations() map[string]string {
-	out := map[string]string{GoalAnnotation: string(i.Goal), PausedAnnotation: "", RequestedAtAnnotation: ""}
+	out := map[string]string{
+		GoalAnnotation: string(i.Goal), PausedAnnotation: "", RequestedAtAnnotation: "", AcceptedAnnotation: i.Accepted.String(),
+	}
 	if i.Paused {
 		out[PausedAnnotation] = "true"
 	}

@@ -1,0 +1,74 @@
+package migration
+
+// Explain returns a reason as a sentence, and what a person can do. The latter is empty if no action is required. An
+// unknown reason, of a later version, has no sentence.
+func (r Reason) Explain() (what, next string) {
+	for _, of := range reasonTexts() {
+		if of.reason == r {
+			return of.what, of.next
+		}
+	}
+	return "", ""
+}
+
+type reasonText struct {
+	reason     Reason
+	what, next string
+}
+
+// reasonTexts has all reasons.
+func reasonTexts() []reasonText {
+	const again = "then ask again with hypergate migrate resume, or go back with hypergate migrate rollback"
+	return []reasonText{
+		{NotRequested, "no migration was requested", ""},
+		{Paused, "the migration is paused; the Gateways keep what they have", "continue with hypergate migrate resume"},
+		{Blocked, "a finding of the check blocks", "do what the findings say; the check is repeated by itself"},
+		{
+			HostedNotReady, "the hosted istiod is not available, or does not answer at its published address",
+			"if it takes longer than 10 minutes, read the conditions of the GatewayClass",
+		},
+		{
+			OriginNotReady, "the istiod in the guest has no ready pod",
+			"if it takes longer than 10 minutes, look at its Deployment in the guest",
+		},
+		{OriginEnding, "pods of the istiod in the guest are ending", ""},
+		{
+			OriginReturns, "another client has started the istiod in the guest again; it is parked again in a minute",
+			"let its operator, or the person who scales it, leave it at 0 replicas",
+		},
+		{
+			OriginGone, "the istiod in the guest was removed, so there is no way back", "leave the Gateways at the hosted istiod, or " +
+				"install an istiod in the guest first",
+		},
+		{
+			OriginExists, "the istiod in the guest is parked, and its installation still exists",
+			"remove its installation; hypergate deletes nothing of the guest",
+		},
+		{
+			LockPending, "the other istiod does not have the lock yet with which one deploys Gateways",
+			"if it stopped, look at the pods of both istiods, " + again,
+		},
+		{
+			NotHeld, "another client removes the annotation that holds Gateways", "find that client in the audit log of the guest, stop it, " + again,
+		},
+		{HeldByOther, "another client holds the Gateway, so it cannot move", "remove its annotation gateway.istio.io/controller-version, " + again},
+		{GatewayRolling, "the pods of the Gateway are replaced, and connect to the other istiod; it has 10 minutes", ""},
+		{
+			GatewayFailed, "the new pods of the Gateway did not become ready, connected and programmed in 10 minutes",
+			"look at the pods of the Gateway in the guest, " + again,
+		},
+		{
+			FewerRoutes, "the Gateway has arrived with fewer attached routes than before", "compare the routes with those of before, " + again,
+		},
+		{
+			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",
+			"remove the annotation to move them, too",
+		},
+		{
+			Parked, "the hosted istiod serves all Gateways, and the istiod in the guest has no pods",
+			"continue with hypergate migrate retire, or go back with hypergate migrate rollback",
+		},
+		{Finished, "the hosted istiod serves all Gateways, and the installation in the guest is gone", ""},
+		{RolledBack, "the istiod in the guest serves all Gateways, and there is no hosted istiod", ""},
+	}
+}

@@ -1,0 +1,133 @@
+package migration
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Record is what the Lease of a migration has.
+type Record struct {
+	Intent Intent
+	Memo   Memo
+	Report Report
+}
+
+// ParseRecord returns the record in the annotations of the Lease. A memo or a report that cannot be read counts as
+// none: notes say why. The error is that of ParseIntent. The memo and the report are valid with it, too.
+func ParseRecord(annotations map[string]string) (out Record, notes []string, err error) {
+	var problem error
+	if out.Memo, problem = ParseMemo(annotations[MemoAnnotation]); problem != nil {
+		notes = append(notes, problem.Error())
+	}
+	if out.Report, problem = ParseReport(annotations[ReportAnnotation]); problem != nil {
+		notes = append(notes, problem.Error())
+	}
+	out.Intent, err = ParseIntent(annotations)
+	return out, notes, err
+}
+
+// reached returns the reason why the migration has ended or stopped for the current intent. It is empty while there is
+// progress, and before hypergate has seen the intent.
+func (r Record) reached(p Progress) Reason {
+	if !r.Report.IsFor(r.Intent) || r.Report.Progress != p {
+		return ""
+	}
+	return r.Report.Why
+}
+
+// After returns the intent after a request at a time. changed is false if the same was requested before, and nothing
+// has to be written. An error says why the request is refused, and what to do. Unlike Intent.After, it also considers
+// how far the migration is.
+func (r Record) After(request Request, now time.Time) (next Intent, changed bool, err error) {
+	if !now.After(r.Intent.At) {
+		now = r.Intent.At.Add(time.Second) // a request is another one than the last one
+	}
+	err = r.refusal(request)
+	if err == nil {
+		next, err = r.Intent.After(request, now)
+	}
+	if err != nil {
+		return r.Intent, false, err
+	}
+	isSame := next.Goal == r.Intent.Goal && next.Paused == r.Intent.Paused
+	if isSame && request != RequestResume && request != RequestStart {
+		return r.Intent, false, nil
+	}
+	return next, true, nil
+}
+
+// refusal returns why a request is refused now. Nil: it is not.
+func (r Record) refusal(request Request) error {
+	isGoing := r.Intent.Goal != NoGoal
+	switch request {
+	case RequestStart:
+		return r.mayStart()
+	case RequestRollback:
+		isGone := r.Report.Progress != "" && !r.Report.HasOrigin
+		if isGoing && isGone {
+			return errors.New("the migration cannot be rolled back: " + sentence(OriginGone))
+		}
+	case RequestRetire:
+		switch {
+		case isGoing && r.Intent.Paused:
+			return r.paused("retire")
+		case r.reached(Ended) == Finished:
+			return errors.New("there is nothing to retire: " + sentence(Finished))
+		}
+	case RequestPause:
+		if why := r.reached(Ended); why == Finished || why == RolledBack {
+			return errors.New("there is nothing to pause: " + sentence(why))
+		}
+	case RequestResume:
+		if isGoing && !r.Intent.Paused && r.Report.Progress != Stopped {
+			return errors.New("there is nothing to resume: the migration is not paused, and has not stopped: " +
+				"follow it with hypergate migrate status --watch")
+		}
+	}
+	return nil
+}
+
+// mayStart returns why a migration cannot be started now.
+func (r Record) mayStart() error {
+	ended, stopped := r.reached(Ended), r.reached(Stopped)
+	switch {
+	case r.Intent.Goal == NoGoal, r.Intent.Goal == Backward && (ended == RolledBack || stopped != ""):
+		return nil
+	case ended == Parked, ended == Finished, ended == Skipped:
+		return errors.New("the migration has ended: " + sentence(ended))
+	case r.Intent.Paused:
+		return r.paused("start")
+	case stopped != "":
+		return errors.New("the migration has stopped: " + sentence(stopped))
+	case r.Intent.Goal == Backward:
+		return fmt.Errorf("a rollback is in progress%s: wait until it has ended (hypergate migrate status --watch)", r.where())
+	default:
+		return fmt.Errorf("a migration is in progress already%s: follow it with hypergate migrate status --watch", r.where())
+	}
+}
+
+func (r Record) paused(request string) error {
+	return fmt.Errorf("the migration is paused%s: continue with hypergate migrate resume before %s", r.where(), request)
+}
+
+// where returns since when a migration was requested, and its phase.
+func (r Record) where() string {
+	out := ""
+	if !r.Intent.At.IsZero() {
+		out = ", requested at " + r.Intent.At.UTC().Format(time.RFC3339)
+	}
+	if r.Report.Phase != "" {
+		out += ", in phase " + string(r.Report.Phase)
+	}
+	return out
+}
+
+// sentence returns a reason with its next step.
+func sentence(why Reason) string {
+	what, next := why.Explain()
+	if next == "" {
+		return what
+	}
+	return what + ": " + next
+}
