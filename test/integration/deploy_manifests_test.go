@@ -63,6 +63,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		{"istio-resources", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"rbac/migration", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"fleet", []*planes.Plane{own.Mgmt}, ""},
+		{"migration-operator", []*planes.Plane{own.Mgmt}, ""},
 		{"monitoring/hosted", []*planes.Plane{own.Mgmt}, ""},
 		{"renewal/management", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"renewal/guest", []*planes.Plane{own.Guest}, ""},

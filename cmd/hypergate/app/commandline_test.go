@@ -77,6 +77,9 @@ func TestCompletion(t *testing.T) {
 		"fleet --sort ":                     "state since name",
 		"crds --output ":                    "table json yaml",
 		"diff -o ":                          "table json yaml",
+		"migrate plan -o ":                  "table json yaml",
+		"migrate status -o ":                "table json yaml",
+		"migrate pause -o j":                "json",
 		"run --istio-resources wasmplugins": "wasmplugins",
 	} {
 		r := execute(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)

@@ -35,7 +35,7 @@ func flagValues() map[string][]string {
 	}
 }
 
-// outputsOf returns the values of --output, by the name of the command.
+// outputsOf returns the values of --output, by the command.
 func outputsOf() map[string][]string {
 	return map[string][]string{
 		"status":    {outputTable, outputWide, outputJSON, outputYAML, outputHTML},
@@ -45,8 +45,15 @@ func outputsOf() map[string][]string {
 		"crds":      {outputTable, outputJSON, outputYAML},
 		"render":    {outputYAML, outputJSON},
 		"proxies":   {outputTable, outputJSON, outputYAML},
-		"plan":      {outputTable, outputJSON, outputYAML},
 		"version":   {outputTable, outputJSON, outputYAML},
+		// The commands of migrate but release, which has no --output.
+		"migrate plan":     {outputTable, outputJSON, outputYAML},
+		"migrate start":    {outputTable, outputJSON, outputYAML},
+		"migrate pause":    {outputTable, outputJSON, outputYAML},
+		"migrate resume":   {outputTable, outputJSON, outputYAML},
+		"migrate rollback": {outputTable, outputJSON, outputYAML},
+		"migrate retire":   {outputTable, outputJSON, outputYAML},
+		"migrate status":   {outputTable, outputJSON, outputYAML},
 	}
 }
 
@@ -74,7 +81,7 @@ func completeValues(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if values, has := outputsOf()[cmd.Name()]; has {
+	if values, has := outputsOf()[strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")]; has {
 		return cmd.RegisterFlagCompletionFunc("output", fixed(values))
 	}
 	return nil

@@ -22,6 +22,11 @@ const crdsUserAgent = "hypergate-crds"
 // errTwoKubeconfigs is the error for two sources of the guest's kubeconfig.
 var errTwoKubeconfigs = errors.New("--guest-kubeconfig and --guest-kubeconfig-secret are mutually exclusive: remove one of the two flags")
 
+// errNoGuest is the error without a source of the guest's kubeconfig.
+var errNoGuest = errors.New("--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required: " +
+	"the path to the guest's kubeconfig (in hypergate's pod, the same as for hypergate run), the context of the guest in yours, " +
+	"or the Secret that contains it, for example Cluster API's <cluster>-kubeconfig")
+
 // guestAccess holds the flags of a command that reads the guest once. They are the same as for hypergate run, with the
 // contexts that users of kubectl expect.
 type guestAccess struct {
@@ -59,9 +64,7 @@ func (a *guestAccess) config(ctx context.Context, topology model.Topology, timeo
 	case a.kubeconfig != "" && a.context == "":
 		return loadGuestKubeconfig(a.kubeconfig)
 	case a.context == "" && topology != model.TopologyStandalone:
-		return nil, errors.New("--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required: " +
-			"the path to the guest's kubeconfig (in hypergate's pod, the same as for hypergate run), the context of the guest in yours, " +
-			"or the Secret that contains it, for example Cluster API's <cluster>-kubeconfig")
+		return nil, errNoGuest
 	}
 	return selected(role{"the guest", "--guest-kubeconfig"}, a.kubeconfig, a.context)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -22,27 +23,40 @@ import (
 func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Plan how the istiod in a guest is replaced by a hosted one",
-		Long: `Plan how the istiod that a guest has is replaced by a hosted one, Gateway by Gateway.
+		Short: "Replace the istiod in a guest by a hosted one",
+		Long: `Replace the istiod that a guest has by a hosted one, Gateway by Gateway, and go back.
 
-This version of hypergate plans a migration. It does not carry one out.`,
+"hypergate run" carries a migration out. These commands request it, and show how far it is.`,
 		Example: `  # Show whether a guest can be migrated, and what would be written
-  hypergate migrate plan --guest-kubeconfig guest.kubeconfig`,
+  hypergate migrate plan --guest-kubeconfig guest.kubeconfig
+
+  # Start it, and follow it
+  hypergate migrate start -n clusters-guest1 --guest-kubeconfig guest.kubeconfig
+  hypergate migrate status -n clusters-guest1 --watch`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMigratePlan())
+	cmd.AddCommand(newMigratePlan(), newMigrateStart())
+	for _, text := range requestTexts() {
+		cmd.AddCommand(newMigrateRequest(text))
+	}
+	cmd.AddCommand(newMigrateStatus(), newMigrateRelease())
 	return cmd
 }
 
 // migratePlanOptions holds the flags of the command migrate plan.
 type migratePlanOptions struct {
-	guest                              guestAccess
-	topology, guestNamespace, revision string
-	controllerName, xdsAddress, output string
-	istioResources                     []string
-	accepted                           migration.Waivers
-	timeout                            time.Duration
+	guest            guestAccess
+	check            migrationCheck
+	revision, output string
+}
+
+// migrationCheck holds the flags of the commands that do the check of a migration.
+type migrationCheck struct {
+	topology, guestNamespace, controllerName, xdsAddress string
+	istioResources                                       []string
+	accepted                                             migration.Waivers
+	timeout                                              time.Duration
 }
 
 const migratePlanLong = `Show whether the istiod in the guest can be replaced by a hosted one, and what would be written.
@@ -58,8 +72,6 @@ not block.
 The command sends reads only, and reads no Secret. It needs only the guest's kubeconfig, or the Secret on the management
 cluster that contains it, with the permissions of deploy/rbac/migration. Set --revision, --controller-name and
 --istio-resources to the same values as for "hypergate run".
-
-This version of hypergate plans a migration. It does not carry one out.
 
 Exit codes:
   0  Nothing blocks a migration.
@@ -88,11 +100,18 @@ func newMigratePlan() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
+	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
+		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	o.check.addFlags(flags)
+	return cmd
+}
+
+func (o *migrationCheck) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.topology, "topology", string(model.TopologyHosted), "Topology of the installation. One of: (hosted, standalone).")
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
 	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "Value of spec.controllerName of the "+
 		"GatewayClasses to serve.")
-	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
 	flags.StringSliceVar(&o.istioResources, "istio-resources", defaultIstioResources(), "Istio resources that the hosted istiod serves, "+
 		"as <resource> or <resource>.<group>. An empty value means none.")
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the hosted istiod is published. "+
@@ -101,60 +120,62 @@ func newMigratePlan() *cobra.Command {
 	flags.BoolVar(&o.accepted.Untested, "allow-untested", false, "If true, an istiod of a minor without tests does not block.")
 	flags.BoolVar(&o.accepted.IgnoredResources, "allow-ignored-resources", false,
 		"If true, objects that the hosted istiod ignores do not block. An ignored AuthorizationPolicy permits requests that it denied.")
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "The length of time to wait for the guest.")
-	return cmd
 }
 
-func (o *migratePlanOptions) config() (model.Config, error) {
+// config checks the flags, and returns the settings of the check.
+func (o *migrationCheck) config(revision string) (model.Config, error) {
 	topology := model.Topology(o.topology)
-	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
-		return model.Config{}, fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
-	}
 	if topology != model.TopologyHosted && topology != model.TopologyStandalone {
 		return model.Config{}, fmt.Errorf("--topology: unsupported value %q: supported values are hosted, standalone", o.topology)
 	}
 	if o.timeout <= 0 {
 		return model.Config{}, fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
-	for flag, value := range map[string]string{"--guest-namespace": o.guestNamespace, "--revision": o.revision} {
+	for flag, value := range map[string]string{"--guest-namespace": o.guestNamespace, "--revision": revision} {
 		if !model.IsLabel(value) {
 			return model.Config{}, fmt.Errorf("%s: %q is not a valid name", flag, value)
 		}
 	}
 	resources, err := parseIstioResources(o.istioResources)
-	return model.Config{
-		Topology: topology, GuestNamespace: o.guestNamespace, ControllerName: o.controllerName, Revision: o.revision,
+	cfg := model.Config{
+		Topology: topology, GuestNamespace: o.guestNamespace, ControllerName: o.controllerName, Revision: revision,
 		IstioResources: resources,
-	}, err
+	}
+	if err == nil && o.xdsAddress != "" {
+		cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress)
+	}
+	return cfg, err
 }
 
-func (o *migratePlanOptions) run(ctx context.Context, out io.Writer) error {
-	cfg, err := o.config()
-	if err != nil {
-		return err
-	}
-	if o.xdsAddress != "" {
-		if cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress); err != nil {
-			return err
-		}
-	}
+// inventory reads what the check follows from.
+func (o *migrationCheck) inventory(ctx context.Context, cfg model.Config, access guestAccess) (migration.Inventory, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
 	defer cancel()
-	config, err := o.guest.config(ctx, cfg.Topology, o.timeout)
+	config, err := access.config(ctx, cfg.Topology, o.timeout)
 	if err != nil {
-		return err
+		return migration.Inventory{}, err
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "hypergate-migrate"
 	cluster, err := guest.New(guestconn.Direct(config), cfg, nil)
 	if err != nil {
-		return err
+		return migration.Inventory{}, err
 	}
-	found, err := cluster.Inventory(ctx, migration.ParseVersion(charts.EmbeddedVersion))
+	return cluster.Inventory(ctx, migration.ParseVersion(charts.EmbeddedVersion))
+}
+
+func (o *migratePlanOptions) run(ctx context.Context, out io.Writer) error {
+	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
+		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
+	}
+	cfg, err := o.check.config(o.revision)
 	if err != nil {
 		return err
 	}
-	return printed(out, o.output, newMigrationPlan(found, o.accepted))
+	found, err := o.check.inventory(ctx, cfg, o.guest)
+	if err != nil {
+		return err
+	}
+	return printed(out, o.output, newMigrationPlan(found, o.check.accepted))
 }

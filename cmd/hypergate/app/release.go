@@ -54,13 +54,16 @@ const releaseExample = `  # Show which Gateways are held
   # On a standalone cluster
   hypergate release --topology standalone --guest-kubeconfig ~/.kube/config`
 
-func newRelease() *cobra.Command {
+func newRelease() *cobra.Command { return newReleaseOf(releaseLong, releaseExample) }
+
+// newReleaseOf returns the command release with a help text.
+func newReleaseOf(long, example string) *cobra.Command {
 	o := &releaseOptions{}
 	cmd := &cobra.Command{
 		Use:     "release",
 		Short:   "Release all Gateways that hypergate holds",
-		Long:    releaseLong,
-		Example: releaseExample,
+		Long:    long,
+		Example: example,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}

@@ -1,0 +1,110 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/test/golden"
+)
+
+// migrating returns the annotations of the Lease of a migration in the phase Roll, at noon.
+func migrating(t *testing.T, edits ...func(*migration.Intent, *migration.Report)) map[string]string {
+	t.Helper()
+	i := migration.Intent{Goal: migration.Forward, At: noon().Add(-14 * time.Minute)}
+	r := migration.Report{
+		Intent: i, Phase: migration.Roll, Since: noon().Add(-8 * time.Minute), HasOrigin: true,
+		Progress: migration.Waiting, Why: migration.GatewayRolling, WhySince: noon().Add(-40 * time.Second), Gateway: "shop/web",
+		Moved: 1, Moving: 3, Gateways: []migration.ReportedGateway{
+			{Namespace: "shop", Name: "api", State: migration.StateAtHosted, Since: noon().Add(-2 * time.Minute)},
+			{Namespace: "shop", Name: "web", State: migration.StateRolling, Since: noon().Add(-40 * time.Second)},
+			{Namespace: "lab", Name: "edge", State: migration.StateHeld, Since: noon().Add(-12 * time.Minute)},
+		},
+	}
+	for _, edit := range edits {
+		edit(&i, &r)
+	}
+	encoded, err := r.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := i.Annotations()
+	out[migration.ReportAnnotation] = encoded
+	return out
+}
+
+func statusOf(annotations map[string]string) migrationStatus {
+	return newMigrationStatus("clusters-guest1", "hypergate-migration-openshift-gateway", annotations != nil, annotations, noon())
+}
+
+// TestMigrationStatusOutput checks the output of the command migrate status, and its exit code.
+func TestMigrationStatusOutput(t *testing.T) {
+	t.Parallel()
+	blocker := migration.Finding{
+		Severity: migration.Blocker, Code: migration.OriginNewer, Message: "it is newer", NextStep: "wait",
+		Object: migration.Object{Kind: "Deployment", Namespace: "openshift-ingress", Name: "istiod-openshift-gateway"},
+	}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		code        int
+	}{
+		"none":    {nil, exitOK},
+		"rolling": {migrating(t), exitUnderWay},
+		"paused": {migrating(t, func(i *migration.Intent, r *migration.Report) {
+			i.Paused, r.Intent.Paused, r.Progress, r.Why, r.Gateway = true, true, migration.Ended, migration.Paused, ""
+		}), exitUnderWay},
+		"stopped": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Progress, r.Why, r.Gateways[1].State, r.More = migration.Stopped, migration.GatewayFailed, migration.StateFailed, 7
+		}), exitAct},
+		"blocked": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateway, r.Gateways = migration.Check, migration.Stopped, migration.Blocked, "", nil
+			r.Findings = []migration.Finding{blocker}
+		}), exitAct},
+		"parked": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Park, migration.Ended, migration.Parked, "", 3
+			r.Gateways = r.Gateways[:1]
+		}), exitOK},
+		"unseen": {migrating(t, func(i *migration.Intent, _ *migration.Report) {
+			i.Goal, i.At, i.Accepted = migration.Backward, noon().Add(-time.Second), migration.Waivers{Untested: true}
+		}), exitUnderWay},
+		"invalid": {map[string]string{migration.GoalAnnotation: "Roll", migration.ReportAnnotation: "\x1b[2J"}, exitAct},
+	} {
+		for _, format := range []string{outputTable, outputJSON, outputYAML} {
+			if format != outputTable && name != "stopped" {
+				continue
+			}
+			var out strings.Builder
+			if err := printed(&out, format, statusOf(tc.annotations)); !endsWith(err, tc.code) {
+				t.Errorf("%s: %v, want exit code %d", name, err, tc.code)
+			}
+			golden.Equal(t, "testdata/migrate-"+name+"."+format, out.String())
+		}
+	}
+}
+
+// TestChangesOfAMigration checks the lines of --watch.
+func TestChangesOfAMigration(t *testing.T) {
+	t.Parallel()
+	before := statusOf(migrating(t))
+	if got := before.changesSince(before); len(got) > 0 {
+		t.Errorf("without a change: %q", got)
+	}
+	before.now = noon().Add(time.Hour)
+	if got := statusOf(migrating(t)).changesSince(before); len(got) > 0 {
+		t.Errorf("the time alone is a change: %q", got)
+	}
+	after := statusOf(migrating(t, func(i *migration.Intent, r *migration.Report) {
+		i.At, r.Intent.At = noon(), noon()
+		r.Moved, r.Gateways[1].State, r.Gateways[2].State, r.Gateway = 2, migration.StateAtHosted, migration.StateRolling, "lab/edge"
+		r.Gateways = append(r.Gateways, migration.ReportedGateway{Namespace: "shop", Name: "new", State: migration.StateNoPods})
+	}))
+	want := []string{
+		"start, requested at 2026-11-23T12:00:00Z", "shop/web AtHosted, was Rolling", "lab/edge Rolling, was Held", "shop/new NoPods",
+		"Roll waiting: GatewayRolling lab/edge, 2 of 3 at the hosted istiod",
+	}
+	if got := after.changesSince(before); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
