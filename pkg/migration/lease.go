@@ -13,7 +13,7 @@ import (
 )
 
 // The intent, the memo and the report are annotations of one Lease on the management side. A Lease, because a ConfigMap
-// in the namespace of a hosted control plane makes HyperShift reconcile everything. The first four can be set by GitOps.
+// in the namespace of a hosted control plane makes HyperShift reconcile everything. GitOps can set the first four.
 const (
 	// GoalAnnotation is a Goal.
 	GoalAnnotation = "gateway.hypergate.dev/migration"

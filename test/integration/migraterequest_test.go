@@ -20,8 +20,8 @@ import (
 	"github.com/hypergate/hypergate/test/deploy"
 )
 
-// operatorKubeconfig applies deploy/migration-operator for the names of this story, and returns the kubeconfig of a user
-// with this role alone.
+// operatorKubeconfig applies deploy/migration-operator for the names of this story, and returns the kubeconfig of a
+// user with this role alone.
 func (w *migrationWorld) operatorKubeconfig() string {
 	w.Helper()
 	objects, err := deploy.Render("migration-operator")

@@ -40,13 +40,13 @@ func (o *migrateOptions) lease() (*migrationLease, error) {
 	return newMigrationLease(&o.cluster, o.revision)
 }
 
-// requestReport is the output of a request. Its JSON is an interface: fields can be added, but existing fields are never
-// renamed or removed.
+// requestReport is the output of a request. Its JSON is an interface: fields can be added, but existing fields are
+// never renamed or removed.
 type requestReport struct {
 	Namespace string            `json:"namespace"`
 	Lease     string            `json:"lease"`
 	Request   migration.Request `json:"request"`
-	// Changed reports whether the request was written. It was not if the same was requested before, or if it is blocked.
+	// Changed reports whether the request was written. It was not if it was requested before, or if it is blocked.
 	Changed bool `json:"changed"`
 	// RequestedAt is the time of the last request, in RFC 3339. It is empty if there is none.
 	RequestedAt string `json:"requestedAt,omitempty"`

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,22 @@ func TestMigrationStatusOutput(t *testing.T) {
 			}
 			golden.Equal(t, "testdata/migrate-"+name+"."+format, out.String())
 		}
+	}
+}
+
+// TestMigrationStatusIsDocumented compares docs/migration.md with the output of the command.
+func TestMigrationStatusIsDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := printed(&out, outputTable, statusOf(migrating(t))); !endsWith(err, exitUnderWay) {
+		t.Error(err)
+	}
+	if want := "$ hypergate migrate status -n clusters-guest1\n" + out.String() + "```\n"; !strings.Contains(string(page), want) {
+		t.Errorf("docs/migration.md does not have:\n%s", want)
 	}
 }
 
