@@ -49,16 +49,21 @@ func reasonTexts() []reasonText {
 			"if it stopped, look at the pods of both istiods, " + again,
 		},
 		{
-			NotHeld, "another client removes the annotation that holds Gateways", "find that client in the audit log of the guest, stop it, " + again,
+			NotHeld, "another client removes the annotation that holds Gateways",
+			"find that client in the audit log of the guest, stop it, " + again,
 		},
-		{HeldByOther, "another client holds the Gateway, so it cannot move", "remove its annotation gateway.istio.io/controller-version, " + again},
+		{
+			HeldByOther, "another client holds the Gateway, so it cannot move",
+			"remove its annotation gateway.istio.io/controller-version, " + again,
+		},
 		{GatewayRolling, "the pods of the Gateway are replaced, and connect to the other istiod; it has 10 minutes", ""},
 		{
 			GatewayFailed, "the new pods of the Gateway did not become ready, connected and programmed in 10 minutes",
 			"look at the pods of the Gateway in the guest, " + again,
 		},
 		{
-			FewerRoutes, "the Gateway has arrived with fewer attached routes than before", "compare the routes with those of before, " + again,
+			FewerRoutes, "the Gateway has arrived with fewer attached routes than before",
+			"compare the routes with those of before, " + again,
 		},
 		{
 			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",

@@ -59,33 +59,26 @@ func (r Record) After(request Request, now time.Time) (next Intent, changed bool
 
 // refusal returns why a request is refused now. Nil: it is not.
 func (r Record) refusal(request Request) error {
-	isGoing := r.Intent.Goal != NoGoal
-	switch request {
-	case RequestStart:
+	if request == RequestStart {
 		return r.mayStart()
-	case RequestRollback:
-		isGone := r.Report.Progress != "" && !r.Report.HasOrigin
-		if isGoing && isGone {
-			return errors.New("the migration cannot be rolled back: " + sentence(OriginGone))
-		}
-	case RequestRetire:
-		switch {
-		case isGoing && r.Intent.Paused:
-			return r.paused("retire")
-		case r.reached(Ended) == Finished:
-			return errors.New("there is nothing to retire: " + sentence(Finished))
-		}
-	case RequestPause:
-		if why := r.reached(Ended); why == Finished || why == RolledBack {
-			return errors.New("there is nothing to pause: " + sentence(why))
-		}
-	case RequestResume:
-		if isGoing && !r.Intent.Paused && r.Report.Progress != Stopped {
-			return errors.New("there is nothing to resume: the migration is not paused, and has not stopped: " +
-				"follow it with hypergate migrate status --watch")
-		}
 	}
-	return nil
+	if r.Intent.Goal == NoGoal {
+		return nil // Intent.After refuses it
+	}
+	why := r.reached(Ended)
+	switch isGone := r.Report.Progress != "" && !r.Report.HasOrigin; {
+	case request == RequestRollback && isGone:
+		return errors.New("the migration cannot be rolled back: " + sentence(OriginGone))
+	case request == RequestRetire && r.Intent.Paused:
+		return r.paused("retire")
+	case request == RequestRetire && why == Finished, request == RequestPause && (why == Finished || why == RolledBack):
+		return fmt.Errorf("there is nothing to %s: %s", request, sentence(why))
+	case request == RequestResume && !r.Intent.Paused && r.Report.Progress != Stopped:
+		return errors.New("there is nothing to resume: the migration is not paused, and has not stopped: " +
+			"follow it with hypergate migrate status --watch")
+	default:
+		return nil
+	}
 }
 
 // mayStart returns why a migration cannot be started now.

@@ -59,13 +59,16 @@ func TestRequestsInEachState(t *testing.T) {
 			"start": "already, requested at 2026-01-02T03:04:05Z, in phase Roll", "pause": changes, "resume": "nothing to resume",
 			"rollback": changes, "retire": changes,
 		},
-		"paused": {"start": "migrate resume before start", "pause": same, "resume": changes, "rollback": changes, "retire": "before retire"},
+		"paused": {
+			"start": "migrate resume before start", "pause": same, "resume": changes, "rollback": changes, "retire": "before retire",
+		},
 		"stopped": {
 			"start": "has stopped: the new pods", "pause": changes, "resume": changes, "rollback": changes, "retire": changes,
 		},
 		"asked again": {"start": "in progress already", "pause": changes, "resume": changes, "rollback": changes, "retire": changes},
 		"parked": {
-			"start": "has ended: the hosted istiod", "pause": changes, "resume": "nothing to resume", "rollback": changes, "retire": changes,
+			"start": "has ended: the hosted istiod", "pause": changes, "resume": "nothing to resume", "rollback": changes,
+			"retire": changes,
 		},
 		"retiring": {
 			"start": "in progress already", "pause": changes, "resume": "nothing to resume", "rollback": changes, "retire": same,

@@ -54,7 +54,8 @@ func TestReports(t *testing.T) {
 			s: held(migration.HostedServing, migration.LockOrigin), want: "Lead Acting", gateways: "a=Held b=Held", moving: 2, origin: true,
 		},
 		"one is released": {
-			s: held(migration.HostedLeading, migration.LockHosted), want: "Roll Acting", gateways: "a=Rolling b=Held", moving: 2, origin: true,
+			s:    held(migration.HostedLeading, migration.LockHosted),
+			want: "Roll Acting", gateways: "a=Rolling b=Held", moving: 2, origin: true,
 		},
 		"one is on its way": {
 			s:    held(migration.HostedLeading, migration.LockHosted).with(released),
