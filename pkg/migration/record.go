@@ -57,28 +57,35 @@ func (r Record) After(request Request, now time.Time) (next Intent, changed bool
 	return next, true, nil
 }
 
-// refusal returns why a request is refused now. Nil: it is not.
+// refusal returns why a request is refused now. Nil: it is not. Without a goal, Intent.After refuses it.
 func (r Record) refusal(request Request) error {
 	if request == RequestStart {
 		return r.mayStart()
 	}
-	if r.Intent.Goal == NoGoal {
-		return nil // Intent.After refuses it
+	ended := r.reached(Ended)
+	for _, of := range []struct {
+		request Request
+		applies bool
+		because error
+	}{
+		{
+			RequestRollback, r.Report.Progress != "" && !r.Report.HasOrigin,
+			errors.New("the migration cannot be rolled back: " + sentence(OriginGone)),
+		},
+		{RequestRetire, r.Intent.Paused, r.paused("retire")},
+		{RequestRetire, ended == Finished, errors.New("there is nothing to retire: " + sentence(ended))},
+		{RequestPause, ended == Finished || ended == RolledBack, errors.New("there is nothing to pause: " + sentence(ended))},
+		{
+			RequestResume, !r.Intent.Paused && r.Report.Progress != Stopped,
+			errors.New("there is nothing to resume: the migration is not paused, and has not stopped: " +
+				"follow it with hypergate migrate status --watch"),
+		},
+	} {
+		if of.request == request && of.applies && r.Intent.Goal != NoGoal {
+			return of.because
+		}
 	}
-	why := r.reached(Ended)
-	switch isGone := r.Report.Progress != "" && !r.Report.HasOrigin; {
-	case request == RequestRollback && isGone:
-		return errors.New("the migration cannot be rolled back: " + sentence(OriginGone))
-	case request == RequestRetire && r.Intent.Paused:
-		return r.paused("retire")
-	case request == RequestRetire && why == Finished, request == RequestPause && (why == Finished || why == RolledBack):
-		return fmt.Errorf("there is nothing to %s: %s", request, sentence(why))
-	case request == RequestResume && !r.Intent.Paused && r.Report.Progress != Stopped:
-		return errors.New("there is nothing to resume: the migration is not paused, and has not stopped: " +
-			"follow it with hypergate migrate status --watch")
-	default:
-		return nil
-	}
+	return nil
 }
 
 // mayStart returns why a migration cannot be started now.

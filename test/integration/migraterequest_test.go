@@ -114,7 +114,8 @@ func TestAMigrationIsRequested(t *testing.T) {
 	t.Log("each request, and what is refused")
 	expect(0, "start requested at", "start", "--allow-untested")
 	w.Expect(w.lease().Annotations).To(gomega.And(
-		gomega.HaveKeyWithValue(migration.GoalAnnotation, "start"), gomega.HaveKeyWithValue(migration.AcceptedAnnotation, "OriginUntested")))
+		gomega.HaveKeyWithValue(migration.GoalAnnotation, "start"),
+		gomega.HaveKeyWithValue(migration.AcceptedAnnotation, "OriginUntested")))
 	version := w.lease().ResourceVersion
 	expect(1, "a migration is in progress already", "start")
 	expect(1, "nothing to resume", "resume")
