@@ -38,6 +38,10 @@ CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|k
 # space is a variable with one space, for use in make functions.
 space := $(subst ,, )
 IMAGE ?= registry.example.com/hypergate:dev
+# RELEASE_IMAGE is the name of the image in all files of a release, without the tag.
+RELEASE_IMAGE ?= ghcr.io/hypergate/hypergate
+# BIN is the folder of the binaries.
+BIN ?= bin
 
 # The following variables define which target tests which package. Tests that connect to real servers are skipped with
 # -short. `unit` runs all other tests. `integration` runs test/ and each other package that has such a test, the longest
@@ -79,15 +83,19 @@ help: ## List the targets.
 .PHONY: build
 build: ## Build bin/hypergate and bin/hypergate-tunnel.
 	@for name in hypergate hypergate-tunnel; do \
-		echo "building bin/$$name"; \
+		echo "building $(BIN)/$$name"; \
 		CGO_ENABLED=0 go build $(BUILD_FLAGS) -buildvcs=false \
 			-ldflags "-s -w -X github.com/hypergate/hypergate/cmd/$$name/app.version=$(VERSION)" \
-			-o "bin/$$name" "./cmd/$$name"; \
+			-o "$(BIN)/$$name" "./cmd/$$name"; \
 	done
 
 .PHONY: image
 image: build ## Build the image IMAGE as bin/hypergate-image.tar, and its SBOM. Needs neither podman nor docker.
 	go run ./hack/image -name $(IMAGE) -version $(VERSION)
+
+.PHONY: release
+release: ## Make the files of a release in bin/release/VERSION, on two builds that must be equal: VERSION=v0.1.0.
+	@MAKE='$(MAKE)' hack/release.sh "$(VERSION)" "$(RELEASE_IMAGE)"
 
 .PHONY: servers
 servers: ## Build the real servers (etcd, kube-apiserver, istiod, ...) into a cache. The first build takes minutes.

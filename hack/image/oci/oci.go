@@ -1,6 +1,6 @@
-// Package oci writes images with one layer, without podman or docker. The archive is an OCI image layout. An
-// additional file also makes it an archive of `docker save`. Podman, docker, skopeo and containerd can therefore load
-// it.
+// Package oci writes images with one layer for each architecture, without podman or docker. The archive is an OCI image
+// layout. If there is one architecture, an additional file also makes it an archive of `docker save`. Podman, docker,
+// skopeo and containerd can therefore load it.
 //
 // The package does not use a library, because the code is short and none of hypergate's dependencies is such a
 // library.
@@ -51,56 +51,121 @@ type File struct {
 	Mode   int64
 }
 
-const media = "application/vnd.oci.image."
+const (
+	media      = "application/vnd.oci.image."
+	mediaIndex = media + "index.v1+json"
+)
+
+// layoutFile returns the file that marks a folder as an OCI image layout.
+func layoutFile() tarFile { return tarFile{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)} }
 
 // Write writes the image and returns its digest. The file gets its name only when it is complete.
 func (i Image) Write(file string) (digest string, err error) {
-	layer, err := i.layer()
-	if err != nil {
-		return "", fmt.Errorf("making the root file system: %w", err)
-	}
-	config, err := json.Marshal(map[string]any{
-		"architecture": i.Arch, "os": "linux",
-		"config": map[string]any{"Entrypoint": i.Entrypoint, "User": i.User, "WorkingDir": "/", "Env": i.Env, "Labels": i.Labels},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(layer)}},
-	})
+	made, err := i.encode()
 	if err != nil {
 		return "", err
 	}
-	manifest, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": media + "manifest.v1+json", "annotations": i.Labels,
-		"config": map[string]any{"mediaType": media + "config.v1+json", "digest": digestOf(config), "size": len(config)},
-		"layers": []any{map[string]any{"mediaType": media + "layer.v1.tar", "digest": digestOf(layer), "size": len(layer)}},
-	})
-	if err != nil {
-		return "", err
-	}
-	index, err := json.Marshal(map[string]any{
-		"schemaVersion": 2, "mediaType": media + "index.v1+json",
-		"manifests": []any{map[string]any{
-			"mediaType": media + "manifest.v1+json", "digest": digestOf(manifest), "size": len(manifest),
-			"platform": map[string]string{"architecture": i.Arch, "os": "linux"},
-			// containerd uses the first annotation for the name, all other tools use the second.
-			"annotations": map[string]string{"io.containerd.image.name": i.Name, "org.opencontainers.image.ref.name": i.Name},
-		}},
-	})
+	index, err := indexOf(made.descriptor(i.names()))
 	if err != nil {
 		return "", err
 	}
 	docker, err := json.Marshal([]any{map[string]any{
-		"Config": blobPath(config), "RepoTags": []string{i.Name}, "Layers": []string{blobPath(layer)},
+		"Config": blobPath(made.config), "RepoTags": []string{i.Name}, "Layers": []string{blobPath(made.layer)},
 	}})
 	if err != nil {
 		return "", err
 	}
-	return digestOf(manifest), writeTar(file, []tarFile{
-		{"oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)},
-		{"index.json", index},
-		{"manifest.json", docker},
-		{blobPath(layer), layer},
-		{blobPath(config), config},
-		{blobPath(manifest), manifest},
+	return digestOf(made.manifest), writeTar(file, append([]tarFile{
+		layoutFile(), {"index.json", index}, {"manifest.json", docker},
+	}, made.blobs()...))
+}
+
+// WriteAll writes the images of several architectures as one image with the name of the first. It returns the digest of
+// their index. The file gets its name only when it is complete. The archive format of `docker save` has one
+// architecture, so tools must read the OCI image layout.
+func WriteAll(file string, images ...Image) (digest string, err error) {
+	if len(images) == 0 {
+		return "", errors.New("an image needs an architecture")
+	}
+	var manifests []descriptor
+	var blobs []tarFile
+	for _, i := range images {
+		made, err := i.encode()
+		if err != nil {
+			return "", fmt.Errorf("making the image for %s: %w", i.Arch, err)
+		}
+		manifests, blobs = append(manifests, made.descriptor(nil)), append(blobs, made.blobs()...)
+	}
+	all, err := indexOf(manifests...)
+	if err != nil {
+		return "", err
+	}
+	index, err := indexOf(descriptor{Media: mediaIndex, Digest: digestOf(all), Size: len(all), Annotations: images[0].names()})
+	if err != nil {
+		return "", err
+	}
+	return digestOf(all), writeTar(file, append([]tarFile{layoutFile(), {"index.json", index}, {blobPath(all), all}}, blobs...))
+}
+
+// names returns the annotations with the image's name. containerd uses the first, all other tools use the second.
+func (i Image) names() map[string]string {
+	return map[string]string{"io.containerd.image.name": i.Name, "org.opencontainers.image.ref.name": i.Name}
+}
+
+// encoded is the content of an image.
+type encoded struct {
+	arch                    string
+	layer, config, manifest []byte
+}
+
+// descriptor is a reference of an index to a manifest.
+type descriptor struct {
+	Media       string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int               `json:"size"`
+	Platform    *platform         `json:"platform,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type platform struct {
+	Arch string `json:"architecture"`
+	OS   string `json:"os"`
+}
+
+func (i Image) encode() (out encoded, err error) {
+	out.arch = i.Arch
+	if out.layer, err = i.layer(); err != nil {
+		return out, fmt.Errorf("making the root file system: %w", err)
+	}
+	out.config, err = json.Marshal(map[string]any{
+		"architecture": i.Arch, "os": "linux",
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "User": i.User, "WorkingDir": "/", "Env": i.Env, "Labels": i.Labels},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(out.layer)}},
 	})
+	if err != nil {
+		return out, err
+	}
+	out.manifest, err = json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": media + "manifest.v1+json", "annotations": i.Labels,
+		"config": map[string]any{"mediaType": media + "config.v1+json", "digest": digestOf(out.config), "size": len(out.config)},
+		"layers": []any{map[string]any{"mediaType": media + "layer.v1.tar", "digest": digestOf(out.layer), "size": len(out.layer)}},
+	})
+	return out, err
+}
+
+func (e encoded) descriptor(annotations map[string]string) descriptor {
+	return descriptor{
+		Media: media + "manifest.v1+json", Digest: digestOf(e.manifest), Size: len(e.manifest),
+		Platform: &platform{Arch: e.arch, OS: "linux"}, Annotations: annotations,
+	}
+}
+
+func (e encoded) blobs() []tarFile {
+	return []tarFile{{blobPath(e.layer), e.layer}, {blobPath(e.config), e.config}, {blobPath(e.manifest), e.manifest}}
+}
+
+func indexOf(manifests ...descriptor) ([]byte, error) {
+	return json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": mediaIndex, "manifests": manifests})
 }
 
 // layer returns the root file system as a tar archive.

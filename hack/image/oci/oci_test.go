@@ -143,6 +143,66 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// TestArchitectures checks that an image for two architectures has both, by digest, and that equal input produces the
+// same bytes.
+func TestArchitectures(t *testing.T) {
+	first, second := image(t, time.Now()), image(t, time.Now())
+	second.Arch, second.Files["/list"] = "arm64", oci.File{Data: []byte("another list"), Mode: 0o644}
+	read := func() (string, map[string]string) {
+		file := filepath.Join(t.TempDir(), "image.tar")
+		digest, err := oci.WriteAll(file, first, second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		archive, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, _ := entries(t, archive)
+		return digest, files
+	}
+	digest, files := read()
+	if again, other := read(); again != digest || !cmp.Equal(files, other) {
+		t.Errorf("the same input made %s and %s", digest, again)
+	}
+	type index struct {
+		Manifests []struct {
+			Digest      string
+			Platform    struct{ Architecture, OS string }
+			Annotations map[string]string
+		}
+	}
+	decode := func(name string) (out index) {
+		if err := json.Unmarshal([]byte(files[name]), &out); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return out
+	}
+	top := decode("index.json")
+	if len(top.Manifests) != 1 || top.Manifests[0].Digest != digest ||
+		top.Manifests[0].Annotations["io.containerd.image.name"] != first.Name {
+		t.Fatalf("the index has %+v", top)
+	}
+	all := decode("blobs/sha256/" + strings.TrimPrefix(digest, "sha256:"))
+	for i, want := range []oci.Image{first, second} {
+		_, alone := write(t, want)
+		if len(all.Manifests) != 2 || all.Manifests[i].Digest != alone || all.Manifests[i].Platform.Architecture != want.Arch {
+			t.Errorf("for %s, want %s: %+v", want.Arch, alone, all.Manifests)
+		}
+		if manifest := "blobs/sha256/" + strings.TrimPrefix(alone, "sha256:"); digestOf(files[manifest]) != alone {
+			t.Errorf("%s is missing, or another", alone)
+		}
+	}
+	if _, err := oci.WriteAll(filepath.Join(t.TempDir(), "none.tar")); err == nil {
+		t.Error("an image without an architecture is accepted")
+	}
+}
+
+func digestOf(content string) string {
+	sum := sha256.Sum256([]byte(content))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
 func TestMissingFile(t *testing.T) {
 	i := image(t, time.Now())
 	i.Files["/gone"] = oci.File{Source: filepath.Join(t.TempDir(), "gone")}
