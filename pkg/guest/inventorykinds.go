@@ -146,16 +146,3 @@ func (r *inventoryReader) sidecars(ctx context.Context) error {
 	}
 	return nil
 }
-
-// proxy reads whether OpenShift's Proxy has settings (cluster-ingress-operator, buildProxyMetadata).
-func (r *inventoryReader) proxy(ctx context.Context) error {
-	u, err := r.get(ctx, schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "proxies"}, "", "cluster")
-	if err != nil || u == nil {
-		return err
-	}
-	for _, field := range []string{"httpProxy", "httpsProxy", "noProxy"} {
-		value, _, _ := unstructured.NestedString(u.Object, "status", field)
-		r.out.ProxyConfigured = r.out.ProxyConfigured || value != ""
-	}
-	return nil
-}

@@ -30,7 +30,6 @@ const (
 	OriginUntested     Code = "OriginUntested"
 	AlphaResources     Code = "AlphaResources"
 	IgnoredResources   Code = "IgnoredResources"
-	ProxyInUse         Code = "ProxyInUse"
 	SidecarsInUse      Code = "SidecarsInUse"
 	OtherRoot          Code = "OtherRoot"
 	OtherAddress       Code = "OtherAddress"
@@ -229,16 +228,6 @@ func resourceRows() []row {
 			"remove it, name its kind in --istio-resources, or accept that it is ignored with --allow-ignored-resources",
 			func(i Inventory) ([]Object, string) { return i.Foreign, "" },
 			func(w Waivers) bool { return w.IgnoredResources },
-		},
-		{
-			Blocker, ProxyInUse, "gateways use the guest's Proxy, and hypergate does not pass its settings on",
-			"remove the settings of the Proxy, if the gateways do not need them",
-			func(i Inventory) ([]Object, string) {
-				if !i.ProxyConfigured {
-					return nil, ""
-				}
-				return []Object{{Kind: "Proxy", Name: "cluster"}}, ""
-			}, nil,
 		},
 		{
 			Blocker, SidecarsInUse, "istiod in the guest injects sidecars here, and its webhook rejects new pods once it is parked",

@@ -49,7 +49,6 @@ func TestEachRowOfTheCheck(t *testing.T) {
 		migration.OriginNewer:      version(30),
 		migration.OriginUntested:   version(27),
 		migration.IgnoredResources: func(i *migration.Inventory) { i.Foreign = object },
-		migration.ProxyInUse:       func(i *migration.Inventory) { i.ProxyConfigured = true },
 		migration.SidecarsInUse:    func(i *migration.Inventory) { i.Sidecars = object },
 		migration.OtherRoot:        func(i *migration.Inventory) { i.Gateways[1].Root = "openshift-gateway-ca-cert" },
 		migration.OtherAddress:     func(i *migration.Inventory) { i.Gateways[1].Address = "istiod.mesh:15012" },

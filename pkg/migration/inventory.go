@@ -123,8 +123,6 @@ type Inventory struct {
 	Alpha []Object
 	// Sidecars are the namespaces and pods that the origin injects.
 	Sidecars []Object
-	// ProxyConfigured reports whether OpenShift's Proxy has settings, which the origin passes on to gateways.
-	ProxyConfigured bool
 	// PluggedInCA reports whether the origin's root is not one that istiod made itself.
 	PluggedInCA bool
 	// Unread are the kinds that may not be read, with the verb.
