@@ -38,7 +38,7 @@ const (
 func (c *Cluster) Inventory(ctx context.Context, ours migration.Version) (migration.Inventory, error) {
 	r := &inventoryReader{c: c, out: migration.Inventory{Revision: c.cfg.Revision, Namespace: c.cfg.GuestNamespace, Ours: ours}}
 	for _, read := range []func(context.Context) error{
-		r.classes, r.origin, r.originObjects, r.gateways, r.gatewayDeployments, r.foreign, r.alpha, r.sidecars, r.proxy, r.root,
+		r.classes, r.origin, r.originObjects, r.gateways, r.gatewayDeployments, r.foreign, r.alpha, r.sidecars, r.root,
 	} {
 		if err := read(ctx); err != nil {
 			return migration.Inventory{}, err

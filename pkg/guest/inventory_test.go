@@ -167,15 +167,12 @@ func TestInventoryOfBlockers(t *testing.T) {
 		"{metadata: {namespace: shop, name: served}}")
 	w.api.Put(collection("gateway.networking.k8s.io", "v1alpha2", "", "tlsroutes", "TLSRoute"), "{metadata: {namespace: shop, name: db}}")
 	w.api.Put(theNamespaces, "{metadata: {name: meshed, labels: {istio.io/rev: "+w.cfg.Revision+"}}}", "{metadata: {name: plain}}")
-	w.api.Put(collection("config.openshift.io", "v1", "", "proxies", "Proxy"),
-		"{metadata: {name: cluster}, status: {httpsProxy: 'http://proxy'}}")
 	got := w.read()
 	w.Expect(got.Foreign).To(gomega.Equal([]migration.Object{{Kind: "AuthorizationPolicy", Namespace: "shop", Name: "deny"}}))
 	w.Expect(got.Alpha).To(gomega.Equal([]migration.Object{
 		{Kind: "Gateway", Namespace: "shop", Name: "db"}, {Kind: "TLSRoute", Namespace: "shop", Name: "db"},
 	}))
 	w.Expect(got.Sidecars).To(gomega.Equal([]migration.Object{{Kind: "Namespace", Name: "meshed"}}))
-	w.Expect(got.ProxyConfigured).To(gomega.BeTrue())
 	w.Expect(got.Unread).To(gomega.BeEmpty())
 
 	t.Log("an origin that ignores Istio's kinds")
