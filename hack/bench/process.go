@@ -85,7 +85,7 @@ func (w *environment) startController(ctx context.Context) error {
 	// CommandContext would kill the process. hypergate must end with SIGTERM, so that it releases its Lease.
 	p.cmd = exec.Command(w.binary, "run", //nolint:noctx // see above
 		"--namespace", w.cfg.MgmtNamespace,
-		"--management-kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
+		"--kubeconfig", w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig", w.pair.Guest.Kubeconfig,
 		"--istiod-guest-server", guestServer, "--xds-address", w.cfg.XDS.String(), "--webhook-host", w.cfg.WebhookHost,
 		"--publish-probe", "off", // no server answers at the xDS address
 		"--pilot-image", w.cfg.PilotImage, "--proxy-image", w.cfg.ProxyImage,

@@ -139,7 +139,7 @@ func (h *hosted) kubeconfig(s *apiServer) string {
 
 func (h *hosted) start() (err error) {
 	h.process, err = proc.Start("hypergate", h.dir(), h.fleet.binary, "run",
-		"--namespace", h.namespace, "--management-kubeconfig", h.kubeconfig(h.fleet.mgmt), "--guest-kubeconfig", h.kubeconfig(h.guest()),
+		"--namespace", h.namespace, "--kubeconfig", h.kubeconfig(h.fleet.mgmt), "--guest-kubeconfig", h.kubeconfig(h.guest()),
 		"--guest-namespace", h.revision, "--revision", h.revision, "--controller-name", "example.com/"+h.revision,
 		"--istiod-guest-server", "https://kube-apiserver:6443", "--webhook-host", h.webhook.Host,
 		"--publish-probe", "off", // no istiod answers at the published address

@@ -35,8 +35,20 @@ type Side struct {
 	Kinds           []Kind
 }
 
-// Collect adds the objects of a side to an archive. What cannot be read is a problem of the archive. The error is about
-// the archive, or the end of ctx.
+// UnreadError means that an API server did not even list its API groups, so that the archive has nothing of a side.
+type UnreadError struct {
+	Side string
+	Err  error
+}
+
+// Error returns the side, and the cause.
+func (e UnreadError) Error() string { return "reading the " + e.Side + " side: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e UnreadError) Unwrap() error { return e.Err }
+
+// Collect adds the objects of a side to an archive. What cannot be read is a problem of the archive. The error is an
+// UnreadError, about the archive, or about the end of ctx.
 func Collect(ctx context.Context, config *rest.Config, side Side, archive *Archive) error {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // there are few requests
@@ -48,7 +60,7 @@ func Collect(ctx context.Context, config *rest.Config, side Side, archive *Archi
 	c := collector{client: core.RESTClient(), side: side, archive: archive, redact: newRedactor()}
 	if c.groups, err = c.served(ctx); err != nil {
 		c.problem("API groups", err)
-		return ctx.Err()
+		return UnreadError{side.Name, err}
 	}
 	for _, kind := range side.Kinds {
 		if err := c.kind(ctx, kind); err != nil {

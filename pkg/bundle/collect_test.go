@@ -3,6 +3,7 @@ package bundle_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,16 @@ import (
 // collected returns the files of an archive of a guest that answers with handler.
 func collected(t *testing.T, handler http.HandlerFunc) map[string]string {
 	t.Helper()
+	files, err := collect(t, handler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// collect is collected for a side that may not be read at all.
+func collect(t *testing.T, handler http.HandlerFunc) (map[string]string, error) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || strings.Contains(r.URL.Path, "secrets") {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
@@ -29,13 +40,11 @@ func collected(t *testing.T, handler http.HandlerFunc) map[string]string {
 	var out bytes.Buffer
 	archive := bundle.New(&out, "root", noon(), 1<<20)
 	side := bundle.Side{Name: "guest", Namespace: "openshift-ingress", Kinds: bundle.Guest()}
-	if err := bundle.Collect(t.Context(), &rest.Config{Host: server.URL}, side, archive); err != nil {
-		t.Fatal(err)
-	}
+	err := bundle.Collect(t.Context(), &rest.Config{Host: server.URL}, side, archive)
 	if err := archive.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return files(t, out.Bytes())
+	return files(t, out.Bytes()), err
 }
 
 const groups = `{"kind":"APIGroupList","groups":[{"name":"gateway.networking.k8s.io","versions":[{"version":"v1"},{"version":"v1beta1"}],
@@ -103,12 +112,15 @@ func TestAnEndlessListIsBounded(t *testing.T) {
 	}
 }
 
-// TestASideThatDoesNotAnswer checks that the rest of an archive is written.
+// TestASideThatDoesNotAnswer checks that the rest of an archive is written, and that the caller knows.
 func TestASideThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	got := collected(t, func(w http.ResponseWriter, _ *http.Request) {
+	got, err := collect(t, func(w http.ResponseWriter, _ *http.Request) {
 		status(w, http.StatusUnauthorized, "Unauthorized", "the server has asked for the client to provide credentials")
 	})
+	if unread, is := errors.AsType[bundle.UnreadError](err); !is || unread.Side != "guest" {
+		t.Errorf("%v", err)
+	}
 	if len(got) != 1 || got["root/errors.txt"] != "guest: API groups: the server has asked for the client to provide credentials\n" {
 		t.Errorf("%q", got)
 	}

@@ -203,7 +203,7 @@ func ReadGuestKubeconfig(
 		)
 	case err != nil:
 		err = fmt.Errorf(
-			"reading it in namespace %s of the management cluster: %w; see that --management-kubeconfig "+
+			"reading it in namespace %s of the management cluster: %w; see that --kubeconfig "+
 				"leads there, or give it more time with --timeout",
 			key.Namespace, err,
 		)

@@ -244,7 +244,7 @@ func (w *chaosRun) start(by way, hostname string) *hypergate {
 	}
 	h := &hypergate{hostname: hostname, health: freeAddress(w.T)}
 	argv := []string{
-		w.binary, "run", "--namespace", w.cfg.MgmtNamespace, "--management-kubeconfig", mgmt, "--guest-kubeconfig", guest,
+		w.binary, "run", "--namespace", w.cfg.MgmtNamespace, "--kubeconfig", mgmt, "--guest-kubeconfig", guest,
 		"--istiod-guest-server", w.guest.plane.Config.Host, "--webhook-host", w.cfg.WebhookHost,
 		"--xds-address", "istiod.apps.example.com:443", "--publish-probe", w.kubelet.xds,
 		"--pilot-image", "registry.example.com/pilot:" + charts.EmbeddedVersion, "--proxy-image", "registry.example.com/proxyv2:" +

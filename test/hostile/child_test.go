@@ -76,7 +76,7 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server, group *m
 	dir := t.TempDir()
 	argv := []string{
 		os.Args[0], "run", "--namespace", namespace, "--controller-name", controller, "--revision", "rev",
-		"--management-kubeconfig", kubeconfig(t, dir, "management", m), "--guest-kubeconfig", kubeconfig(t, dir, "guest", g),
+		"--kubeconfig", kubeconfig(t, dir, "management", m), "--guest-kubeconfig", kubeconfig(t, dir, "guest", g),
 		"--pilot-image", "registry.example.com/pilot:1", "--proxy-image", "registry.example.com/proxyv2:1",
 		"--xds-address", "istiod.apps.example.com:443", "--istiod-guest-server", "https://kube-apiserver:6443", "--publish-probe", "off",
 		"--health-address", "127.0.0.1:0", "--metrics-address", "0",

@@ -59,7 +59,7 @@ func (d *deployed) looksAtCRDs(management *rest.Config) {
 	d.Helper()
 	var out, errOut bytes.Buffer
 	code := app.Execute(d.Context(), []string{
-		"crds", "--management-kubeconfig=" + d.kubeconfig(management, deployedMgmtNamespace), "--namespace=" + deployedMgmtNamespace,
+		"crds", "--kubeconfig=" + d.kubeconfig(management, deployedMgmtNamespace), "--namespace=" + deployedMgmtNamespace,
 		"--guest-kubeconfig-secret=guest1-kubeconfig", "--revision=" + deployedRevision,
 	}, &out, &errOut)
 	d.Expect(code).To(gomega.BeElementOf(0, 2), errOut.String()) // the tests before left CRDs

@@ -160,7 +160,7 @@ func newDeployedFrom(
 	d.deploy(model.SideMgmt, mgmt.Config, mgmtDirs)
 	d.deploy(model.SideGuest, guest.Config, guestDirs)
 	d.args = d.containerArgs(
-		"--management-kubeconfig="+d.kubeconfig(mgmt.Config, d.cfg.MgmtNamespace),
+		"--kubeconfig="+d.kubeconfig(mgmt.Config, d.cfg.MgmtNamespace),
 		d.kubeconfig(guest.Config, d.cfg.GuestNamespace))
 	d.users[model.SideMgmt] = deploy.UserOf(d.cfg.MgmtNamespace, deployedAccount)
 	d.users[model.SideGuest] = deploy.UserOf(d.cfg.GuestNamespace, deployedAccount)
@@ -275,6 +275,11 @@ func (d *deployed) process(args, env []string) *proc.Process {
 	d.Helper()
 	if d.previous == "" {
 		return startHypergate(d.T, args, env...)
+	}
+	for i, arg := range args { // the flag has another name there
+		if value, is := strings.CutPrefix(arg, "--kubeconfig="); is {
+			args[i] = "--management-kubeconfig=" + value
+		}
 	}
 	return startProcess(d.T, append([]string{filepath.Join(d.previous, "hypergate")}, args...), env)
 }

@@ -75,8 +75,8 @@ func (w guestKubeconfig) writeContexts() {
 // command returns the arguments of the command, followed by other flags, which take precedence.
 func (w guestKubeconfig) command(others ...string) []string {
 	return append([]string{
-		"guest-kubeconfig", "--guest-kubeconfig=" + w.file, "--guest-context=guest", "--management-kubeconfig=" + w.file,
-		"--management-context=mgmt", "--namespace=" + w.cfg.MgmtNamespace, "--guest-namespace=" + w.cfg.GuestNamespace,
+		"guest-kubeconfig", "--guest-kubeconfig=" + w.file, "--guest-context=guest", "--kubeconfig=" + w.file,
+		"--context=mgmt", "--namespace=" + w.cfg.MgmtNamespace, "--guest-namespace=" + w.cfg.GuestNamespace,
 	}, others...)
 }
 

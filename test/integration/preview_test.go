@@ -41,7 +41,7 @@ func (w *harness) verb(name string) (code int, output string) {
 	w.Helper()
 	var out bytes.Buffer
 	code = app.Execute(w.Context(), []string{
-		name, "--management-kubeconfig=" + w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig,
+		name, "--kubeconfig=" + w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig,
 		"--namespace=" + w.cfg.MgmtNamespace, "--guest-namespace=" + w.cfg.GuestNamespace, "--revision=" + w.cfg.Revision,
 		"--controller-name=" + w.cfg.ControllerName, "--pilot-image=" + w.cfg.PilotImage, "--proxy-image=" + w.cfg.ProxyImage,
 		"--xds-address=" + w.cfg.XDS.String(), "--istiod-guest-server=" + w.cfg.GuestServer, "--ca-overlap=1h",

@@ -305,7 +305,7 @@ func routedHost(guest string) string { return "istiod-" + guest + ".apps.mgmt.ex
 func (w *World) Args() []string {
 	args := make([]string, 0, 32)
 	args = append(args,
-		"run", "--topology", string(w.Topology), "--management-kubeconfig", filepath.Join(w.Dir, mgmtKubeconfig),
+		"run", "--topology", string(w.Topology), "--kubeconfig", filepath.Join(w.Dir, mgmtKubeconfig),
 		"--pilot-image", cluster.IstiodImage, "--proxy-image", ProxyImage, "--metrics-address", "0", "--v", "1",
 	)
 	if w.Topology == model.TopologyStandalone {

@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -73,7 +71,9 @@ A standalone cluster is both the management cluster and the guest.`,
 		SilenceErrors: true,
 		Version:       version,
 	}
+	root.Flags().Bool("version", false, "Print the version.") // without a shorthand: -v is the log level
 	root.SetUsageFunc(printUsage)
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newProxies(), newBundle(),
 		newGuestKubeconfig(), newCRDs(), newMigrate(), newRotateCA(), newRelease(), newVersion())
 	for _, cmd := range allCommands(root) {
@@ -107,15 +107,12 @@ func (r versionReport) table(out io.Writer) {
 }
 
 func newVersion() *cobra.Command {
-	output := outputTable
+	var output string
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of hypergate and of the embedded Istio charts",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, output) {
-				return fmt.Errorf("--output: unsupported value %q: supported values are %s", output, strings.Join(formats, ", "))
-			}
 			source, err := chartSource("")
 			if err != nil {
 				return err
@@ -124,6 +121,6 @@ func newVersion() *cobra.Command {
 			return printed(cmd.OutOrStdout(), output, report)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", output, "Output format. One of: (table, json, yaml).")
+	choose(cmd.Flags(), &output, "output", "o", outputTable, "Output format. {values}.", tables()...)
 	return cmd
 }

@@ -70,7 +70,7 @@ func TestBadFlags(t *testing.T) {
 	checkBadFlags(t, map[string]badFlagCase{
 		"unknown flag":        {flags("--frobnicate"), []string{"unknown flag: --frobnicate"}},
 		"an argument":         {flags("guest1"), []string{`unknown command "guest1"`}},
-		"unknown topology":    {flags("--topology=both"), []string{"--topology", `"both"`, `"hosted"`, `"standalone"`}},
+		"unknown topology":    {flags("--topology=both"), []string{"--topology", `"both"`, "hosted, standalone"}},
 		"no namespace":        {flags("--namespace="), []string{"--namespace is required", "for example clusters-guest1"}},
 		"bad namespace":       {flags("--namespace=Clusters_1"), []string{"--namespace", `"Clusters_1"`}},
 		"bad guest namespace": {flags("--guest-namespace=a.b"), []string{"--guest-namespace", `"a.b"`}},
@@ -92,7 +92,7 @@ func TestBadPublishFlags(t *testing.T) {
 		"two publishers": {flags("--publish=route"), []string{"--xds-address and --publish=route are mutually exclusive"}},
 		"no strategy": {
 			flags("--xds-address=", "--publish="),
-			[]string{"--publish", "auto, route, loadbalancer, nodeport, tlsroute"},
+			[]string{"--publish", "auto, route, tlsroute, loadbalancer, nodeport, tunnel"},
 		},
 		"unknown strategy": {flags("--xds-address=", "--publish=ingress"), []string{"--publish", `"ingress"`, "route"}},
 		"strategy standalone": {
@@ -142,7 +142,7 @@ func TestBadGuestFlags(t *testing.T) {
 		"bad revision":        {flags("--revision=default"), []string{"--revision", `"default"`}},
 		"unknown Istio resource": {
 			flags("--istio-resources=destinationrules,dragons"),
-			[]string{"--istio-resources", `"dragons"`, "supported resources are wasmplugins, destinationrules"},
+			[]string{"--istio-resources", `"dragons"`, "supported values are wasmplugins, destinationrules"},
 		},
 		"several": {
 			flags("--xds-address=a", "--istio-resources=b", "--pilot-image="),
@@ -245,9 +245,9 @@ func TestBadKubeconfigs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := file(t, "kubeconfig", tc.text)
-			management := flags("--management-kubeconfig=" + path)
-			fails(t, append([]string{"run"}, management...), append(tc.want, "--management-kubeconfig", path)...)
-			guest := flags("--management-kubeconfig="+goodKubeconfig(t), "--guest-kubeconfig="+path)
+			management := flags("--kubeconfig=" + path)
+			fails(t, append([]string{"run"}, management...), append(tc.want, "--kubeconfig", path)...)
+			guest := flags("--kubeconfig="+goodKubeconfig(t), "--guest-kubeconfig="+path)
 			fails(t, append([]string{"run"}, guest...), append(tc.want, "--guest-kubeconfig", path)...)
 		})
 	}
@@ -270,29 +270,29 @@ func TestBadFlagsOfRun(t *testing.T) {
 		flags []string
 		want  []string
 	}{
-		"not in a pod": {flags(), []string{"finding the management cluster", "outside a pod, set --management-kubeconfig"}},
+		"not in a pod": {flags(), []string{"finding the management cluster", "outside a pod, set --kubeconfig"}},
 		"no guest": {
-			flags("--management-kubeconfig=" + good),
+			flags("--kubeconfig=" + good),
 			[]string{"--guest-kubeconfig or --guest-kubeconfig-secret is required"},
 		},
 		"management not there": {
-			flags("--management-kubeconfig=/does/not/exist"),
-			[]string{"--management-kubeconfig", "file /does/not/exist does not exist", "volume"},
+			flags("--kubeconfig=/does/not/exist"),
+			[]string{"--kubeconfig", "file /does/not/exist does not exist", "volume"},
 		},
 		"guest not there": {
-			flags("--management-kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"),
+			flags("--kubeconfig="+good, "--guest-kubeconfig=/does/not/exist"),
 			[]string{"--guest-kubeconfig", "file /does/not/exist does not exist", "volume"},
 		},
 		"guest is a folder": {
-			flags("--management-kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()),
+			flags("--kubeconfig="+good, "--guest-kubeconfig="+t.TempDir()),
 			[]string{"--guest-kubeconfig", "none of the files kubeconfig, value", "check the keys of the Secret"},
 		},
 		"guest of a standalone": {
-			flags("--topology=standalone", "--namespace=", "--management-kubeconfig="+good, "--guest-kubeconfig="+good),
+			flags("--topology=standalone", "--namespace=", "--kubeconfig="+good, "--guest-kubeconfig="+good),
 			[]string{"--guest-kubeconfig", "standalone", "--topology hosted"},
 		},
 		"two guests": {
-			flags("--management-kubeconfig="+good, "--guest-kubeconfig="+good, "--guest-kubeconfig-secret=guest1-kubeconfig"),
+			flags("--kubeconfig="+good, "--guest-kubeconfig="+good, "--guest-kubeconfig-secret=guest1-kubeconfig"),
 			[]string{"--guest-kubeconfig and --guest-kubeconfig-secret", "mutually exclusive", "remove one of the two"},
 		},
 		"a Secret that is none": {

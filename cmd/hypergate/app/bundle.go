@@ -38,7 +38,12 @@ The archive has API objects of both sides, and the output of hypergate status. I
 none. Texts that look like credentials are redacted. It has no logs.
 
 The command reads what you are allowed to read. The file errors.txt in the archive says what is missing. Without
---guest-kubeconfig or --guest-context, the archive has the management side alone.`
+--guest-kubeconfig or --guest-context, the archive has the management side alone.
+
+Exit codes:
+  0  The archive is written. It can lack what errors.txt names.
+  1  An error occurred: there is no archive, for example because no API server can be read.
+  2  The archive is written, and has nothing of one side, because its API server does not answer or refuses.`
 
 func newBundle() *cobra.Command {
 	o := &bundleOptions{}
@@ -65,8 +70,7 @@ func newBundle() *cobra.Command {
 
 func (o *bundleOptions) addFlags(flags *pflag.FlagSet) {
 	o.mgmt.addFlags(flags)
-	flags.StringVar(&o.guest.kubeconfig, "guest-kubeconfig", "", "Path to your kubeconfig of the guest.")
-	flags.StringVar(&o.guest.context, "guest-context", "", "Name of the guest's context in the kubeconfig.")
+	o.guest.addGuestFlags(flags)
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
 	flags.StringVarP(&o.output, "output", "o", "", "File to write, or - for stdout. Defaults to hypergate-<namespace>-<time>.tar.gz.")
 	flags.Int64Var(&o.maxSize, "max-size", usualSize, "Maximum size before compression, in MiB. What exceeds it is left out.")
@@ -93,8 +97,8 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 		return err
 	}
 	var guestConfig *rest.Config
-	if o.guest.kubeconfig != "" || o.guest.context != "" {
-		if guestConfig, _, err = o.guest.configOf(role{"the guest", "--guest-kubeconfig"}); err != nil {
+	if o.guest.isSet() {
+		if guestConfig, _, err = o.guest.configOf(guestRole()); err != nil {
 			return err
 		}
 	}
@@ -102,8 +106,11 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	defer cancel()
 	name := "hypergate-" + namespace + "-" + now.UTC().Format("20060102T150405Z")
 	if o.output == "-" {
-		_, err := o.collect(ctx, bundle.New(out, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
-		return err
+		_, away, err := o.collect(ctx, bundle.New(out, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
+		if err != nil {
+			return err
+		}
+		return reportAway(errOut, away)
 	}
 	if o.output == "" {
 		o.output = name + ".tar.gz"
@@ -112,38 +119,63 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	problems, err := o.collect(ctx, bundle.New(file, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
+	problems, away, err := o.collect(ctx, bundle.New(file, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.output))
 	}
 	if n := len(problems); n > 0 {
 		fmt.Fprintf(errOut, "hypergate: %s in errors.txt of the archive\n", counted(n, "problem"))
 	}
-	_, err = fmt.Fprintf(out, "%s\n", o.output)
-	return err
+	if _, err := fmt.Fprintf(out, "%s\n", o.output); err != nil {
+		return err
+	}
+	return reportAway(errOut, away)
 }
 
-// collect writes the archive. It returns what is missing in it.
+// reportAway prints which sides could not be read. If there are any, it ends the command with code 2.
+func reportAway(errOut io.Writer, away []error) error {
+	if len(away) == 0 {
+		return nil
+	}
+	fmt.Fprintf(errOut, "hypergate: the archive lacks a side: %s\n", errorText(errors.Join(away...)))
+	return codeError(exitAct)
+}
+
+// collect writes the archive. It returns what is missing in it, and the errors of sides that cannot be read at all. If
+// none can, it returns an error.
 func (o *bundleOptions) collect(
 	ctx context.Context, archive *bundle.Archive, namespace string, mgmt, guestConfig *rest.Config, now time.Time,
-) ([]string, error) {
+) (problems []string, away []error, err error) {
 	if err := archive.Add([]byte(versionsText(ctx, now, mgmt, guestConfig)), "version.txt"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := addStatus(ctx, archive, namespace, mgmt); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	side := bundle.Side{Name: "management", Namespace: namespace, Kinds: bundle.Management()}
-	if err := bundle.Collect(ctx, mgmt, side, archive); err != nil {
-		return nil, err
-	}
+	sides := []side{{mgmt, bundle.Side{Name: "management", Namespace: namespace, Kinds: bundle.Management()}}}
 	if guestConfig != nil {
-		side := bundle.Side{Name: "guest", Namespace: o.guestNamespace, Kinds: bundle.Guest()}
-		if err := bundle.Collect(ctx, guestConfig, side, archive); err != nil {
-			return nil, err
+		sides = append(sides, side{guestConfig, bundle.Side{Name: "guest", Namespace: o.guestNamespace, Kinds: bundle.Guest()}})
+	}
+	for _, side := range sides {
+		err := bundle.Collect(ctx, side.config, side.Side, archive)
+		if none, is := errors.AsType[bundle.UnreadError](err); is {
+			away = append(away, accessError("reading the "+none.Side+" side", "get /apis there", none.Err))
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
 		}
 	}
-	return archive.Problems(), archive.Close()
+	if len(away) == len(sides) {
+		return nil, nil, errors.Join(away...)
+	}
+	return archive.Problems(), away, archive.Close()
+}
+
+// side is a side of the archive, and how to reach it.
+type side struct {
+	config *rest.Config
+	bundle.Side
 }
 
 // versionsText returns the content of version.txt.

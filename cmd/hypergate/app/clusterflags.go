@@ -16,20 +16,52 @@ type clusterFlags struct {
 	timeout                        time.Duration
 }
 
+// usualKubeconfig is the end of the help text of a flag for a kubeconfig.
+const usualKubeconfig = "defaults to the environment variable KUBECONFIG, then ~/.kube/config, then the pod's own service account."
+
+// addFlags adds the flags of a command that reads one cluster.
 func (o *clusterFlags) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
-		"Defaults to the environment variable KUBECONFIG, then ~/.kube/config, then the pod's own service account.")
-	flags.StringVar(&o.context, "context", "", "Name of the context in the kubeconfig. Defaults to the current context.")
+	o.addManagementFlags(flags)
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace on the management cluster.")
 	flags.DurationVar(&o.timeout, "request-timeout", 30*time.Second, "The length of time to wait for one response of the API server.")
 }
 
+// addManagementFlags adds the flags that select the management cluster. All commands have the same.
+func (o *clusterFlags) addManagementFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "Path to the kubeconfig of the management cluster. It "+usualKubeconfig)
+	flags.StringVar(&o.context, "context", "", "Name of the management cluster's context in the kubeconfig. "+
+		"Defaults to the current context.")
+}
+
+// addGuestFlags adds the flags that select the guest. All commands have the same. The current context never counts as
+// the guest, because it is usually that of the management cluster.
+func (o *clusterFlags) addGuestFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "guest-kubeconfig", "", "Path to the kubeconfig of the guest. With --guest-context, it "+usualKubeconfig)
+	flags.StringVar(&o.context, "guest-context", "", "Name of the guest's context in the kubeconfig. "+
+		"The current context never counts as the guest without --guest-kubeconfig.")
+}
+
+// addGuestFileFlags is addGuestFlags for a command that also reads a mounted Secret, as hypergate's pod has it.
+func (o *clusterFlags) addGuestFileFlags(flags *pflag.FlagSet) {
+	o.addGuestFlags(flags)
+	flags.Lookup("guest-kubeconfig").Usage = "Path to the kubeconfig of the guest: a file, or a directory to which a Secret is mounted. " +
+		"With --guest-context, it " + usualKubeconfig
+}
+
+// isSet reports whether a flag selects the cluster.
+func (o *clusterFlags) isSet() bool { return o.kubeconfig != "" || o.context != "" }
+
 // role is a cluster, and the flag for its kubeconfig, in errors.
 type role struct{ name, flag string }
 
-// config returns the client configuration, and the namespace: of the flag, or else of the context.
+// management and guestRole return the two roles.
+func management() role { return role{"the management cluster", "--kubeconfig"} }
+func guestRole() role  { return role{"the guest", "--guest-kubeconfig"} }
+
+// config returns the client configuration of the management cluster, and the namespace: of the flag, or else of the
+// context.
 func (o *clusterFlags) config() (*rest.Config, string, error) {
-	return o.configOf(role{"the management cluster", "--kubeconfig"})
+	return o.configOf(management())
 }
 
 // configOf is config for a cluster with another flag for its kubeconfig.
@@ -55,4 +87,16 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	}
 	config.Timeout, config.UserAgent = o.timeout, "hypergate/"+version
 	return config, namespace, nil
+}
+
+// selected returns the client configuration of a cluster, as kubectl selects it. Watches have no deadline.
+func (o *clusterFlags) selected(of role) (*rest.Config, error) {
+	flags := *o
+	flags.timeout = time.Hour
+	config, _, err := flags.configOf(of)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = 0
+	return config, nil
 }

@@ -1,59 +1,28 @@
 package app
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/logs"
-	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/summary"
 )
 
-// flagValues returns the values that a shell completes, by the name of the flag. Those of --output differ by command.
+// flagValues returns the values that a shell completes for flags without a closed list, by the name of the flag.
 func flagValues() map[string][]string {
 	return map[string][]string{
-		"topology":        {string(model.TopologyHosted), string(model.TopologyStandalone)},
-		"side":            {"management", "guest", "dropped", "all"},
-		"publish":         strategyNames(),
-		"gateway-rollout": {string(model.OneByOne), string(model.AllAtOnce)},
-		"webhooks":        {string(model.WebhooksManaged), string(model.WebhooksExternal)},
-		"crd-management":  {string(crds.Managed), string(crds.Unmanaged)},
 		"istio-resources": defaultIstioResources(),
 		"publish-probe":   {probeOff},
 		"for": {
 			well, strings.ToLower(summary.Available), strings.ToLower(summary.Progressing), strings.ToLower(summary.Degraded),
 			strings.ToLower(summary.Upgradeable),
 		},
-		"only":       append(stateNames(), onlyOld),
-		"sort":       {"state", "since", "name"},
-		"revision":   {"openshift-gateway"},
-		"log-format": {string(logs.Text), string(logs.JSON)},
-	}
-}
-
-// outputsOf returns the values of --output, by the command.
-func outputsOf() map[string][]string {
-	return map[string][]string{
-		"status":    {outputTable, outputWide, outputJSON, outputYAML, outputHTML},
-		"fleet":     {outputTable, outputWide, outputJSON, outputYAML, outputHTML},
-		"preflight": {outputTable, outputJSON, outputYAML},
-		"diff":      {outputTable, outputJSON, outputYAML},
-		"crds":      {outputTable, outputJSON, outputYAML},
-		"render":    {outputYAML, outputJSON},
-		"proxies":   {outputTable, outputJSON, outputYAML},
-		"version":   {outputTable, outputJSON, outputYAML},
-		// The commands of migrate but release, which has no --output.
-		"migrate plan":     {outputTable, outputJSON, outputYAML},
-		"migrate start":    {outputTable, outputJSON, outputYAML},
-		"migrate pause":    {outputTable, outputJSON, outputYAML},
-		"migrate resume":   {outputTable, outputJSON, outputYAML},
-		"migrate rollback": {outputTable, outputJSON, outputYAML},
-		"migrate retire":   {outputTable, outputJSON, outputYAML},
-		"migrate status":   {outputTable, outputJSON, outputYAML},
+		"only":     onlyValues(),
+		"revision": {"openshift-gateway"},
 	}
 }
 
@@ -63,6 +32,8 @@ func strategyNames() (out []string) {
 	}
 	return out
 }
+
+func onlyValues() []string { return append(stateNames(), onlyOld) }
 
 func stateNames() (out []string) {
 	for _, s := range summary.States() {
@@ -81,10 +52,13 @@ func completeValues(cmd *cobra.Command) error {
 			}
 		}
 	}
-	if values, has := outputsOf()[strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")]; has {
-		return cmd.RegisterFlagCompletionFunc("output", fixed(values))
-	}
-	return nil
+	var errs []error
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if c, is := flag.Value.(choice); is {
+			errs = append(errs, cmd.RegisterFlagCompletionFunc(flag.Name, fixed(c.values)))
+		}
+	})
+	return errors.Join(errs...)
 }
 
 // fixed completes a list, in its order. Of a list of values with commas, the last one is completed.

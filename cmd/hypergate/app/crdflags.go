@@ -21,13 +21,12 @@ type crdOptions struct {
 }
 
 func (o *crdOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.management, "crd-management", string(crds.Managed), "Management mode of the guest's CRDs. One of: (Managed, "+
-		"Unmanaged). "+
+	choose(flags, &o.management, "crd-management", "", string(crds.Managed), "Management mode of the guest's CRDs. {values}. "+
 		"Managed: hypergate manages the CRDs and the installation. "+
 		"Unmanaged: hypergate removes istiod, its webhooks and the protection of the CRDs; CRDs, GatewayClasses, "+
 		"Gateways and proxies stay as they are. "+
 		"If the guest has the object cluster of ingresses.operator.openshift.io, its field spec.gatewayAPI.managementMode takes "+
-		"precedence.")
+		"precedence.", string(crds.Managed), string(crds.Unmanaged))
 	flags.BoolVar(&o.adopt, "adopt-crds", false, "If true, take over CRDs that another client installed, if nothing is lost and "+
 		"the CRD does not have the annotation "+crds.ManageAnnotation+"=false. If false, each CRD needs this annotation with the "+
 		"value true. "+
@@ -46,13 +45,7 @@ func (o *crdOptions) addProtectionFlags(flags *pflag.FlagSet) {
 // into writes the flags into a Config. The returned error joins all invalid flags.
 func (o *crdOptions) into(cfg *model.Config) error {
 	var errs []error
-	switch mode := crds.Mode(o.management); mode {
-	case crds.Managed, crds.Unmanaged:
-		cfg.CRDs.Mode = mode
-	default:
-		errs = append(errs, fmt.Errorf("--crd-management: unsupported value %q: supported values are %s, %s",
-			o.management, crds.Managed, crds.Unmanaged))
-	}
+	cfg.CRDs.Mode = crds.Mode(o.management)
 	if o.adopt {
 		cfg.CRDs.Consent = crds.Given
 	}

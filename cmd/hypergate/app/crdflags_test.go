@@ -56,7 +56,7 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 	}{
 		"an argument": {[]string{good, "httproutes"}, []string{`unknown command "httproutes"`}},
 		"output":      {[]string{good, "-o", "wide"}, []string{"--output", `"wide"`, "table, json, yaml"}},
-		"dry run":     {[]string{good, "--dry-run=client"}, []string{"--dry-run", `"client"`, "use adopt"}},
+		"dry run":     {[]string{good, "--dry-run=client"}, []string{"--dry-run", `"client"`, "supported values are adopt"}},
 		"no guest, although there is a context": {
 			nil, []string{"--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required"},
 		},
@@ -72,10 +72,10 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 			[]string{"mutually exclusive"},
 		},
 		"a context for naught": {
-			[]string{good, "--management-context=guest1"}, []string{"--management-context require --guest-kubeconfig-secret"},
+			[]string{good, "--context=guest1"}, []string{"--context require --guest-kubeconfig-secret"},
 		},
 		"no such management": {
-			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters", "--management-context=other"},
+			[]string{"--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters", "--context=other"},
 			[]string{`finding the management cluster: context "other" does not exist`},
 		},
 		"guest not there": {
@@ -103,7 +103,7 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 			[]string{"--namespace", "--guest-kubeconfig-secret", "or omit them"},
 		},
 		"management not there": {
-			[]string{"--guest-kubeconfig-secret=g", "--namespace=c", "--management-kubeconfig=" + filepath.Join(t.TempDir(), "mgmt")},
+			[]string{"--guest-kubeconfig-secret=g", "--namespace=c", "--kubeconfig=" + filepath.Join(t.TempDir(), "mgmt")},
 			[]string{"finding the management cluster", "no such file"},
 		},
 		"unknown Istio resource": {[]string{good, "--istio-resources=dragons"}, []string{"--istio-resources", `"dragons"`}},
@@ -120,7 +120,7 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	fails(t, []string{"crds", "--topology=standalone"}, "finding the guest: there is no kubeconfig: set --guest-kubeconfig")
 	fails(t, []string{"crds", "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
-		"finding the management cluster: there is no kubeconfig: set --management-kubeconfig")
+		"finding the management cluster: there is no kubeconfig: set --kubeconfig")
 	fails(t, []string{"rotate-ca"}, "finding the management cluster: there is no kubeconfig: set --kubeconfig")
 	fails(t, []string{"rotate-ca", "--wait=-1s"}, "--wait: -1s must not be negative")
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ const crdsExample = `  # Show the owners of the CRDs and the next steps
     --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
 
   # With Cluster API, read the guest's kubeconfig from its Secret, with a kubeconfig of the management cluster
-  hypergate crds --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
+  hypergate crds --context mgmt -n clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
 
   # List the CRDs that require an action, for use in a script
   hypergate crds --guest-kubeconfig guest.kubeconfig -o json \
@@ -89,24 +88,17 @@ func newCRDs() *cobra.Command {
 	flags := cmd.Flags()
 	o.addGuestFlags(flags)
 	o.guest.addFlags(flags)
-	flags.StringVarP(&o.output, "output", "o", "table", "Output format. One of: (table, json, yaml). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
-	flags.StringVar(&o.dryRun, "dry-run", "", `Must be "adopt". Print what a takeover of the CRDs of other owners would change, `+
-		"without changing anything.")
+	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
+	choose(flags, &o.dryRun, "dry-run", "", "", "{values}. adopt: print what a takeover of the CRDs of other owners would change. "+
+		"The command never changes anything.", "adopt")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "The length of time to wait for the guest, "+
 		"and before that for the Secret with its kubeconfig.")
 	return cmd
 }
 
 func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
-	if !slices.Contains([]string{"table", "json", "yaml"}, o.output) {
-		return fmt.Errorf("--output: unsupported value %q: supported values are table, json, yaml", o.output)
-	}
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
-	}
-	if o.dryRun != "" && o.dryRun != "adopt" {
-		return fmt.Errorf("--dry-run: unsupported value %q: use adopt, or omit the flag (the command never changes anything)", o.dryRun)
 	}
 	cfg, err := o.guestOnly()
 	if err != nil {
@@ -169,7 +161,7 @@ func observeGuest(
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
 	config = rest.CopyConfig(config)
-	config.QPS, config.UserAgent = -1, crdsUserAgent
+	config.QPS, config.UserAgent = -1, "hypergate-crds"
 	cluster, err := guest.New(guestconn.Direct(config), cfg, source)
 	if err != nil {
 		return model.GuestObservation{}, nil, err
@@ -224,7 +216,7 @@ func notKnown(ctx context.Context, timeout time.Duration, err error, unread []st
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("reading the guest: %w", ctx.Err())
 	case err != nil:
-		return fmt.Errorf("timed out reading the guest after %s: %w", timeout, err)
+		return accessError(fmt.Sprintf("timed out reading the guest after %s", timeout), "list CRDs and Gateways in the guest", err)
 	case len(unread) > 0:
 		return fmt.Errorf("timed out reading the guest after %s: not read yet: %s; if the API server is slow, increase --timeout",
 			timeout, strings.Join(unread, ", "))

@@ -2,9 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -46,11 +46,12 @@ func newDiff() *cobra.Command {
 		Short: "Show the writes that hypergate run would send now",
 		Long:  diffLong,
 		Example: `  # Show what another version, or other flags, would change
-  hypergate diff --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig guest.kubeconfig \
+  hypergate diff --context mgmt -n clusters-guest1 --guest-context guest1 \
     ` + exampleImages + `
 
-  # Fail if anything would change, for use in a script
-  hypergate diff ... -o json > diff.json || exit 1`,
+  # Fail if anything would change, but not while the control plane is on hold
+  hypergate diff ... -o json > diff.json
+  case $? in 0 | 3) ;; *) exit 1 ;; esac`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.diff(cmd.Context(), cmd.OutOrStdout()) },
 	}
@@ -61,19 +62,17 @@ func newDiff() *cobra.Command {
 // addDiffFlags adds the flags of run that decide what is written, and those of the report.
 func (o *diffOptions) addDiffFlags(flags *pflag.FlagSet) {
 	o.addFlags(flags)
-	o.addAccessFlags(flags)
+	o.asCaller = true
+	o.mgmt.addManagementFlags(flags)
+	o.guest.addGuestFileFlags(flags)
+	o.addGuestSecretFlags(flags)
 	o.addControllerFlags(flags)
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "The length of time to wait until both sides are known.")
 }
 
 // checked returns the options of the controller, after all flags were checked.
 func (o *diffOptions) checked() (controller.Options, error) {
-	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
-		err := fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
-		return controller.Options{}, err
-	}
 	if o.timeout <= 0 {
 		return controller.Options{}, fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
@@ -94,9 +93,17 @@ func (o *diffOptions) diff(ctx context.Context, out io.Writer) error {
 	defer cancel()
 	found, err := controller.Preview(ctx, options)
 	if err != nil {
-		return err
+		return previewError(err)
 	}
 	return printed(out, o.output, newDiffReport(found))
+}
+
+// previewError returns why both sides could not be observed, with the next step.
+func previewError(err error) error {
+	if errors.Is(err, controller.ErrSameCluster) {
+		return err // it has a next step
+	}
+	return accessError("observing both sides", "read what hypergate's roles in deploy/rbac permit", err)
 }
 
 // diffReport is the output of the command diff.

@@ -19,8 +19,8 @@ type flagGroup struct {
 // flagGroups returns the groups of the commands that have the flags of run. A flag without a group is a general flag.
 func flagGroups() []flagGroup {
 	return []flagGroup{
-		{"Clusters", strings.Fields(`topology namespace guest-namespace management-kubeconfig guest-kubeconfig guest-kubeconfig-secret
-			istiod-guest-server controller-name revision`)},
+		{"Clusters", strings.Fields(`topology namespace guest-namespace kubeconfig context guest-kubeconfig guest-context
+			guest-kubeconfig-secret istiod-guest-server controller-name revision`)},
 		{"Images and charts", strings.Fields("pilot-image proxy-image relay-image sidecar-image release-version charts-dir values")},
 		{"Publishing istiod", strings.Fields(`publish publish-host publish-gateway publish-node-port publish-probe xds-address
 			webhook-host webhooks`)},

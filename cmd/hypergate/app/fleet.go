@@ -77,9 +77,10 @@ func newFleet() *cobra.Command {
 	flags := cmd.Flags()
 	o.addFlags(flags)
 	flags.Lookup("namespace").Usage = "Namespace on the management cluster. Defaults to all namespaces."
+	flags.Lookup("all-namespaces").Usage = "If true, read all namespaces of the management cluster. This is the default."
 	flags.StringSliceVar(&o.only, "only", nil, "List only installations in these states, or "+onlyOld+
 		" for those that do not have the latest version of hypergate in the fleet. The first lines still count all.")
-	flags.StringVar(&o.sort, "sort", "state", "Order of the list. One of: (state, since, name).")
+	choose(flags, &o.sort, "sort", "", "state", "Order of the list. {values}.", "state", "since", "name")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "After the list, print the installations whose state changes, "+
 		"until the command is interrupted.")
 	return cmd
@@ -90,13 +91,9 @@ func (o *fleetOptions) checkAll() error {
 		return err
 	}
 	for _, only := range o.only {
-		if only != onlyOld && !slices.Contains(summary.States(), summary.State(only)) {
-			return fmt.Errorf("--only: unsupported value %q: supported values are %s and the states that hypergate fleet --help lists",
-				only, onlyOld)
+		if values := onlyValues(); !slices.Contains(values, only) {
+			return unsupported("only", only, values)
 		}
-	}
-	if orders := []string{"state", "since", "name"}; !slices.Contains(orders, o.sort) {
-		return fmt.Errorf("--sort: unsupported value %q: supported values are %s", o.sort, strings.Join(orders, ", "))
 	}
 	switch tables := []string{outputTable, outputWide}; {
 	case o.watch && o.wait > 0:
@@ -130,7 +127,7 @@ func (o *fleetOptions) run(ctx context.Context, out, errOut io.Writer) error {
 		fmt.Fprintf(errOut, "hypergate: %s\n", oneLine(note))
 	}
 	if len(found.Installations) == 0 {
-		return fmt.Errorf("no Lease of hypergate in %s: %w", o.where(), errNotInstalled)
+		return fmt.Errorf("no Lease of hypergate in %s: %w", where(o.cluster.namespace), errNotInstalled)
 	}
 	report := o.report(found, screenOf(out))
 	if err := printed(out, o.output, report); err != nil || !o.watch {
@@ -139,13 +136,6 @@ func (o *fleetOptions) run(ctx context.Context, out, errOut io.Writer) error {
 		}
 	}
 	return o.follow(ctx, client, report, out, errOut)
-}
-
-func (o *fleetOptions) where() string {
-	if o.cluster.namespace == "" {
-		return "any namespace"
-	}
-	return fmt.Sprintf("namespace %q", o.cluster.namespace)
 }
 
 func (o *fleetOptions) report(found fleet.Fleet, screen screen) fleetReport {

@@ -68,11 +68,11 @@ to take the management cluster for the guest. With --apply, you also need to pat
 
 const guestKubeconfigExample = `  # HyperShift: write the Secret that deploy/hosted mounts
   hypergate guest-kubeconfig --guest-context guest1 --server https://kube-apiserver:6443 \
-    --apply --management-context mgmt -n clusters-guest1
+    --apply --context mgmt -n clusters-guest1
 
   # Cluster API: write the Secret guest1-hypergate, for --guest-kubeconfig-secret
   hypergate guest-kubeconfig --guest-kubeconfig guest1.kubeconfig --cluster-name guest1 \
-    --apply --management-context mgmt -n clusters-guest1
+    --apply --context mgmt -n clusters-guest1
 
   # Print a kubeconfig that is valid for an hour
   hypergate guest-kubeconfig --guest-context guest1 --duration 1h > hypergate.kubeconfig`
@@ -94,13 +94,8 @@ func newGuestKubeconfig() *cobra.Command {
 }
 
 func (o *guestKubeconfigOptions) addFlags(flags *pflag.FlagSet) {
-	const defaults = "Defaults to the environment variable KUBECONFIG, then ~/.kube/config."
-	flags.StringVar(&o.guest.kubeconfig, "guest-kubeconfig", "", "Path to your kubeconfig of the guest. "+defaults)
-	flags.StringVar(&o.guest.context, "guest-context", "", "Name of the guest's context in the kubeconfig. "+
-		"Required without --guest-kubeconfig.")
-	flags.StringVar(&o.mgmt.kubeconfig, "management-kubeconfig", "", "Path to your kubeconfig of the management cluster. "+defaults)
-	flags.StringVar(&o.mgmt.context, "management-context", "", "Name of the management cluster's context in the kubeconfig. "+
-		"Defaults to the current context.")
+	o.guest.addGuestFlags(flags)
+	o.mgmt.addManagementFlags(flags)
 	flags.StringVarP(&o.mgmt.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. "+
 		"Required with --apply.")
 	flags.DurationVar(&o.mgmt.timeout, "request-timeout", 30*time.Second, "The length of time to wait for one response of an API server.")
@@ -121,7 +116,7 @@ func (o *guestKubeconfigOptions) addFlags(flags *pflag.FlagSet) {
 
 func (o *guestKubeconfigOptions) check() error {
 	switch {
-	case o.guest.kubeconfig == "" && o.guest.context == "":
+	case !o.guest.isSet():
 		return errors.New("--guest-context or --guest-kubeconfig is required: " +
 			"the guest, so that it cannot be another cluster by accident")
 	case o.apply && o.mgmt.namespace == "":
@@ -142,7 +137,7 @@ func (o *guestKubeconfigOptions) run(ctx context.Context, out, errOut io.Writer)
 	if err := o.check(); err != nil {
 		return err
 	}
-	guestConfig, _, err := o.guest.configOf(role{"the guest", "--guest-kubeconfig"})
+	guestConfig, _, err := o.guest.configOf(guestRole())
 	if err != nil {
 		return err
 	}
@@ -178,7 +173,7 @@ func (o *guestKubeconfigOptions) run(ctx context.Context, out, errOut io.Writer)
 
 // management returns a client for the management cluster, after it has checked that this is not the guest.
 func (o *guestKubeconfigOptions) management(ctx context.Context, guestConfig *rest.Config) (coreclient.CoreV1Interface, error) {
-	config, _, err := o.mgmt.configOf(role{"the management cluster", "--management-kubeconfig"})
+	config, _, err := o.mgmt.config()
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +184,7 @@ func (o *guestKubeconfigOptions) management(ctx context.Context, guestConfig *re
 	namespace, err := client.Namespaces().Get(ctx, o.mgmt.namespace, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("namespace %q does not exist on the management cluster: check --namespace and --management-context",
+		return nil, fmt.Errorf("namespace %q does not exist on the management cluster: check --namespace and --context",
 			o.mgmt.namespace)
 	case err != nil:
 		return nil, accessError("reading namespace "+o.mgmt.namespace+" of the management cluster", "get the namespace there", err)
@@ -200,7 +195,7 @@ func (o *guestKubeconfigOptions) management(ctx context.Context, guestConfig *re
 	case err != nil:
 		return nil, accessError("checking that the guest is not the management cluster", "list namespaces in the guest", err)
 	case same:
-		return nil, fmt.Errorf("%w: check --guest-context and --management-context", controller.ErrSameCluster)
+		return nil, fmt.Errorf("%w: check --guest-context and --context", controller.ErrSameCluster)
 	}
 	return client, nil
 }

@@ -14,10 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
@@ -104,11 +106,13 @@ func (o *guestKubeconfigOptions) secretKey() (name, key string) {
 // accessError returns an error of an API server with the next step.
 func accessError(doing, permission string, err error) error {
 	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("%s: %w", doing, err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s: %w: ask for the permission to %s", doing, err, permission)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: %w: log in to that cluster again", doing, err)
-	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
+	case apply.Classify(err, "", schema.GroupResource{}).Class() == apply.Unreachable:
 		return fmt.Errorf("%s: %w: check that the cluster is running, and the context and kubeconfig for it", doing, err)
 	default:
 		return fmt.Errorf("%s: %w", doing, err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,14 +100,13 @@ func newMigratePlan() *cobra.Command {
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
 	o.check.addFlags(flags)
 	return cmd
 }
 
 func (o *migrationCheck) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.topology, "topology", string(model.TopologyHosted), "Topology of the installation. One of: (hosted, standalone).")
+	choose(flags, &o.topology, "topology", "", string(model.TopologyHosted), "Topology of the installation. {values}.", topologies()...)
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
 	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "Value of spec.controllerName of the "+
 		"GatewayClasses to serve.")
@@ -126,10 +123,6 @@ func (o *migrationCheck) addFlags(flags *pflag.FlagSet) {
 
 // config checks the flags, and returns the settings of the check.
 func (o *migrationCheck) config(revision string) (model.Config, error) {
-	topology := model.Topology(o.topology)
-	if topology != model.TopologyHosted && topology != model.TopologyStandalone {
-		return model.Config{}, fmt.Errorf("--topology: unsupported value %q: supported values are hosted, standalone", o.topology)
-	}
 	if o.timeout <= 0 {
 		return model.Config{}, fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
@@ -140,7 +133,7 @@ func (o *migrationCheck) config(revision string) (model.Config, error) {
 	}
 	resources, err := parseIstioResources(o.istioResources)
 	cfg := model.Config{
-		Topology: topology, GuestNamespace: o.guestNamespace, ControllerName: o.controllerName, Revision: revision,
+		Topology: model.Topology(o.topology), GuestNamespace: o.guestNamespace, ControllerName: o.controllerName, Revision: revision,
 		IstioResources: resources,
 	}
 	if err == nil && o.xdsAddress != "" {
@@ -163,13 +156,14 @@ func (o *migrationCheck) inventory(ctx context.Context, cfg model.Config, access
 	if err != nil {
 		return migration.Inventory{}, err
 	}
-	return cluster.Inventory(ctx, migration.ParseVersion(charts.EmbeddedVersion))
+	found, err := cluster.Inventory(ctx, migration.ParseVersion(charts.EmbeddedVersion))
+	if err != nil {
+		return migration.Inventory{}, accessError("reading the guest", "read what deploy/rbac/migration permits", err)
+	}
+	return found, nil
 }
 
 func (o *migratePlanOptions) run(ctx context.Context, out io.Writer) error {
-	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
-		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
-	}
 	cfg, err := o.check.config(o.revision)
 	if err != nil {
 		return err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,15 +23,11 @@ type migrateOptions struct {
 func (o *migrateOptions) addFlags(flags *pflag.FlagSet) {
 	o.cluster.addFlags(flags)
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the name of the Lease.")
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed.")
+	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
 }
 
 // lease checks the flags, and returns the Lease. It sends no requests.
 func (o *migrateOptions) lease() (*migrationLease, error) {
-	if formats := []string{outputTable, outputJSON, outputYAML}; !slices.Contains(formats, o.output) {
-		return nil, fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
-	}
 	if !model.IsLabel(o.revision) {
 		return nil, fmt.Errorf("--revision: %q is not a valid name", o.revision)
 	}
@@ -173,8 +167,9 @@ type migrateStartOptions struct {
 	migrateOptions
 
 	check migrationCheck
-	// guestKubeconfig, guestContext and guestSecret select the guest.
-	guestKubeconfig, guestContext, guestSecret string
+	// guestFlags and guestSecret select the guest.
+	guestFlags  clusterFlags
+	guestSecret string
 }
 
 const migrateStartLong = `Start the migration of a guest to a hosted istiod.
@@ -219,9 +214,7 @@ func newMigrateStart() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.addFlags(flags)
-	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "Path to the guest's kubeconfig: a file, or a directory to which a "+
-		"Secret is mounted. With --guest-context, "+usualKubeconfig)
-	flags.StringVar(&o.guestContext, "guest-context", "", "Name of the guest's context in the kubeconfig.")
+	o.guestFlags.addGuestFileFlags(flags)
 	flags.StringVar(&o.guestSecret, "guest-kubeconfig-secret", "", "Name of the Secret in --namespace that contains the guest's "+
 		"kubeconfig. Use it instead of --guest-kubeconfig.")
 	o.check.addFlags(flags)
@@ -265,20 +258,21 @@ func (o *migrateStartOptions) run(ctx context.Context, out io.Writer) error {
 
 // guest returns how the check reaches the guest. A standalone cluster is the management cluster.
 func (o *migrateStartOptions) guest(topology model.Topology) (guestAccess, error) {
-	access := guestAccess{kubeconfig: o.guestKubeconfig, context: o.guestContext, secret: o.guestSecret}
+	access := guestAccess{guest: o.guestFlags, secret: o.guestSecret}
+	isSet := o.guestFlags.isSet() || o.guestSecret != ""
 	switch {
-	case topology == model.TopologyStandalone && o.guestKubeconfig+o.guestContext+o.guestSecret != "":
+	case topology == model.TopologyStandalone && isSet:
 		return access, errors.New("--guest-kubeconfig, --guest-context and --guest-kubeconfig-secret are not supported with " +
 			"--topology=standalone: the cluster is that of --kubeconfig and --context")
 	case topology == model.TopologyStandalone:
-		access.kubeconfig, access.context = o.cluster.kubeconfig, o.cluster.context
+		access.guest = o.cluster
 		return access, nil
-	case o.guestKubeconfig+o.guestContext+o.guestSecret == "":
+	case !isSet:
 		return access, errNoGuest
 	case o.guestSecret == "":
 		return access, nil
 	}
 	config, namespace, err := o.cluster.config()
-	access.mgmt, access.namespace = config, namespace
+	access.mgmtConfig, access.namespace = config, namespace
 	return access, err
 }

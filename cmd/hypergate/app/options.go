@@ -32,7 +32,7 @@ type planOptions struct {
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	o.addGuestFlags(flags)
-	flags.StringVar(&o.namespace, "namespace", "", "Namespace of the hosted control plane on the management cluster. "+
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. "+
 		"With --topology=standalone, defaults to --guest-namespace.")
 	flags.StringVar(&o.pilotImage, "pilot-image", "", "Image of istiod, from the release payload of the control plane.")
 	flags.StringVar(&o.proxyImage, "proxy-image", "", "Image of the gateways, from the release payload of the guest.")
@@ -41,10 +41,10 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 		"Defaults to the short name of istiod's webhook Service: the kube-apiserver pod resolves it in its own namespace, "+
 		"and it reveals nothing to the guest. On a management cluster with a proxy, "+
 		"use gw-webhook-<revision>.<namespace>.svc (which reveals the namespace to the guest), or add the short name to NO_PROXY.")
-	flags.StringVar(&o.webhooks, "webhooks", string(model.WebhooksManaged), "Who writes istiod's webhook configurations in the guest. "+
-		"One of: (Managed, External). External: another party does, and hypergate deletes its own. hypergate gives that party the URL, "+
+	choose(flags, &o.webhooks, "webhooks", "", string(model.WebhooksManaged), "Who writes istiod's webhook configurations in the guest. "+
+		"{values}. External: another party does, and hypergate deletes its own. hypergate gives that party the URL, "+
 		"the CA bundle and the configurations in the Secret gw-webhook-<revision> in --namespace, and updates them with each rotation "+
-		"of the mesh CA.")
+		"of the mesh CA.", string(model.WebhooksManaged), string(model.WebhooksExternal))
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "If true, add the mutating webhook that injects sidecars into pods.")
 	o.networkPolicies.addFlags(flags)
 	flags.StringVar(&o.releaseVersion, "release-version", "", "OpenShift release that contains hypergate and istiod's image. "+
@@ -59,8 +59,8 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 
 // addGuestFlags adds the flags on which the decisions about a guest's CRDs depend.
 func (o *planOptions) addGuestFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.topology, "topology", string(model.TopologyHosted), "Topology of the installation. One of: (hosted, standalone). "+
-		"hosted: istiod runs on the management cluster, the gateways run in the guest. standalone: one cluster is both.")
+	choose(flags, &o.topology, "topology", "", string(model.TopologyHosted), "Topology of the installation. {values}. "+
+		"hosted: istiod runs on the management cluster, the gateways run in the guest. standalone: one cluster is both.", topologies()...)
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
 	flags.StringVar(&o.controllerName, "controller-name", "openshift.io/gateway-controller/v1", "Value of spec.controllerName of the "+
 		"GatewayClasses to serve.")
@@ -145,7 +145,7 @@ func parseIstioResources(names []string) ([]model.IstioResource, error) {
 		switch {
 		case name == "":
 		case i < 0:
-			return nil, fmt.Errorf("--istio-resources: unsupported resource %q: supported resources are %s", name, knownResources())
+			return nil, unsupported("istio-resources", name, knownResources())
 		default:
 			out = append(out, model.KnownIstioResources()[i])
 		}
@@ -153,13 +153,13 @@ func parseIstioResources(names []string) ([]model.IstioResource, error) {
 	return out, nil
 }
 
-func knownResources() string {
+func knownResources() []string {
 	all := model.KnownIstioResources()
 	out := make([]string, 0, len(all))
 	for _, r := range all {
 		out = append(out, r.Resource)
 	}
-	return strings.Join(out, ", ")
+	return out
 }
 
 // readValues returns the user's values from a file. Without a file, there are none.

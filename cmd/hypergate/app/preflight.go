@@ -42,7 +42,7 @@ func newPreflight() *cobra.Command {
 		Short: "Check whether hypergate can work, before it is installed",
 		Long:  preflightLong,
 		Example: `  # Check both clusters with the credentials that hypergate will have
-  hypergate preflight --management-kubeconfig mgmt.kubeconfig --namespace clusters-guest1 --guest-kubeconfig guest.kubeconfig \
+  hypergate preflight --context mgmt -n clusters-guest1 --guest-context guest1 \
     ` + exampleImages + `
 
   # Install only if all checks pass
@@ -64,7 +64,7 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer) error {
 	report := preflightReport{}
 	guestConfig := options.GuestConfig
 	if guestConfig == nil {
-		guestConfig, err = (&guestAccess{secret: o.guestSecret, namespace: o.namespace, mgmt: options.MgmtConfig}).
+		guestConfig, err = (&guestAccess{secret: o.guestSecret, namespace: o.namespace, mgmtConfig: options.MgmtConfig}).
 			config(ctx, options.Config.Topology, o.timeout)
 		if err != nil {
 			return printed(out, o.output, report.with("guest kubeconfig", "", err))
@@ -91,7 +91,7 @@ func versionOf(ctx context.Context, name string, config *rest.Config, least stri
 	}
 	got, err := client.ServerVersion()
 	if err != nil {
-		return name, "", fmt.Errorf("it does not answer: %w", err)
+		return name, "", accessError("reading its version", "get /version there", err)
 	}
 	found, err := utilversion.ParseGeneric(got.GitVersion)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 	case errors.Is(err, controller.ErrSameCluster):
 		return r.with(different, "", err)
 	case err != nil:
-		return r.with("observation of both sides", "", err)
+		return r.with("observation of both sides", "", previewError(err))
 	case found.Refusal != nil:
 		return r.with(different, "", nil).with("plan", "", found.Refusal)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -53,7 +52,7 @@ func newProxies() *cobra.Command {
 		Short: "Show the proxies that are connected to istiod",
 		Long:  proxiesLong,
 		Example: `  # Show the proxies of a hosted cluster
-  hypergate proxies --guest-context guest1 --management-context mgmt -n clusters-guest1
+  hypergate proxies --guest-context guest1 --context mgmt -n clusters-guest1
 
   # Connect to another address, with a kubeconfig of the guest alone
   hypergate proxies --guest-kubeconfig guest.kubeconfig --address istiod-guest1.apps.example.com:443`,
@@ -61,11 +60,8 @@ func newProxies() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.guest.kubeconfig, "guest-kubeconfig", "", "Path to your kubeconfig of the guest.")
-	flags.StringVar(&o.guest.context, "guest-context", "", "Name of the guest's context in the kubeconfig. "+
-		"Required without --guest-kubeconfig.")
-	flags.StringVar(&o.mgmt.kubeconfig, "management-kubeconfig", "", "Path to your kubeconfig of the management cluster.")
-	flags.StringVar(&o.mgmt.context, "management-context", "", "Name of the management cluster's context in the kubeconfig.")
+	o.guest.addGuestFlags(flags)
+	o.mgmt.addManagementFlags(flags)
 	flags.StringVarP(&o.mgmt.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. "+
 		"Required without --address.")
 	flags.StringVar(&o.address, "address", "", "Address (host:port) at which istiod is published.")
@@ -74,16 +70,14 @@ func newProxies() *cobra.Command {
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
 	flags.StringVar(&o.account, "service-account", ownAccount, "Name of the service account in --guest-namespace whose token identifies "+
 		"the command.")
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, json, yaml).")
+	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}.", tables()...)
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Second, "The length of time to wait for all responses.")
 	return cmd
 }
 
 func (o *proxiesOptions) check() error {
-	switch formats := []string{outputTable, outputJSON, outputYAML}; {
-	case !slices.Contains(formats, o.output):
-		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
-	case o.guest.kubeconfig == "" && o.guest.context == "":
+	switch {
+	case !o.guest.isSet():
 		return errors.New("--guest-context or --guest-kubeconfig is required")
 	case o.address == "" && o.mgmt.namespace == "":
 		return errors.New("--address or --namespace is required: the address of istiod, or where hypergate reports it")
@@ -107,7 +101,7 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 			return err
 		}
 	}
-	config, _, err := o.guest.configOf(role{"the guest", "--guest-kubeconfig"})
+	config, _, err := o.guest.configOf(guestRole())
 	if err != nil {
 		return err
 	}
@@ -131,7 +125,7 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 
 // published returns the address in the summary of the installation.
 func (o *proxiesOptions) published(ctx context.Context) (string, error) {
-	config, _, err := o.mgmt.configOf(role{"the management cluster", "--management-kubeconfig"})
+	config, _, err := o.mgmt.config()
 	if err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -25,14 +24,14 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the guest's gateways reach istiod, "+
 		"if another party publishes istiod. "+
 		"With --topology=standalone, defaults to istiod's Service.")
-	flags.StringVar(&o.way, "publish", string(model.PublishAuto), "How to publish istiod to the guest's nodes, "+
+	choose(flags, &o.way, "publish", "", string(model.PublishAuto), "How to publish istiod to the guest's nodes, "+
 		"unless --xds-address is set. "+
-		"One of: (auto, route, loadbalancer, nodeport, tlsroute, tunnel). "+
+		"{values}. "+
 		"auto uses the strategy with which the HostedControlPlane publishes the guest's API server. "+
 		"If that does not lead the guest's nodes to istiod (a private link, HyperShift's shared ingress, IBM Cloud, or a load "+
 		"balancer for virtual machines of the same cluster), auto uses a tunnel through the guest's API server if --relay-image is "+
 		"set. For a private link or a shared ingress without --relay-image, it only uses the Route istiod of the "+
-		"control-plane-operator.")
+		"control-plane-operator.", strategyNames()...)
 	flags.StringVar(&o.host, "publish-host", "", "Host name of the Route, TLSRoute or load balancer, or address of the nodes. "+
 		"Defaults to a name in the domain of the hosts in the HostedControlPlane, or to the address of the load balancer.")
 	flags.Uint16Var(&o.nodePort, "publish-node-port", 0, "Port on the nodes, for --publish=nodeport. "+
@@ -49,9 +48,6 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 func (o *publishOptions) into(cfg *model.Config) (err error) {
 	way := model.PublishStrategy(o.way)
 	switch {
-	case o.way == "":
-		return errors.New("--publish: unsupported value \"\": supported values are auto, route, loadbalancer, nodeport, tlsroute, " +
-			"tunnel; or set --xds-address")
 	case o.xdsAddress != "" && way != model.PublishAuto:
 		return fmt.Errorf("--xds-address and --publish=%s are mutually exclusive: either another party publishes istiod, "+
 			"or hypergate does", way)

@@ -69,7 +69,7 @@ func newReleaseOf(long, example string) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
-	flags.StringVar(&o.topology, "topology", string(model.TopologyHosted), "Topology of the installation. One of: (hosted, standalone).")
+	choose(flags, &o.topology, "topology", "", string(model.TopologyHosted), "Topology of the installation. {values}.", topologies()...)
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod.")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "If true, only print which Gateways are held.")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "The length of time to wait for the guest.")
@@ -78,9 +78,6 @@ func newReleaseOf(long, example string) *cobra.Command {
 
 func (o *releaseOptions) run(ctx context.Context, out io.Writer) error {
 	topology := model.Topology(o.topology)
-	if topology != model.TopologyHosted && topology != model.TopologyStandalone {
-		return fmt.Errorf("--topology: unsupported value %q: supported values are hosted, standalone", o.topology)
-	}
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
@@ -108,7 +105,7 @@ func (o *releaseOptions) release(ctx context.Context, cluster *guest.Cluster, ou
 	for range releaseRounds {
 		held, err := cluster.HeldGateways(ctx)
 		if err != nil {
-			return err
+			return accessError("reading the guest", "list Gateways there", err)
 		}
 		if len(held) == 0 {
 			_, err := fmt.Fprintln(out, "No Gateway is held.")
@@ -135,7 +132,7 @@ func (o *releaseOptions) releaseEach(ctx context.Context, cluster *guest.Cluster
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		case err != nil:
-			errs = append(errs, err)
+			errs = append(errs, accessError("releasing the Gateway", "patch Gateways in the guest", err))
 		default:
 			if _, err := fmt.Fprintf(out, "gateway/%s released\n", text.Line(of.Key.String(), longestCell)); err != nil {
 				return err

@@ -66,8 +66,8 @@ stderr.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.addFlags(cmd.Flags())
-	cmd.Flags().StringVar(&o.side, "side", "all", "Objects to print. One of: (management, guest, dropped, all).")
-	cmd.Flags().StringVarP(&o.output, "output", "o", "yaml", "Output format. One of: (yaml, json).")
+	choose(cmd.Flags(), &o.side, "side", "", "all", "Objects to print. {values}.", "management", "guest", "dropped", "all")
+	choose(cmd.Flags(), &o.output, "output", "o", outputYAML, "Output format. {values}.", outputYAML, outputJSON)
 	cmd.Flags().StringVar(&o.caBundle, "ca-bundle", "", "Path to a PEM file with the mesh root for the webhooks' caBundle. "+
 		"Defaults to a placeholder. hypergate run creates the actual root.")
 	cmd.Flags().StringSliceVar(&o.classes, "gateway-class", []string{"openshift-default"}, "Names of the GatewayClasses to assume in "+
@@ -82,12 +82,6 @@ stderr.`,
 }
 
 func (o *renderOptions) run(cmd *cobra.Command) error {
-	if !slices.Contains([]string{"management", "guest", "dropped", "all"}, o.side) {
-		return fmt.Errorf("--side: unsupported value %q: supported values are management, guest, dropped, all", o.side)
-	}
-	if o.output != "yaml" && o.output != "json" {
-		return fmt.Errorf("--output: unsupported value %q: supported values are yaml, json", o.output)
-	}
 	file, err := readControlPlaneFile(o.filename, cmd.InOrStdin())
 	if err != nil {
 		return err

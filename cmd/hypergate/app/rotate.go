@@ -84,7 +84,6 @@ func newRotateCA() *cobra.Command {
 
 func (o *rotateOptions) addFlags(flags *pflag.FlagSet) {
 	o.cluster.addFlags(flags)
-	flags.StringVar(&o.cluster.kubeconfig, "management-kubeconfig", "", "The same as --kubeconfig.")
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the name of hypergate's Lease.")
 	flags.DurationVar(&o.wait, "wait", 0, "Wait until the rotation is complete, at most this long. Without a value: 72h.")
 	flags.Lookup("wait").NoOptDefVal = usualRotation.String()

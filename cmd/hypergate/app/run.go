@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
 	"time"
 
@@ -31,13 +30,16 @@ import (
 // runOptions holds the flags of the command run.
 type runOptions struct {
 	planOptions
-	mgmtKubeconfig, guestKubeconfig, guestSecret, istiodGuestServer string
-	tokenLifetime, caOverlap                                        time.Duration
-	leaderElect, reportToHCP, install                               bool
-	healthAddress, metricsAddress                                   string
-	verbosity                                                       int
-	logFormat                                                       string
-	publishProbe, gatewayRollout, renewGuest                        string
+	mgmt, guest                              clusterFlags
+	guestSecret, istiodGuestServer           string
+	tokenLifetime, caOverlap                 time.Duration
+	leaderElect, reportToHCP, install        bool
+	healthAddress, metricsAddress            string
+	verbosity                                int
+	logFormat                                string
+	publishProbe, gatewayRollout, renewGuest string
+	// asCaller selects the clusters as kubectl does, by KUBECONFIG and contexts, for a command that a person runs once.
+	asCaller bool
 }
 
 // exampleImages is the part of the examples that sets the images.
@@ -70,8 +72,8 @@ webhooks and CRDs in the guest, while a GatewayClass of the guest names its cont
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "If true, hold a Lease in --namespace while the controller works.")
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "Address at which to serve /healthz and /readyz. 0 disables it.")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "Address at which to serve /metrics. 0 disables it.")
-	flags.StringVar(&o.logFormat, "log-format", string(logs.Text), "Format of the log on stderr. One of: (text, json). "+
-		"json is one object for each line.")
+	choose(flags, &o.logFormat, "log-format", "", string(logs.Text), "Format of the log on stderr. {values}. "+
+		"json is one object for each line.", string(logs.Text), string(logs.JSON))
 	flags.IntVarP(&o.verbosity, "v", "v", 0, "Log level. 0 logs the actions, 1 also logs their reasons.")
 	return cmd
 }
@@ -88,9 +90,10 @@ func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 		"at the published name. Set it to "+probeOff+" to disable the probe, "+
 		"for example if the management cluster cannot reach the address that the guest's nodes use. "+
 		"Defaults to the published address, or to HyperShift's router for a name of its private link.")
-	flags.StringVar(&o.gatewayRollout, "gateway-rollout", string(model.OneByOne), "How gateways get the proxies of another istiod. "+
-		"With OneByOne, hypergate holds all Gateways while istiod changes, and then releases one after another. "+
-		"A Gateway whose new pods do not become ready stops the rest. With AllAtOnce, the new istiod rolls all gateways when it starts.")
+	choose(flags, &o.gatewayRollout, "gateway-rollout", "", string(model.OneByOne), "How gateways get the proxies of another istiod. "+
+		"{values}. With OneByOne, hypergate holds all Gateways while istiod changes, and then releases one after another. "+
+		"A Gateway whose new pods do not become ready stops the rest. With AllAtOnce, the new istiod rolls all gateways when it starts.",
+		string(model.OneByOne), string(model.AllAtOnce))
 	flags.BoolVar(&o.install, "install", true, "If false, install nothing, and remove from both sides what hypergate installed. "+
 		"CRDs stay, and so do GatewayClasses, Gateways and their pods. The condition Available has the reason NotEnabled.")
 	flags.StringVar(&o.renewGuest, "renew-guest-kubeconfig", "", "Name of the Secret in --namespace into which hypergate writes the "+
@@ -104,13 +107,18 @@ func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 
 // addAccessFlags adds the flags that define how to reach the two clusters.
 func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.mgmtKubeconfig, "management-kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
+	flags.StringVar(&o.mgmt.kubeconfig, "kubeconfig", "", "Path to the kubeconfig of the management cluster. "+
 		"Defaults to the pod's own service account. The environment variable KUBECONFIG is ignored: "+
 		"a context that you change later must not become a side of a controller.")
-	flags.StringVar(&o.guestKubeconfig, "guest-kubeconfig", "", "Path to the guest's kubeconfig: a file, "+
+	flags.StringVar(&o.guest.kubeconfig, "guest-kubeconfig", "", "Path to the guest's kubeconfig: a file, "+
 		"or a directory to which a Secret is mounted, "+
 		"with the key kubeconfig (HyperShift) or value (Cluster API). The file can be replaced at any time. "+
 		"Not supported with --topology=standalone.")
+	o.addGuestSecretFlags(flags)
+}
+
+// addGuestSecretFlags adds the flags for a guest whose kubeconfig is in a Secret, and for the one that istiod gets.
+func (o *runOptions) addGuestSecretFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.guestSecret, "guest-kubeconfig-secret", "", "Name of the Secret in --namespace that contains the guest's "+
 		"kubeconfig, "+
 		"with the key value (Cluster API's contract, <cluster>-kubeconfig) or kubeconfig. Use it instead of --guest-kubeconfig. "+
@@ -122,7 +130,7 @@ func (o *runOptions) addAccessFlags(flags *pflag.FlagSet) {
 // run checks the flags, creates the clients, and runs the controller.
 func (o *runOptions) run(ctx context.Context) error {
 	options, err := o.options()
-	if err = errors.Join(err, o.checkAddresses(), o.checkLog()); err != nil {
+	if err = errors.Join(err, o.checkAddresses()); err != nil {
 		return err
 	}
 	handler := logs.Handler(os.Stderr, logs.Format(o.logFormat), o.verbosity)
@@ -148,14 +156,6 @@ func (o *runOptions) checkAddresses() error {
 	return errors.Join(errs...)
 }
 
-// checkLog checks the format of the log.
-func (o *runOptions) checkLog() error {
-	if slices.Contains(logs.Formats(), logs.Format(o.logFormat)) {
-		return nil
-	}
-	return fmt.Errorf("--log-format: unsupported value %q: supported values are %s, %s", o.logFormat, logs.Text, logs.JSON)
-}
-
 // options checks the flags, and returns the options of the controller.
 func (o *runOptions) options() (controller.Options, error) {
 	cfg, err := o.runConfig()
@@ -170,7 +170,7 @@ func (o *runOptions) options() (controller.Options, error) {
 	if err != nil {
 		return controller.Options{}, err
 	}
-	mgmtConfig, err := mgmtConfig(o.mgmtKubeconfig)
+	mgmtConfig, err := o.mgmtConfig()
 	if err != nil {
 		return controller.Options{}, err
 	}
@@ -212,11 +212,7 @@ func (o *runOptions) runConfig() (model.Config, error) {
 	}
 	cfg.GuestServer, cfg.GuestKubeconfigSecret, cfg.NotEnabled = o.istiodGuestServer, o.guestSecret, !o.install
 	cfg.RenewGuestKubeconfig = o.renewedSecret()
-	switch cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout); cfg.GatewayRollout {
-	case model.OneByOne, model.AllAtOnce:
-	default:
-		return cfg, fmt.Errorf("--gateway-rollout: %q is not valid: use %s or %s", o.gatewayRollout, model.OneByOne, model.AllAtOnce)
-	}
+	cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout)
 	return cfg, desired.Validate(cfg)
 }
 
@@ -239,18 +235,21 @@ func (o *runOptions) reporting() controller.Reporting {
 }
 
 // mgmtConfig returns a client configuration for the management cluster: from a kubeconfig, or from the pod's service
-// account.
-func mgmtConfig(path string) (*rest.Config, error) {
-	if path != "" {
+// account. For a command of a person, it is the one that kubectl would use.
+func (o *runOptions) mgmtConfig() (*rest.Config, error) {
+	if o.asCaller {
+		return o.mgmt.selected(management())
+	}
+	if path := o.mgmt.kubeconfig; path != "" {
 		config, err := kubeconfig.LoadFile(path)
 		if err != nil {
-			return nil, fmt.Errorf("--management-kubeconfig: %w", err)
+			return nil, fmt.Errorf("--kubeconfig: %w", err)
 		}
 		return config, nil
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("finding the management cluster: %w; outside a pod, set --management-kubeconfig", err)
+		return nil, fmt.Errorf("finding the management cluster: %w; outside a pod, set --kubeconfig", err)
 	}
 	return config, nil
 }
@@ -259,20 +258,22 @@ func mgmtConfig(path string) (*rest.Config, error) {
 // reads it again. Both are nil if a Secret on the management cluster has the guest's kubeconfig.
 func (o *runOptions) guestConfig(cfg model.Config, mgmtConfig *rest.Config) (*rest.Config, func() (*rest.Config, error), error) {
 	switch {
-	case cfg.Topology == model.TopologyStandalone && o.guestKubeconfig != "":
+	case cfg.Topology == model.TopologyStandalone && o.guest.isSet():
 		return nil, nil, errors.New("--guest-kubeconfig: a standalone cluster is its own guest: omit the flag, or use --topology hosted")
 	case cfg.Topology == model.TopologyStandalone:
 		return rest.CopyConfig(mgmtConfig), nil, nil
-	case o.guestKubeconfig != "" && o.guestSecret != "":
+	case o.guest.isSet() && o.guestSecret != "":
 		return nil, nil, errTwoKubeconfigs
 	case o.guestSecret != "":
 		return nil, nil, nil
-	case o.guestKubeconfig == "":
+	case !o.guest.isSet() && o.asCaller:
+		return nil, nil, errNoGuest
+	case !o.guest.isSet():
 		return nil, nil, errors.New("--guest-kubeconfig or --guest-kubeconfig-secret is required: " +
 			"the directory or file that HyperShift mounts " +
 			"from the Secret with a service account's kubeconfig, or the name of a Secret, for example Cluster API's <cluster>-kubeconfig")
 	}
-	load := func() (*rest.Config, error) { return loadGuestKubeconfig(o.guestKubeconfig) }
+	load := func() (*rest.Config, error) { return guestOf(&o.guest) }
 	config, err := load()
 	return config, load, err
 }

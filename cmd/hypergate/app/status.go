@@ -20,6 +20,7 @@ import (
 // waitOptions are the flags of the commands that read summaries and can wait for a goal.
 type waitOptions struct {
 	cluster     clusterFlags
+	everywhere  bool
 	output, aim string
 	wait        time.Duration
 	goal        goal
@@ -46,8 +47,9 @@ const exitCodesOfSummaries = `Exit codes:
 
 func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	o.cluster.addFlags(flags)
-	flags.StringVarP(&o.output, "output", "o", outputTable, "Output format. One of: (table, wide, json, yaml, html). "+
-		"Fields of json and yaml can be added, but existing fields are never renamed or removed. html is one file for a browser.")
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "If true, read all namespaces of the management cluster.")
+	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable+" html is one file for a browser.",
+		outputTable, outputWide, outputJSON, outputYAML, outputHTML)
 	flags.StringVar(&o.aim, "for", well, "What the exit code reports, and what --wait waits for. One of: (well, available, progressing, "+
 		"degraded, upgradeable). A condition can be followed by =true, =false or =unknown.")
 	flags.DurationVar(&o.wait, "wait", 0, "Wait until --for is met, at most this long. Without a value: 5m. "+
@@ -66,11 +68,11 @@ func noDuration(_ *cobra.Command, args []string) error {
 }
 
 func (o *waitOptions) check() (err error) {
-	if formats := []string{outputTable, outputWide, outputJSON, outputYAML, outputHTML}; !slices.Contains(formats, o.output) {
-		return fmt.Errorf("--output: unsupported value %q: supported values are %s", o.output, strings.Join(formats, ", "))
-	}
 	if o.wait < 0 {
 		return fmt.Errorf("--wait: %s must not be negative", o.wait)
+	}
+	if o.everywhere && o.cluster.namespace != "" {
+		return errors.New("--all-namespaces and --namespace are mutually exclusive: remove one of the two flags")
 	}
 	o.goal, err = parseGoal(o.aim)
 	return err
@@ -129,6 +131,9 @@ func newStatus() *cobra.Command {
 		Example: `  # Show the state of a hosted cluster
   hypergate status -n clusters-guest1
 
+  # Find a hosted cluster by its name
+  hypergate status -A guest1
+
   # Wait until the installation is complete
   hypergate status -n clusters-guest1 --wait=10m
 
@@ -157,6 +162,9 @@ func (o *waitOptions) status(ctx context.Context, guest string, out, errOut io.W
 	if err != nil {
 		return err
 	}
+	if o.everywhere {
+		namespace = ""
+	}
 	client, err := fleet.New(config)
 	if err != nil {
 		return err
@@ -180,10 +188,10 @@ var errNotInstalled = errors.New("check the namespace (-n) and the context (--co
 	"a hypergate without --leader-elect has no Lease")
 
 // ofGuest returns the installations of a guest, or all of them without a name. An installation whose guest is not known
-// is returned too, because it may be the one.
+// is returned too, because it may be the one: in a namespace, and among all namespaces if no other one is.
 func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Reading, error) {
 	if len(readings) == 0 {
-		return nil, fmt.Errorf("no Lease of hypergate in namespace %q: %w", namespace, errNotInstalled)
+		return nil, fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled)
 	}
 	if guest == "" {
 		return readings, nil
@@ -192,12 +200,31 @@ func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Rea
 	for _, r := range readings {
 		names = append(names, nameOf(r))
 	}
-	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool { return knowsGuest(r) && r.Summary.Guest != guest })
+	found := func(r summary.Reading) bool { return knowsGuest(r) && r.Summary.Guest == guest }
+	onlyKnown := namespace == "" && slices.ContainsFunc(readings, found)
+	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool { return !found(r) && (knowsGuest(r) || onlyKnown) })
 	if len(readings) == 0 {
-		return nil, fmt.Errorf("no installation for a guest %q in namespace %q: there is one for %s",
-			guest, namespace, strings.Join(names, ", "))
+		return nil, fmt.Errorf("no installation for a guest %q in %s: there is one for %s",
+			guest, where(namespace), joinedFirst(names))
 	}
 	return readings, nil
+}
+
+// where returns a namespace in words. An empty one means all namespaces.
+func where(namespace string) string {
+	if namespace == "" {
+		return "any namespace"
+	}
+	return fmt.Sprintf("namespace %q", namespace)
+}
+
+// joinedFirst returns a list in words, with a number in place of what is too long for one line.
+func joinedFirst(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // nameOf returns the name of the guest, or that of the namespace if the guest's is not known.
