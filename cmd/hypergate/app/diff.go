@@ -123,6 +123,7 @@ func newDiffReport(found controller.Previewed) diffReport {
 		if w.Verb == dryrun.None && w.Refusal == "" {
 			out.Unchanged++
 		} else {
+			w.Refusal = withoutUsers(w.Refusal)
 			out.Writes = append(out.Writes, w)
 		}
 	}

@@ -23,7 +23,7 @@ func someWrites() []dryrun.Write {
 		{Side: "management", Verb: dryrun.Create, Resource: "services", Namespace: "clusters-guest1", Name: "istiod-openshift-gateway"},
 		{
 			Side: "management", Verb: dryrun.Delete, Resource: "secrets", Namespace: "clusters-guest1", Name: "istio-kubeconfig",
-			Refusal: "not allowed\nto delete secrets", Status: http.StatusForbidden,
+			Refusal: "not allowed\nto delete secrets of http://user:pass@proxy:3128", Status: http.StatusForbidden,
 		},
 		{
 			Side: "guest", Verb: dryrun.Create, Resource: "roles.rbac.authorization.k8s.io", Namespace: "openshift-ingress", Name: "r",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,13 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return text.Lines(text.Cut(err.Error(), longestError))
+	return text.Lines(text.Cut(withoutUsers(err.Error()), longestError))
+}
+
+// withoutUsers returns a text without the users and passwords of URLs. The error of an API server can repeat what was
+// sent, such as the URL of the guest's proxy.
+func withoutUsers(s string) string {
+	return regexp.MustCompile(`(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@]+@`).ReplaceAllString(s, "$1")
 }
 
 const statusLong = `Show the state of hypergate for one hosted cluster.
