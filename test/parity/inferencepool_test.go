@@ -114,10 +114,7 @@ func TestInferencePools(t *testing.T) {
 	}
 	g := startGuest(ctx, t)
 	s := ofHypergate(t, source, "", model.SeveralNodes)
-	apply := client.Apply //nolint:staticcheck // the objects are not typed
-	for _, object := range s.guest {
-		g.Expect(g.client.Patch(ctx, object, apply, client.FieldOwner("hypergate"), client.ForceOwnership)).To(gomega.Succeed())
-	}
+	g.apply(ctx, s.guest)
 	startIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
 
 	t.Log("the CRD appears, and then a pool")

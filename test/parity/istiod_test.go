@@ -1,7 +1,6 @@
 package parity_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,11 +39,43 @@ const (
 // startIstiod runs istiod until the returned function is called.
 func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s settings) (stop func()) {
 	t.Helper()
+	return startIstiodProcess(ctx, t, kubeconfig, s).stop
+}
+
+// istiod is a process that serves. plaintext is the address of xDS without TLS, on which istiod asks for no identity.
+type istiod struct {
+	stop      func()
+	plaintext string
+	output    *lockedBuffer
+}
+
+// lockedBuffer is what a process has printed.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns what was printed until now.
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func startIstiodProcess(ctx context.Context, t *testing.T, kubeconfig string, s settings) istiod {
+	t.Helper()
 	binaries, err := servers.Find(ctx, "pilot-discovery")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, ports, output := t.TempDir(), freeAddresses(ctx, t, 4), &bytes.Buffer{}
+	dir, ports, output := t.TempDir(), freeAddresses(ctx, t, 5), &lockedBuffer{}
 	for name, content := range s.files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -56,7 +88,7 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s setting
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, binaries["pilot-discovery"], "discovery", "--kubeconfig="+kubeconfig, "--namespace="+namespace,
 		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
-		"--grpcAddr=", "--ctrlz_port=0")
+		"--grpcAddr="+ports[4], "--ctrlz_port=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, output, output
 	for name, value := range s.env {
 		cmd.Env = append(cmd.Env, name+"="+value)
@@ -67,7 +99,7 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s setting
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop = func() {
+	stop := func() {
 		cancel()
 		_ = cmd.Wait() // the error is that it was killed
 	}
@@ -78,7 +110,7 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s setting
 		}
 	})
 	hang.Gomega(t).Eventually(func() error { return ready(ctx, ports[1]) }).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
-	return stop
+	return istiod{stop: stop, plaintext: ports[4], output: output}
 }
 
 func ready(ctx context.Context, address string) error {
@@ -121,4 +153,15 @@ func gatewayCRDs(ctx context.Context, t *testing.T) string {
 		t.Fatalf("finding the module sigs.k8s.io/gateway-api: %v", err)
 	}
 	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/standard")
+}
+
+// istioCRDs returns the file of Istio's CRDs in the module of go.mod. `go list -m` would ask for the module's
+// description, which Istio's modules without a release do not have.
+func istioCRDs(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", "istio.io/istio/manifests").Output()
+	if err != nil {
+		t.Fatalf("finding the module istio.io/istio: %v", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(out)), "manifests/charts/base/files/crd-all.gen.yaml")
 }

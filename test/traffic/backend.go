@@ -23,6 +23,7 @@ func Backend(address string) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle(EchoMethod, echo)
 	mux.HandleFunc("/download", serveDownload)
+	mux.HandleFunc("/who", serveWho)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, shortAnswer) })
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)

@@ -72,6 +72,30 @@ func (w *World) ServeTLSRoutes(ctx context.Context) error {
 	return w.ApplyObject(ctx, crd)
 }
 
+// InferencePoolCRD is the CRD of InferencePools.
+const InferencePoolCRD = "inferencepools.inference.networking.k8s.io"
+
+// ServeInferencePools installs the CRD of InferencePools in the guest: that of the module with which istiod was built.
+func (w *World) ServeInferencePools(ctx context.Context) error {
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		return err
+	}
+	dir, err := moduleDir(ctx, filepath.Join(root, "hack/servers/istiod"), "sigs.k8s.io/gateway-api-inference-extension/api/v1")
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml"))
+	if err != nil {
+		return fmt.Errorf("reading the CRD of InferencePools: %w", err)
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+		return fmt.Errorf("reading the CRD of InferencePools: %w", err)
+	}
+	return w.ApplyObject(ctx, crd)
+}
+
 // build builds a static program of a module.
 func build(ctx context.Context, module, file, pkg string) error {
 	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, pkg)

@@ -129,7 +129,17 @@ func (w *World) Withdraw(ctx context.Context) error {
 
 // AllowSidecarInjection applies deploy/sidecar-injection in the guest.
 func (w *World) AllowSidecarInjection(ctx context.Context) error {
-	objects, err := deploy.Render(SidecarInjection)
+	return w.allow(ctx, SidecarInjection)
+}
+
+// AllowMigration applies deploy/rbac/migration in the guest.
+func (w *World) AllowMigration(ctx context.Context) error {
+	return w.allow(ctx, "rbac/migration")
+}
+
+// allow applies a folder of deploy/ in the guest.
+func (w *World) allow(ctx context.Context, folder string) error {
+	objects, err := deploy.Render(folder)
 	if err != nil {
 		return err
 	}
@@ -138,7 +148,7 @@ func (w *World) AllowSidecarInjection(ctx context.Context) error {
 		return err
 	}
 	if err := deploy.Apply(ctx, w.GuestConfig, objects); err != nil {
-		return fmt.Errorf("applying deploy/%s: %w", SidecarInjection, err)
+		return fmt.Errorf("applying deploy/%s: %w", folder, err)
 	}
 	return deploy.TakesEffect(ctx, w.GuestConfig, w.GuestUser(), audit.Permissions(roles), true)
 }

@@ -14,10 +14,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hypergate/hypergate/hack/image/hypergate"
@@ -54,6 +56,29 @@ func makeImage(binary, dir string) (map[string]string, error) {
 		return nil, fmt.Errorf("writing hypergate's image: %w", err)
 	}
 	return map[string]string{HypergateImage: file}, nil
+}
+
+// admitHost lets this machine reach hypergate's health checks, which the policy of deploy/ permits to the kubelet
+// alone.
+func (w *World) admitHost(ctx context.Context) error {
+	health := intstr.FromString("health")
+	_, err := w.MgmtClient.NetworkingV1().NetworkPolicies(w.MgmtNamespace).Create(ctx, &networkingv1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "checks-from-this-machine"},
+		Spec: networkingv1.NetworkPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": deploy.Account}},
+			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{
+				Ports: []networkingv1.NetworkPolicyPort{{Port: &health}},
+				From: []networkingv1.NetworkPolicyPeer{
+					{IPBlock: &networkingv1.IPBlock{CIDR: w.HostAddress().String() + "/32"}},
+				},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("admitting this machine to hypergate's health checks: %w", err)
+	}
+	return nil
 }
 
 // mgmtFolder returns the folder of deploy/ for the side on which hypergate's pod runs.

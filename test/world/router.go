@@ -92,3 +92,16 @@ func (w *World) StartRouter(ctx context.Context) (*proc.Process, error) {
 	}
 	return p, nil
 }
+
+// StopRouter ends the router that Start has started: nothing answers at the published address, also for connections
+// that are open.
+func (w *World) StopRouter() { w.router.Kill() }
+
+// RestartRouter starts the router again, and returns when it listens.
+func (w *World) RestartRouter(ctx context.Context) error {
+	router, err := w.StartRouter(ctx)
+	if err == nil {
+		w.router = router
+	}
+	return err
+}

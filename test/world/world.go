@@ -56,6 +56,9 @@ type Options struct {
 	// AsPod makes StartHypergate run the Deployment of deploy/, with an image built from Binary, instead of a process
 	// on this machine.
 	AsPod bool
+	// Bare means that the clusters have no object of deploy/: no account, no role, no kubeconfig. The caller applies
+	// what it tests.
+	Bare bool
 	// Folder is the folder with hypergate's Deployment in the hosted topology. Empty means HyperShift.
 	Folder string
 	// MoreGuests are the names of further hosted clusters on the management cluster. See World.More. The first guest
@@ -242,8 +245,15 @@ func newMapper(config *rest.Config) (meta.RESTMapper, error) {
 }
 
 func (w *World) prepare(ctx context.Context) error {
-	if err := w.deployIdentities(ctx); err != nil {
-		return fmt.Errorf("preparing hypergate's identities: %w", err)
+	if !w.options.Bare {
+		if err := w.deployIdentities(ctx); err != nil {
+			return fmt.Errorf("preparing hypergate's identities: %w", err)
+		}
+	}
+	if w.options.AsPod && !w.options.Bare {
+		if err := w.admitHost(ctx); err != nil {
+			return err
+		}
 	}
 	if w.options.Detach {
 		return nil // the caller plays the nodes in a separate process

@@ -1,5 +1,6 @@
 // Command backend is the server behind the gateways of the traffic tests. It answers HTTP/1.1, HTTP/2 without TLS and
-// gRPC on -http, and HTTPS on -https.
+// gRPC on -http, and HTTPS on -https. With -picker it is an endpoint picker for InferencePools as well, with TLS and
+// the same certificate.
 //
 // When it gets SIGTERM, it ends new connections and waits for the requests under way, for at most -drain.
 package main
@@ -10,10 +11,14 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/hypergate/hypergate/test/traffic"
 )
@@ -21,21 +26,25 @@ import (
 func main() {
 	plain := flag.String("http", ":8080", "address for HTTP and gRPC")
 	secure := flag.String("https", "", "address for HTTPS; empty: none")
-	certificate := flag.String("cert", "", "file of the certificate for -https")
-	key := flag.String("key", "", "file of the key for -https")
+	picker := flag.String("picker", "", "address for the endpoint picker; empty: none")
+	certificate := flag.String("cert", "", "file of the certificate for -https and -picker")
+	key := flag.String("key", "", "file of the key for -https and -picker")
 	drain := flag.Duration("drain", 25*time.Second, "time for the requests under way when the backend is asked to end")
 	flag.Parse()
-	if err := run(*plain, *secure, *certificate, *key, *drain); err != nil {
+	if err := run(*plain, *secure, *picker, *certificate, *key, *drain); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(plain, secure, certificate, key string, drain time.Duration) error {
+func run(plain, secure, picker, certificate, key string, drain time.Duration) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	first, second := traffic.Backend(plain), traffic.Backend(secure)
-	failed := make(chan error, 2)
+	failed := make(chan error, 3)
 	go func() { failed <- first.ListenAndServe() }()
+	if picker != "" {
+		go func() { failed <- servePicker(ctx, picker, certificate, key) }()
+	}
 	if secure != "" {
 		go func() { failed <- second.ListenAndServeTLS(certificate, key) }()
 	}
@@ -51,4 +60,19 @@ func run(plain, secure, certificate, key string, drain time.Duration) error {
 		go func() { ended <- server.Shutdown(end) }()
 	}
 	return errors.Join(<-ended, <-ended)
+}
+
+// servePicker serves an endpoint picker until the process ends. Its requests are short.
+func servePicker(ctx context.Context, address, certificate, key string) error {
+	secure, err := credentials.NewServerTLSFromFile(certificate, key)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.Creds(secure))
+	traffic.RegisterPicker(server)
+	return server.Serve(listener)
 }

@@ -45,8 +45,10 @@ type Cluster struct {
 	// ServiceName is the name of the Endpoints, with EDS.
 	ServiceName string
 	// Inline are the endpoints of a cluster without EDS. With DNS, their addresses contain names.
-	Inline         *Endpoints
-	Balancing      Balancing
+	Inline    *Endpoints
+	Balancing Balancing
+	// Hint is the metadata that has the addresses of a request's endpoints. Without such metadata, Balancing counts.
+	Hint           MetadataKey
 	Protocol       Protocol
 	ConnectTimeout time.Duration
 	// DNSRefresh is the time between two lookups.
@@ -64,6 +66,9 @@ type Cluster struct {
 	// Key is equal for two clusters with equal configuration.
 	Key string
 }
+
+// MetadataKey is a value of a request's dynamic metadata.
+type MetadataKey struct{ Namespace, Name string }
 
 // TLSForLabels is the TLS for the endpoints that have all Labels. nil TLS is plain text.
 type TLSForLabels struct {

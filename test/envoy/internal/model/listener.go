@@ -57,12 +57,22 @@ type HTTP struct {
 	Upgrades []string
 	// CORS reports whether the filter that obeys Route.CORS is in the chain.
 	CORS bool
+	// Process is how external processors are obeyed. nil: the filter that calls them is not in the chain.
+	Process *Process
 	// NormalizePath reports whether dot segments are removed, and MergeSlashes whether repeated slashes are.
 	NormalizePath, MergeSlashes bool
 	// MaxHeaderBytes limits the headers of a request.
 	MaxHeaderBytes int
 	// IdleTimeout ends a connection without requests. 0 means no limit of the configuration.
 	IdleTimeout time.Duration
+}
+
+// Process is how a filter chain obeys external processors.
+type Process struct {
+	// Timeout limits the time until each answer.
+	Timeout time.Duration
+	// Namespaces are those of the metadata that a processor may set.
+	Namespaces []string
 }
 
 // TCP is Envoy's TCP proxy.

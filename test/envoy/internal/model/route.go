@@ -35,6 +35,16 @@ type Route struct {
 	Action  Action
 	Headers HeaderChanges
 	CORS    *CORS
+	// Processor is nil if requests go to no external processor.
+	Processor *Processor
+}
+
+// Processor is an external processor (ext_proc), to which a request goes before it is forwarded: its headers and its
+// whole body.
+type Processor struct {
+	Cluster string
+	// FailOpen reports whether a request is forwarded as it is if the processor fails.
+	FailOpen bool
 }
 
 // Match is the condition of a route. All of its parts must hold.

@@ -25,6 +25,8 @@ type attempts struct {
 	// body is nil for a request without a body.
 	body  *spool
 	began time.Time
+	// hinted are the endpoints that an external processor has chosen, one for each attempt.
+	hinted []*endpoint
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -77,8 +79,10 @@ func (t *attempts) try(r *http.Request, policy *model.Retry, tried map[*endpoint
 	if policy.OtherHosts {
 		picks = policy.HostPicks
 	}
-	e := t.cluster.pick(tried, picks)
-	if e == nil {
+	var e *endpoint
+	if attempt <= len(t.hinted) {
+		e = t.hinted[attempt-1]
+	} else if e = t.cluster.pick(tried, picks); e == nil {
 		return nil, errNoHosts
 	}
 	tried[e] = true

@@ -45,12 +45,16 @@ func (x *exchange) forward(action *model.Forward) {
 		x.reply(action.NotFound, "")
 		return
 	}
+	answer, ok := x.process()
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
-	t := &attempts{exchange: x, action: action, cluster: c, began: time.Now()}
+	t := &attempts{exchange: x, action: action, cluster: c, began: time.Now(), hinted: answer.hinted(c)}
 	startTimer := x.timer(action, cancel)
 	defer startTimer.stop()
-	if x.r.Body != nil && x.r.Body != http.NoBody && x.r.ContentLength != 0 && x.upgrade == "" {
+	if x.hasBody() {
 		t.body = newSpool(x.r.Body, startTimer.start)
 	} else {
 		startTimer.start()
@@ -59,6 +63,9 @@ func (x *exchange) forward(action *model.Forward) {
 	if err != nil {
 		x.reply(http.StatusBadRequest, err.Error())
 		return
+	}
+	if answer != nil {
+		answer.headers.ApplyRequest(out.header)
 	}
 	x.mirror(action, out, t.body)
 	proxy := &httputil.ReverseProxy{
@@ -76,6 +83,11 @@ func (x *exchange) forward(action *model.Forward) {
 		return nil
 	}
 	proxy.ServeHTTP(x.w, x.r.WithContext(ctx))
+}
+
+// hasBody reports whether the request has a body that is sent on.
+func (x *exchange) hasBody() bool {
+	return x.r.Body != nil && x.r.Body != http.NoBody && x.r.ContentLength != 0 && x.upgrade == ""
 }
 
 // fail answers for a request without a response.

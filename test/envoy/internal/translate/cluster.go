@@ -11,6 +11,8 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	overridev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/override_host/v3"
+	roundrobinv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/load_balancing_policies/round_robin/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/proto"
 
@@ -98,10 +100,47 @@ func balancing(c *clusterv3.Cluster, out *model.Cluster) error {
 		out.Balancing = model.LeastRequest
 	case clusterv3.Cluster_RANDOM:
 		out.Balancing = model.Random
+	case clusterv3.Cluster_CLUSTER_PROVIDED:
+		var err error
+		out.Balancing = model.RoundRobin
+		out.Hint, err = hint(c.GetLoadBalancingPolicy())
+		return err
 	default:
 		return fmt.Errorf("lb_policy %s is not supported", c.GetLbPolicy())
 	}
+	if c.GetLoadBalancingPolicy() != nil {
+		return fmt.Errorf("load_balancing_policy beside lb_policy %s is not supported", c.GetLbPolicy())
+	}
 	return nil
+}
+
+// hint returns the metadata that has the endpoints of a request. Only the policy of istiod's clusters for
+// InferencePools is supported: one key of metadata, and otherwise round robin.
+func hint(policy *clusterv3.LoadBalancingPolicy) (model.MetadataKey, error) {
+	none := model.MetadataKey{}
+	packed, err := onePolicy(policy, &overridev3.OverrideHost{})
+	if err != nil {
+		return none, err
+	}
+	if _, err := onePolicy(packed.GetFallbackPolicy(), &roundrobinv3.RoundRobin{}); err != nil {
+		return none, fmt.Errorf("fallback_policy: %w", err)
+	}
+	if len(packed.GetOverrideHostSources()) != 1 || len(packed.GetOverrideHostSources()[0].GetMetadata().GetPath()) != 1 {
+		return none, fmt.Errorf("load_balancing_policy: override_host_sources other than one key of metadata are not supported")
+	}
+	key := packed.GetOverrideHostSources()[0].GetMetadata()
+	return model.MetadataKey{Namespace: key.GetKey(), Name: key.GetPath()[0].GetKey()}, nil
+}
+
+func onePolicy[M proto.Message](policy *clusterv3.LoadBalancingPolicy, into M) (M, error) {
+	if len(policy.GetPolicies()) != 1 {
+		return into, fmt.Errorf("load_balancing_policy: %d policies are not supported", len(policy.GetPolicies()))
+	}
+	config := policy.GetPolicies()[0].GetTypedExtensionConfig().GetTypedConfig()
+	if !config.MessageIs(into) {
+		return into, fmt.Errorf("load_balancing_policy: type %s is not supported here", TypeName(config))
+	}
+	return unpack(config, into)
 }
 
 func circuits(c *clusterv3.Cluster, _ *model.Cluster) error {

@@ -104,14 +104,22 @@ func clusterFields() map[string]string {
 	return map[string]string{
 		cluster + "Cluster": `name type eds_cluster_config connect_timeout lb_policy load_assignment transport_socket
 			transport_socket_matches typed_extension_protocol_options common_lb_config dns_refresh_rate circuit_breakers
-			least_request_lb_config round_robin_lb_config | alt_stat_name filters metadata upstream_connection_options
-			per_connection_buffer_limit_bytes max_requests_per_connection close_connections_on_host_health_failure
-			ignore_health_on_host_removal wait_for_warm_on_init track_cluster_stats respect_dns_ttl dns_lookup_family
+			least_request_lb_config round_robin_lb_config load_balancing_policy | alt_stat_name filters metadata
+			upstream_connection_options per_connection_buffer_limit_bytes max_requests_per_connection
+			close_connections_on_host_health_failure ignore_health_on_host_removal wait_for_warm_on_init track_cluster_stats
+			respect_dns_ttl dns_lookup_family
 			dns_failure_refresh_rate dns_jitter typed_dns_resolver_config preconnect_policy`,
 		cluster + "Cluster.EdsClusterConfig": `eds_config service_name`,
 		cluster + "Cluster.CommonLbConfig": `healthy_panic_threshold locality_weighted_lb_config | update_merge_window
 			ignore_new_hosts_until_first_hc close_connections_on_host_set_change override_host_status`,
 		cluster + "Cluster.TransportSocketMatch": `name match transport_socket`,
+		cluster + "LoadBalancingPolicy":          `policies`,
+		cluster + "LoadBalancingPolicy.Policy":   `typed_extension_config`,
+		roundRobin:                               ``,
+		overrideHost:                             `override_host_sources fallback_policy`,
+		overrideHost + ".OverrideHostSource":     `metadata`,
+		metadataKey:                              `key path`,
+		metadataKey + ".PathSegment":             `key`,
 		cluster + "CircuitBreakers":              `thresholds`,
 		cluster + "CircuitBreakers.Thresholds": `max_connections max_pending_requests max_requests max_retries | priority
 			track_remaining max_connection_pools`,
@@ -168,12 +176,24 @@ func listenerFields() map[string]string {
 		tcp + "TcpProxy.WeightedCluster":                   `clusters`,
 		tcp + "TcpProxy.WeightedCluster.ClusterWeight":     `name weight`,
 		"envoy.extensions.filters.http.fault.v3.HTTPFault": ``,
-		core + "ExtensionConfigSource":                     `config_source type_urls | default_config apply_default_config_without_warming`,
-		core + "TypedExtensionConfig":                      `name typed_config`,
+		processor: `grpc_service failure_mode_allow processing_mode message_timeout metadata_options`,
+		processing + "ProcessingMode": `request_header_mode request_body_mode request_trailer_mode response_header_mode
+			response_body_mode response_trailer_mode`,
+		processing + "MetadataOptions":                    `receiving_namespaces forwarding_namespaces`,
+		processing + "MetadataOptions.MetadataNamespaces": `untyped`,
+		core + "ExtensionConfigSource":                    `config_source type_urls | default_config apply_default_config_without_warming`,
+		core + "TypedExtensionConfig":                     `name typed_config`,
 	}
 }
 
-const core = "envoy.config.core.v3."
+const (
+	core         = "envoy.config.core.v3."
+	processing   = "envoy.extensions.filters.http.ext_proc.v3."
+	processor    = processing + "ExternalProcessor"
+	overrideHost = "envoy.extensions.load_balancing_policies.override_host.v3.OverrideHost"
+	roundRobin   = "envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin"
+	metadataKey  = "envoy.type.metadata.v3.MetadataKey"
+)
 
 func routeFields() map[string]string {
 	const route, headers = "envoy.config.route.v3.", ` request_headers_to_add request_headers_to_remove response_headers_to_add
@@ -207,6 +227,8 @@ func routeFields() map[string]string {
 		route + "DirectResponseAction": `status body`,
 		"envoy.extensions.filters.http.cors.v3.CorsPolicy": `allow_origin_string_match allow_methods allow_headers
 			expose_headers max_age allow_credentials filter_enabled forward_not_matching_preflights`,
+		processing + "ExtProcPerRoute":                  `overrides`,
+		processing + "ExtProcOverrides":                 `grpc_service failure_mode_allow processing_mode`,
 		core + "HeaderValueOption":                      `header append append_action keep_empty_value`,
 		core + "HeaderValue":                            `key value`,
 		"envoy.type.matcher.v3.RegexMatchAndSubstitute": `pattern substitution`,

@@ -252,6 +252,12 @@ func (t *Translator) httpFilters(h *hcmv3.HttpConnectionManager, out *model.HTTP
 			continue
 		}
 		name := TypeName(filter.GetTypedConfig())
+		if name == processor {
+			if err := processorFilter(filter.GetTypedConfig(), out); err != nil {
+				return fmt.Errorf("http_filters[%d] (%s): %w", i, filter.GetName(), err)
+			}
+			continue
+		}
 		if _, listed := t.Accepts(name); !listed && name != "envoy.extensions.filters.http.fault.v3.HTTPFault" {
 			return fmt.Errorf("http_filters[%d] (%s): type %s is not supported here", i, filter.GetName(), name)
 		}

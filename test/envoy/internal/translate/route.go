@@ -10,6 +10,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -60,8 +61,12 @@ func (t *Translator) host(h *routev3.VirtualHost) (*model.VirtualHost, error) {
 	if out.Headers, err = headers(h); err != nil {
 		return nil, err
 	}
-	if out.CORS, err = perFilter(h.GetTypedPerFilterConfig()); err != nil {
+	var processor *model.Processor
+	if out.CORS, processor, err = perFilter(h.GetTypedPerFilterConfig()); err != nil {
 		return nil, err
+	}
+	if processor != nil {
+		return nil, fmt.Errorf("an external processor of a virtual host is not supported")
 	}
 	if out.Retry, err = retry(h.GetRetryPolicy()); err != nil {
 		return nil, err
@@ -76,22 +81,25 @@ func (t *Translator) host(h *routev3.VirtualHost) (*model.VirtualHost, error) {
 	return out, nil
 }
 
-// perFilter returns the CORS policy. Policies for other filters are not supported.
-func perFilter(configs map[string]*anypb.Any) (*model.CORS, error) {
-	var policy *model.CORS
+// perFilter returns the CORS policy and the external processor. Settings of other filters are not supported.
+func perFilter(configs map[string]*anypb.Any) (policy *model.CORS, processor *model.Processor, err error) {
 	for name, config := range configs {
-		if !config.MessageIs(&corsv3.CorsPolicy{}) {
-			return nil, fmt.Errorf("typed_per_filter_config[%q]: type %s is not supported", name, TypeName(config))
+		switch {
+		case config.MessageIs(&corsv3.CorsPolicy{}):
+			var cors *corsv3.CorsPolicy
+			if cors, err = unpack(config, &corsv3.CorsPolicy{}); err == nil {
+				policy, err = newCORS(cors)
+			}
+		case config.MessageIs(&extprocv3.ExtProcPerRoute{}):
+			processor, err = processorOfRoute(config)
+		default:
+			err = fmt.Errorf("type %s is not supported", TypeName(config))
 		}
-		cors, err := unpack(config, &corsv3.CorsPolicy{})
 		if err != nil {
-			return nil, err
-		}
-		if policy, err = newCORS(cors); err != nil {
-			return nil, err
+			return nil, nil, fmt.Errorf("typed_per_filter_config[%q]: %w", name, err)
 		}
 	}
-	return policy, nil
+	return policy, processor, nil
 }
 
 func newCORS(c *corsv3.CorsPolicy) (*model.CORS, error) {
@@ -122,7 +130,7 @@ func (t *Translator) route(r *routev3.Route, fallback *model.Retry) (*model.Rout
 	if out.Headers, err = headers(r); err != nil {
 		return nil, err
 	}
-	if out.CORS, err = perFilter(r.GetTypedPerFilterConfig()); err != nil {
+	if out.CORS, out.Processor, err = perFilter(r.GetTypedPerFilterConfig()); err != nil {
 		return nil, err
 	}
 	switch action := r.GetAction().(type) {

@@ -102,6 +102,12 @@ func TestRoutesAndClustersAreRejectedByName(t *testing.T) {
 			route(`"route": {"cluster": "c", "retry_policy": {"retry_on": "5xx,envoy-ratelimited"}}`),
 			`"envoy-ratelimited" is not supported`,
 		},
+		"a processor without bodies": {
+			route(`"route": {"cluster": "c"}, "typed_per_filter_config": {"p": {
+				"@type": "type.googleapis.com/envoy.extensions.filters.http.ext_proc.v3.ExtProcPerRoute", "overrides": {
+				"processing_mode": {"request_header_mode": "SEND"}}}}`),
+			"request_header_mode SEND with request_body_mode NONE is not supported",
+		},
 		"one domain twice": {
 			`{"name": "r", "virtual_hosts": [{"name": "a", "domains": ["x"]}, {"name": "b", "domains": ["X"]}]}`, "have the same domain x",
 		},
@@ -120,6 +126,8 @@ func TestRoutesAndClustersAreRejectedByName(t *testing.T) {
 	}
 	for json, want := range map[string]string{
 		`{"name": "c", "type": "ORIGINAL_DST"}`:                                       "type ORIGINAL_DST is not supported",
+		`{"name": "c", "load_balancing_policy": {}}`:                                  "load_balancing_policy beside lb_policy ROUND_ROBIN",
+		`{"name": "c", "lb_policy": "CLUSTER_PROVIDED"}`:                              "load_balancing_policy: 0 policies are not",
 		`{"name": "c", "lb_policy": "RING_HASH"}`:                                     "lb_policy RING_HASH is not supported",
 		`{"name": "c", "outlier_detection": {}}`:                                      `cluster "c".outlier_detection is not supported`,
 		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_connections": 1}]}}`: "max_connections: limits below 1024",

@@ -1,0 +1,79 @@
+package parity_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/onsi/gomega"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/hang"
+)
+
+// TestTheOldestDefaultsCount checks the facts behind the condition about defaults of others, with a real istiod: of all
+// ConfigMaps with defaults for a class, it uses only the oldest. If that one has a key that istiod does not know, it
+// makes no gateway of the class. If there are several of the same second, the name decides.
+func TestTheOldestDefaultsCount(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts etcd, kube-apiserver and istiod")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
+	t.Cleanup(cancel)
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := startGuest(ctx, t)
+	mine := g.defaults(ctx, "a-guests-own", "horizontalPodAutoscaler", "spec: {minReplicas: 5, maxReplicas: 6}")
+	s := ofHypergate(t, source, "", model.SeveralNodes)
+	hypergates := &unstructured.Unstructured{}
+	g.Expect(hypergates.UnmarshalJSON(s.classDefaults)).To(gomega.Succeed())
+	g.Expect(g.client.Create(ctx, hypergates)).To(gomega.Succeed())
+	g.defaults(ctx, "z-later", "horizontalPodAutoscaler", "spec: {minReplicas: 7, maxReplicas: 8}")
+	i := startIstiodProcess(ctx, t, g.kubeconfig, s)
+	g.touchClass(ctx)
+	replicas := func() int32 {
+		scaler := &autoscalingv2.HorizontalPodAutoscaler{}
+		if err := g.get(ctx, "web", scaler); err != nil || scaler.Spec.MinReplicas == nil {
+			return 0
+		}
+		return *scaler.Spec.MinReplicas
+	}
+	g.Eventually(replicas).Should(gomega.BeEquivalentTo(5), "the guest's own replace hypergate's")
+
+	t.Log("a key that istiod does not know stops all gateways of the class")
+	mine.Data = map[string]string{"deploymnet": "spec: {}"}
+	g.Expect(g.client.Update(ctx, mine)).To(gomega.Succeed())
+	g.Expect(model.DefaultsProblem(mine.Data)).NotTo(gomega.BeEmpty(), "hypergate finds the mistake")
+	late := fromyaml.Object(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway,
+		metadata: {name: late, namespace: openshift-ingress, labels: {istio.io/rev: openshift-gateway}},
+		spec: {gatewayClassName: openshift-default, listeners: [{name: http, port: 80, protocol: HTTP}]}}`)
+	g.Expect(g.client.Create(ctx, late)).To(gomega.Succeed())
+	g.Eventually(i.output.String).Should(gomega.MatchRegexp(`unsupported overlay "deploymnet".*gateway=openshift-ingress/late`))
+	g.Expect(apierrors.IsNotFound(g.get(ctx, "late", &corev1.Service{}))).To(gomega.BeTrue())
+
+	t.Log("without it, hypergate's count, and a later one does not")
+	g.Expect(g.client.Delete(ctx, mine)).To(gomega.Succeed())
+	g.Eventually(replicas).Should(gomega.BeEquivalentTo(2))
+	g.Eventually(func() error { return g.get(ctx, "late", &corev1.Service{}) }).Should(gomega.Succeed())
+}
+
+// defaults makes a ConfigMap with defaults for the gateways of the class.
+func (g *guest) defaults(ctx context.Context, name, key, value string) *corev1.ConfigMap {
+	g.Helper()
+	made := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: namespace, Labels: map[string]string{model.ClassDefaultsLabel: className},
+		},
+		Data: map[string]string{key: value},
+	}
+	g.Expect(g.client.Create(ctx, made)).To(gomega.Succeed())
+	return made
+}
