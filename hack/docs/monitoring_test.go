@@ -3,6 +3,8 @@ package docs
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/hypershift"
 )
 
 // pod is the part of a Deployment that a PodMonitor selects by.
@@ -25,7 +28,7 @@ type pod struct {
 }
 
 // TestPodMonitorsSelectPods renders each folder of deploy/monitoring, and checks that its PodMonitors select the pods
-// of hypergate and of istiod, and a port that they have.
+// of hypergate and of istiod, and ports that they have. The last golden file of istiod has the tunnel's sidecar.
 func TestPodMonitorsSelectPods(t *testing.T) {
 	t.Parallel()
 	hypergates := map[string]string{
@@ -61,6 +64,87 @@ func TestPodMonitorsSelectPods(t *testing.T) {
 		}
 		if kinds["PodMonitor"] != 2 || kinds["PrometheusRule"] != 1 || kinds["ConfigMap"] != 1 || len(kinds) != 3 {
 			t.Errorf("%s has %v", folder, kinds)
+		}
+	}
+}
+
+// TestThePodMonitorsOfTheComponent checks that the PodMonitors in HyperShift's namespace select the same pods and ports
+// as those of deploy/monitoring, and that its metrics set All keeps the same metrics.
+func TestThePodMonitorsOfTheComponent(t *testing.T) {
+	t.Parallel()
+	component, err := hypershift.Hypergate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := component.Render(hypershift.ControlPlane{Namespace: deploy.MgmtNamespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := deploy.Render("monitoring/hosted")
+	if err != nil {
+		t.Fatal(err)
+	}
+	substance := func(all []*unstructured.Unstructured, name string) (selector, endpoint map[string]any, keeps string) {
+		for _, o := range all {
+			if o.GetKind() != "PodMonitor" || o.GetName() != name {
+				continue
+			}
+			selector, _, _ = unstructured.NestedMap(o.Object, "spec", "selector")
+			endpoints, _, _ := unstructured.NestedSlice(o.Object, "spec", "podMetricsEndpoints")
+			endpoint, _ = endpoints[0].(map[string]any)
+			relabelings, _, _ := unstructured.NestedSlice(endpoint, "metricRelabelings")
+			keeps, _, _ = unstructured.NestedString(relabelings[0].(map[string]any), "regex")
+		}
+		return selector, endpoint, keeps
+	}
+	for _, name := range []string{"hypergate", "hypergate-istiod"} {
+		selector, endpoint, keeps := substance(ours, name)
+		want, elsewhere, regex := substance(theirs, name)
+		if selector == nil || !reflect.DeepEqual(selector, want) || endpoint["port"] != elsewhere["port"] {
+			t.Errorf("PodMonitor %s selects %v, port %v; that of deploy/monitoring %v, port %v",
+				name, selector, endpoint["port"], want, elsewhere["port"])
+		}
+		if regex == "" || !strings.Contains(keeps, regex) {
+			t.Errorf("PodMonitor %s keeps %q; that of deploy/monitoring keeps %q", name, keeps, regex)
+		}
+	}
+}
+
+// TestThePolicyOfHypergatesPod checks that the network policy selects the pods of each Deployment, opens a port that
+// they have, and restricts ingress alone.
+func TestThePolicyOfHypergatesPod(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"hosted/example", "cluster-api/example", "standalone"} {
+		objects, err := deploy.Render(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policy, deployment *unstructured.Unstructured
+		for _, o := range objects {
+			switch o.GetKind() {
+			case "NetworkPolicy":
+				policy = o
+			case "Deployment":
+				deployment = o
+			}
+		}
+		if policy == nil || policy.GetNamespace() != deployment.GetNamespace() {
+			t.Fatalf("%s: the policy is %v", folder, policy)
+		}
+		types, _, _ := unstructured.NestedStringSlice(policy.Object, "spec", "policyTypes")
+		rules, _, _ := unstructured.NestedSlice(policy.Object, "spec", "ingress")
+		selected, _, _ := unstructured.NestedStringMap(policy.Object, "spec", "podSelector", "matchLabels")
+		labels, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "labels")
+		if !slices.Equal(types, []string{"Ingress"}) || len(rules) != 1 || len(selected) != 1 || labels["app"] != selected["app"] {
+			t.Errorf("%s: types %q, %d rules, for pods with %v", folder, types, len(rules), selected)
+		}
+		containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+		ports, _ := containers[0].(map[string]any)["ports"].([]any)
+		opened, _ := rules[0].(map[string]any)["ports"].([]any)
+		if len(opened) != 1 || !slices.ContainsFunc(ports, func(p any) bool {
+			return p.(map[string]any)["name"] == opened[0].(map[string]any)["port"]
+		}) {
+			t.Errorf("%s: the policy opens %v, and the container has %v", folder, opened, ports)
 		}
 	}
 }
@@ -125,16 +209,19 @@ func checkSelection(t *testing.T, folder string, monitor *unstructured.Unstructu
 		}
 	}
 	endpoints, _, _ := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
-	if len(labels) == 0 || len(endpoints) != 1 {
+	if len(labels) == 0 || len(endpoints) == 0 {
 		t.Fatalf("%s: %s has %d labels and %d endpoints", folder, monitor.GetName(), len(labels), len(endpoints))
 	}
-	endpoint, _ := endpoints[0].(map[string]any)
+	ports := map[any]bool{}
 	for _, container := range target.Spec.Template.Spec.Containers {
 		for _, port := range container.Ports {
-			if port.Name == endpoint["port"] {
-				return
-			}
+			ports[port.Name] = true
 		}
 	}
-	t.Errorf("%s: %s scrapes the port %v, which the pods of %s do not have", folder, monitor.GetName(), endpoint["port"], deployment)
+	for _, one := range endpoints {
+		if endpoint, _ := one.(map[string]any); !ports[endpoint["port"]] {
+			t.Errorf("%s: %s scrapes the port %v, which the pods of %s do not have",
+				folder, monitor.GetName(), endpoint["port"], deployment)
+		}
+	}
 }

@@ -36,10 +36,14 @@ type Question struct {
 	Address string
 	// ConnectTo is host:port to connect to instead, for example a forwarded port. Empty means Address.
 	ConnectTo string
+	// Dial connects to istiod where no address leads to it. Nil means by TCP.
+	Dial func(context.Context) (net.Conn, error)
 	// Roots are the roots of the mesh, in PEM.
 	Roots []byte
-	// Token is a token for Audience of a service account in Namespace.
+	// Token is a token for Audience of a service account in Namespace. Certificate is a certificate of the mesh for
+	// such an account. One of both is required.
 	Token, Namespace string
+	Certificate      *tls.Certificate
 }
 
 // Ask returns the proxies that are connected to the istiod that answers. ctx limits the time.
@@ -53,10 +57,13 @@ func Ask(ctx context.Context, q Question) ([]Proxy, error) {
 		return nil, errors.New("there is no root certificate of the mesh")
 	}
 	transport := &http.Transport{
-		TLSClientConfig:        &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        q.tlsConfig(host, roots),
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if q.Dial != nil {
+				return q.Dial(ctx)
+			}
 			return (&net.Dialer{}).DialContext(ctx, network, cmp.Or(q.ConnectTo, address))
 		},
 	}
@@ -70,6 +77,14 @@ func Ask(ctx context.Context, q Question) ([]Proxy, error) {
 	return decode(message)
 }
 
+func (q Question) tlsConfig(host string, roots *x509.CertPool) *tls.Config {
+	out := &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
+	if q.Certificate != nil {
+		out.Certificates = []tls.Certificate{*q.Certificate}
+	}
+	return out
+}
+
 // exchange sends the request, and returns the first message of the answer.
 func exchange(ctx context.Context, transport http.RoundTripper, q Question) ([]byte, error) {
 	body, requests := io.Pipe()
@@ -80,9 +95,12 @@ func exchange(ctx context.Context, transport http.RoundTripper, q Question) ([]b
 		return nil, err
 	}
 	for name, value := range map[string]string{
-		"Content-Type": "application/grpc", "Te": "trailers", "Authorization": "Bearer " + q.Token, "Clusterid": cluster,
+		"Content-Type": "application/grpc", "Te": "trailers", "Clusterid": cluster,
 	} {
 		request.Header.Set(name, value)
+	}
+	if q.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+q.Token)
 	}
 	go func() { _, _ = requests.Write(framed(discoveryRequest(q.Namespace))) }() // its error is that of the answer
 	answer, err := transport.RoundTrip(request)

@@ -201,3 +201,16 @@ func (c Caller) Dial(ctx context.Context, relay string) (net.Conn, error) {
 	}
 	return inner, nil
 }
+
+// DialAny returns a connection to istiod through the first relay that answers. An error has those of all relays.
+func (c Caller) DialAny(ctx context.Context, relays []string) (net.Conn, error) {
+	var errs []error
+	for _, relay := range relays {
+		conn, err := c.Dial(ctx, relay)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, fmt.Errorf("through %s: %w", relay, err))
+	}
+	return nil, errors.Join(errs...)
+}

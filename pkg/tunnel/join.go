@@ -25,14 +25,19 @@ type joint struct {
 	// first is the time to the first byte from conn; 0 means limits.idle.
 	first time.Duration
 
-	last    atomic.Int64 // when the last bytes arrived in any direction, as time.Time.UnixNano
+	// begin is when the joint was made. It has the monotonic clock, so that setting the clock of a node ends nothing.
+	begin time.Time
+
+	last    atomic.Int64 // when the last bytes arrived in any direction, as a time.Duration since begin
 	started atomic.Bool  // whether any arrived
 	over    atomic.Bool
 	done    chan struct{} // closed when both directions have ended
 }
 
 func newJoint(conn halfCloser, stream *yamux.Stream, l limits, spare buffers) *joint {
-	return &joint{conn: conn, stream: streamEnd{stream}, limits: l, spare: spare, done: make(chan struct{})}
+	return &joint{
+		conn: conn, stream: streamEnd{stream}, limits: l, spare: spare, begin: time.Now(), done: make(chan struct{}),
+	}
 }
 
 var errIdle = errors.New("no data for too long")
@@ -40,7 +45,7 @@ var errIdle = errors.New("no data for too long")
 // run copies until both directions have ended, and closes both ends. fromConn and fromStream count the bytes.
 func (j *joint) run(fromConn, fromStream *atomic.Int64) {
 	defer close(j.done)
-	j.last.Store(time.Now().UnixNano())
+	j.last.Store(int64(time.Since(j.begin)))
 	other := make(chan struct{})
 	go func() {
 		defer close(other)
@@ -115,7 +120,7 @@ func (j *joint) read(from net.Conn, into []byte, active bool) (int, error) {
 
 // pass writes bytes, which the receiver must accept within stallTime.
 func (j *joint) pass(to net.Conn, data []byte, count *atomic.Int64) error {
-	j.last.Store(time.Now().UnixNano())
+	j.last.Store(int64(time.Since(j.begin)))
 	j.started.Store(true)
 	if err := to.SetWriteDeadline(time.Now().Add(j.limits.stall)); err != nil {
 		return err
@@ -134,7 +139,7 @@ func (j *joint) remaining() time.Duration {
 	if j.first > 0 && !j.started.Load() {
 		allowed = j.first
 	}
-	return allowed - time.Since(time.Unix(0, j.last.Load()))
+	return allowed - (time.Since(j.begin) - time.Duration(j.last.Load()))
 }
 
 func isTimeout(err error) bool {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -49,6 +54,10 @@ func throughTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.Expect(shown[0].sum("hypergate_relay_bytes_total") + shown[1].sum("hypergate_relay_bytes_total")).To(gomega.BeNumerically(">", 0))
 	t.Logf("round trip of a keepalive: %.2f ms and %.2f ms", 1000*sidecar[`hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`],
 		1000*sidecar[`hypergate_tunnel_round_trip_seconds{relay="istiod-relay-1"}`])
+	t.Log("hypergate proxies shows the gateway, through the tunnel")
+	out, err := t.proxies()
+	t.Expect(err).NotTo(gomega.HaveOccurred(), out)
+	t.Expect(out).To(gomega.MatchRegexp(`"name": "` + t.gatewayPod().Name + `\.` + world.GuestNamespace + `"`))
 	t.Log("the relays are on different nodes")
 	pods, err := t.relayPods()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -75,6 +84,25 @@ func (t *fixture) availableText() (string, error) {
 		}
 	}
 	return "", errors.New("the HostedControlPlane has no such condition")
+}
+
+// proxies runs the command proxies as an admin of both clusters.
+func (t *fixture) proxies() (string, error) {
+	t.Helper()
+	files := map[string]string{}
+	for name, config := range map[string]*rest.Config{"mgmt": t.Mgmt, "guest": t.GuestConfig} {
+		files[name] = filepath.Join(t.TempDir(), name+".kubeconfig")
+		t.Expect(clientcmd.WriteToFile(clientcmdapi.Config{
+			Clusters: map[string]*clientcmdapi.Cluster{name: {Server: config.Host, CertificateAuthorityData: config.CAData}},
+			AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+				ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Token: config.BearerToken,
+			}},
+			Contexts: map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}}, CurrentContext: name,
+		}, files[name])).To(gomega.Succeed())
+	}
+	out, err := exec.CommandContext(t.step(), t.Binary(), "proxies", "-o=json", "--kubeconfig="+files["mgmt"],
+		"--namespace="+t.MgmtNamespace, "--guest-kubeconfig="+files["guest"], "--guest-namespace="+world.GuestNamespace).CombinedOutput()
+	return string(out), err
 }
 
 // outcome returns what happens to a connection from a pod.
@@ -157,6 +185,34 @@ func (t *fixture) killRelay(relay *corev1.Pod) {
 	}).ShouldNot(gomega.Equal(restartsOf(relay)))
 }
 
+// relayCutOff cuts the relay with the most connections of gateways off, as if its node had lost the network. Neither
+// the sidecar nor a gateway is notified. The gateway connects through the other relay.
+func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
+	t.start()
+	t.tunnelUp()
+	pods, before := t.mustRelays()
+	busy := 0
+	if before[1][relayGateways] > before[0][relayGateways] {
+		busy = 1
+	}
+	t.throughFault(edge, func() {
+		restore, err := t.CutOff(t.step(), pods[busy].UID)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		begin := time.Now()
+		up := fmt.Sprintf("hypergate_tunnel_up{relay=%q}", pods[busy].Name)
+		t.Eventually(func() (float64, error) {
+			now, err := t.sidecar()
+			return now[up], err
+		}).Should(gomega.BeZero())
+		t.Logf("the sidecar noticed after %s", time.Since(begin).Round(10*time.Millisecond))
+		t.reconfigured(edge)
+		t.Logf("new configuration reached the gateway through the other relay after %s", time.Since(begin).Round(10*time.Millisecond))
+		t.Expect(restore(t.step())).To(gomega.Succeed())
+	})
+	_, after := t.mustRelays()
+	t.Expect(after[1-busy][relayTunnelsEver]).To(gomega.Equal(before[1-busy][relayTunnelsEver]), "the tunnel of the other relay stays")
+}
+
 func sidecarKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
 		_, before := t.mustRelays()
@@ -198,19 +254,19 @@ func guestAPIKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() { t.killInAPIServerPod("kube-apiserver") })
 }
 
-// guestAPIRolls gives the guest a second API server with a konnectivity server of its own, as HyperShift does for a
+// guestAPIRolls gives the guest three API servers, each with a konnectivity server of its own, as HyperShift does for a
 // highly available control plane, and replaces one after the other.
 func guestAPIRolls(t *fixture, edge *edgeOfTheGuest) {
 	one := t.guestAPIServers().Spec
 	t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
-		s.Replicas = new(int32(2))
+		s.Replicas = new(int32(3))
 		s.Strategy.Type = appsv1.RollingUpdateDeploymentStrategyType
 		s.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
 			MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0)),
 		}
 		for i := range s.Template.Spec.Containers {
 			for j, argument := range s.Template.Spec.Containers[i].Command {
-				s.Template.Spec.Containers[i].Command[j] = strings.Replace(argument, "--server-count=1", "--server-count=2", 1)
+				s.Template.Spec.Containers[i].Command[j] = strings.Replace(argument, "--server-count=1", "--server-count=3", 1)
 			}
 		}
 	})

@@ -34,9 +34,10 @@ func tunnelStories() []trafficStory {
 		{"requests go through a gateway whose istiod is behind the tunnel", throughTheTunnel},
 		{"only gateways reach the relays, and only the sidecar reaches istiod", tunnelIsFenced},
 		{"a relay is killed, and no request fails", relayKilled},
+		{"a relay loses its network, and no request fails", relayCutOff},
 		{"the sidecar is killed, and no request fails", sidecarKilled},
 		{"the guest's API server is killed, and no request fails", guestAPIKilled},
-		{"two API servers of the guest are replaced, and no request fails", guestAPIRolls},
+		{"three API servers of the guest are replaced, and no request fails", guestAPIRolls},
 		{"konnectivity's server is killed, and no request fails", konnectivityServerKilled},
 		{"konnectivity's agents are killed, and no request fails", konnectivityAgentsKilled},
 		{"the sidecar loses its permission, and no request fails", permissionTaken},
@@ -168,13 +169,24 @@ func (t *fixture) tunnelUp() {
 // reconfigured adds a route, and waits until the gateway serves it. Only istiod can bring it to the gateway.
 func (t *fixture) reconfigured(edge *edgeOfTheGuest) {
 	t.Helper()
-	name, host := t.newRoute()
-	t.Eventually(edge.status).WithArguments(t.ctx, host).Should(gomega.Equal(http.StatusOK))
+	t.reconfiguredAt(world.GuestNamespace, trafficGateway, edge)
+}
+
+// reconfiguredAt is reconfigured for another gateway. The address is that of at.
+func (t *fixture) reconfiguredAt(namespace, gateway string, at *edgeOfTheGuest) {
+	t.Helper()
+	name, host := t.newRouteAt(namespace, gateway)
+	t.Eventually(at.status).WithArguments(t.ctx, host).Should(gomega.Equal(http.StatusOK))
 	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
 // newRoute adds a route to the backends, with a host of its own.
 func (t *fixture) newRoute() (name, host string) {
+	t.Helper()
+	return t.newRouteAt(world.GuestNamespace, trafficGateway)
+}
+
+func (t *fixture) newRouteAt(namespace, gateway string) (name, host string) {
 	t.Helper()
 	name = strings.ToLower(rand.Text())
 	host = name + ".guest1.example.com"
@@ -183,7 +195,7 @@ func (t *fixture) newRoute() (name, host string) {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec: gatewayv1.HTTPRouteSpec{
 				CommonRouteSpec: gatewayv1.CommonRouteSpec{ParentRefs: []gatewayv1.ParentReference{{
-					Name: trafficGateway, Namespace: new(gatewayv1.Namespace(world.GuestNamespace)),
+					Name: gatewayv1.ObjectName(gateway), Namespace: new(gatewayv1.Namespace(namespace)),
 				}}},
 				Hostnames: []gatewayv1.Hostname{gatewayv1.Hostname(host)},
 				Rules: []gatewayv1.HTTPRouteRule{{BackendRefs: []gatewayv1.HTTPBackendRef{{BackendRef: gatewayv1.BackendRef{

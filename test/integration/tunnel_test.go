@@ -21,6 +21,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/tunnel"
 )
 
 // byTunnel publishes istiod by the tunnel.
@@ -192,15 +193,24 @@ func TestRelaysAreSeen(t *testing.T) {
 		w.hasReport("guest1", status.ControlPlaneAvailable, gomega.HaveField("Message", gomega.ContainSubstring(text)))
 	}
 	published("published by tunnel: 0 relays")
-	relays, err := w.guest.AppsV1().StatefulSets(w.cfg.GuestNamespace).Get(w.Context(), model.RelayName, metav1.GetOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	relays.Status.Replicas, relays.Status.ReadyReplicas = 2, 2
-	_, err = w.guest.AppsV1().StatefulSets(w.cfg.GuestNamespace).UpdateStatus(w.Context(), relays, metav1.UpdateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.relaysAreReady()
 	published("published by tunnel: 2 relays")
 }
 
-// TestARelayIsAwaited checks that istiod does not count as reached while no relay is ready.
+// relaysAreReady plays the controller of StatefulSets.
+func (w *harness) relaysAreReady() {
+	w.Helper()
+	sets := w.guest.AppsV1().StatefulSets(w.cfg.GuestNamespace)
+	relays, err := sets.Get(w.Context(), model.RelayName, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	relays.Status.Replicas, relays.Status.ReadyReplicas = model.RelayReplicas, model.RelayReplicas
+	_, err = sets.UpdateStatus(w.Context(), relays, metav1.UpdateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// TestARelayIsAwaited checks that istiod does not count as reached while no relay is ready, and neither if relays are
+// ready and no handshake with istiod succeeds through one: here there are no relay pods. The request has the sidecar's
+// token: with another one, the answer would be 403 and not 404.
 func TestARelayIsAwaited(t *testing.T) {
 	w := newHarness(t)
 	w.probe = controller.Probe{}
@@ -209,4 +219,7 @@ func TestARelayIsAwaited(t *testing.T) {
 	w.createClass("demo")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.installedText("demo")).Should(gomega.MatchRegexp("^Unknown Pending: .*it has not been reached"))
+	w.relaysAreReady()
+	w.Eventually(w.installedText("demo")).
+		Should(gomega.ContainSubstring("no relay of the tunnel connects hypergate: " + string(tunnel.NoRelay)))
 }

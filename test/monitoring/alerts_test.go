@@ -287,6 +287,38 @@ func TestAlertsAboutTheGuest(t *testing.T) {
 		},
 		{name: "istiod was not probed yet", series: []string{`hypergate_published_reachable{} gone`}, at: 60},
 		{
+			name: "one relay has no tunnel", at: 20, want: []string{"HypergateTunnelDown warning"},
+			series: []string{`hypergate_tunnel_up{relay="istiod-relay-0"} 0x6000`, `hypergate_tunnel_up{relay="istiod-relay-1"} 1x6000`},
+		},
+		{
+			name: "no relay has a tunnel", at: 20, want: []string{"HypergateTunnelDown critical"},
+			series: []string{`hypergate_tunnel_up{relay="istiod-relay-0"} 0x6000`, `hypergate_tunnel_up{relay="istiod-relay-1"} 0x6000`},
+		},
+		{
+			name: "one of two istiods has the tunnels", at: 20,
+			series: []string{
+				`hypergate_tunnel_up{relay="istiod-relay-0",pod="a"} 0x6000`, `hypergate_tunnel_up{relay="istiod-relay-1",pod="a"} 1x6000`,
+				`hypergate_tunnel_up{relay="istiod-relay-0",pod="b"} 1x6000`, `hypergate_tunnel_up{relay="istiod-relay-1",pod="b"} 0x6000`,
+			},
+		},
+		{
+			name: "no relay has a tunnel, during a pause", at: 20,
+			series: []string{`hypergate_tunnel_up{relay="istiod-relay-0"} 0x6000`, `hypergate_held{by="paused"} 1x6000`},
+		},
+		{
+			name: "the guest's API server restarts", at: 20,
+			series: []string{
+				`hypergate_tunnel_up{relay="istiod-relay-0"} 1x10 0x2 1x6000`,
+				`hypergate_tunnel_reconnects_total{reason="forbidden"} 0x10 12x6000`,
+			},
+		},
+		{
+			name: "the sidecar has lost its permission", at: 30, want: []string{"HypergateTunnelForbidden warning"},
+			series: []string{
+				`hypergate_tunnel_up{relay="istiod-relay-0"} 1x6000`, `hypergate_tunnel_reconnects_total{reason="forbidden"} 0+30x6000`,
+			},
+		},
+		{
 			name: "the webhook is not enforced", series: []string{`hypergate_webhook_failure_policy{policy="Ignore"} 1x6000`}, at: 35,
 			want: []string{"HypergateWebhookNotEnforced info"},
 		},

@@ -101,6 +101,7 @@ func known(t *testing.T) func(metric string) bool {
 func othersMetrics() []string {
 	return []string{
 		"pilot_xds", "pilot_total_xds_rejects", "pilot_proxy_convergence_time_bucket", "istio_build",
+		"hypergate_tunnel_up", "hypergate_tunnel_reconnects_total", // of the tunnel's sidecar
 		"process_cpu_seconds_total", "process_resident_memory_bytes",
 		"kube_deployment_spec_replicas", "ALERTS",
 	}

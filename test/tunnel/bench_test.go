@@ -83,6 +83,12 @@ func report(b *testing.B, took []time.Duration) {
 	}
 }
 
+// median sorts durations, and returns the one in the middle.
+func median(took []time.Duration) time.Duration {
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
 // megabytes receives megabytes from istiod.
 func (w *world) megabytes(b *testing.B, ip string, ends map[string]int) {
 	b.Helper()

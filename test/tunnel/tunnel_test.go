@@ -45,6 +45,7 @@ func TestTunnel(t *testing.T) {
 	w.becomes(istiodIP, up0, 1)
 	w.becomes(istiodIP, up1, 1)
 	w.memory("empty", relay, sidecar)
+	w.needAtMost(t, 12, relay, sidecar)
 	conn := w.talks(relay0IP)
 	if err := talk(conn, strings.Repeat("0123456789abcdef", 1<<18)); err != nil { // 4 MiB each way
 		t.Errorf("4 MiB: %v", err)
@@ -122,11 +123,7 @@ func (w *world) thousandGateways(t *testing.T, relay, sidecar *proc.Process) {
 	w.must(open.Wait())
 	w.becomes(relay0IP, held, 1000)
 	w.memory("1,000 gateways", relay, sidecar)
-	for name, process := range map[string]*proc.Process{"relay": relay, "sidecar": sidecar} {
-		if _, all := w.resident(process); all > 32 {
-			t.Errorf("the %s has %.1f MiB", name, all)
-		}
-	}
+	w.needAtMost(t, 32, relay, sidecar)
 	if _, err := w.gateway(relay0IP); err == nil {
 		t.Error("one more gateway was accepted")
 	}
@@ -134,6 +131,16 @@ func (w *world) thousandGateways(t *testing.T, relay, sidecar *proc.Process) {
 		_ = conn.Close()
 	}
 	w.g.Eventually(func() (float64, error) { return metric(relay0IP, held) }).Should(gomega.BeNumerically("<", 10))
+}
+
+// needAtMost checks the resident memory of both ends, in MiB.
+func (w *world) needAtMost(t *testing.T, most float64, relay, sidecar *proc.Process) {
+	t.Helper()
+	for name, process := range map[string]*proc.Process{"relay": relay, "sidecar": sidecar} {
+		if _, all := w.resident(process); all > most {
+			t.Errorf("the %s has %.1f MiB, more than %.0f", name, all, most)
+		}
+	}
 }
 
 // onlyTheRelays checks that the API server refuses everything but the upgrade requests for the two relays.

@@ -16,13 +16,16 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/proxies"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // proxiesOptions holds the flags of the command proxies.
 type proxiesOptions struct {
 	guest, mgmt             clusterFlags
 	guestNamespace, account string
+	revision                string
 	address, connectTo      string
 	output                  string
 	timeout                 time.Duration
@@ -32,10 +35,14 @@ const proxiesLong = `Show the gateways' proxies that are connected to istiod, an
 
 The command connects to istiod at its published address, as a gateway does. It needs neither exec nor port-forward. It
 takes the address from --address, or from the summary that hypergate status shows (--namespace). Your computer must be
-able to reach it, so the command does not work with an address that only exists in the guest, as that of the tunnel.
+able to reach it.
+
+If istiod is published by the tunnel, the command connects through the guest's API server and a relay, as hypergate
+does. It needs --namespace then.
 
 It identifies itself with a token of a service account in the guest, which it requests. You need the permissions to
-create serviceaccounts/token there, and to get the ConfigMap istio-ca-root-cert with the mesh roots.
+create serviceaccounts/token there, and to get the ConfigMap <revision>-ca-cert with the mesh roots. For the tunnel, you
+also need the permission to get the Secret istiod-tunnel on the management cluster.
 
 With two istiods, the answer has the proxies of one of them.
 
@@ -68,6 +75,8 @@ func newProxies() *cobra.Command {
 	flags.StringVar(&o.connectTo, "connect-to", "", "Address (host:port) to connect to, if it differs from the published one. "+
 		"istiod's certificate is verified for the published one.")
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the name of the ConfigMap with "+
+		"the mesh roots.")
 	flags.StringVar(&o.account, "service-account", ownAccount, "Name of the service account in --guest-namespace whose token identifies "+
 		"the command.")
 	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}.", tables()...)
@@ -95,11 +104,13 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
 	defer cancel()
 	question := proxies.Question{Address: o.address, ConnectTo: o.connectTo, Namespace: o.guestNamespace}
+	byTunnel := false
 	if question.Address == "" {
-		var err error
-		if question.Address, err = o.published(ctx); err != nil {
+		published, err := o.published(ctx)
+		if err != nil {
 			return err
 		}
+		question.Address, byTunnel = published.Address, published.Strategy == string(model.PublishTunnel) && o.connectTo == ""
 	}
 	config, _, err := o.guest.configOf(guestRole())
 	if err != nil {
@@ -113,8 +124,13 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 	if question.Roots, err = o.roots(ctx, client); err != nil {
 		return err
 	}
-	if question.Token, err = o.token(ctx, client); err != nil {
+	if question.Token, err = o.token(ctx, client, o.account, proxies.Audience); err != nil {
 		return err
+	}
+	if byTunnel {
+		if question.Dial, err = o.throughRelay(ctx, config, client); err != nil {
+			return err
+		}
 	}
 	found, err := proxies.Ask(ctx, question)
 	if err != nil {
@@ -123,53 +139,57 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 	return printed(out, o.output, proxiesReport{found})
 }
 
-// published returns the address in the summary of the installation.
-func (o *proxiesOptions) published(ctx context.Context) (string, error) {
+// published returns how istiod is published, of the summary of the installation.
+func (o *proxiesOptions) published(ctx context.Context) (summary.Published, error) {
 	config, _, err := o.mgmt.config()
 	if err != nil {
-		return "", err
+		return summary.Published{}, err
 	}
 	client, err := fleet.New(config)
 	if err != nil {
-		return "", err
+		return summary.Published{}, err
 	}
 	readings, _, err := client.Installations(ctx, o.mgmt.namespace)
 	if err != nil {
-		return "", err
+		return summary.Published{}, err
 	}
 	for _, r := range readings {
 		if r.Summary != nil && r.Summary.Published.Address != "" {
-			return r.Summary.Published.Address, nil
+			return r.Summary.Published, nil
 		}
 	}
-	return "", fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, or set --address",
+	return summary.Published{}, fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, or set --address",
 		o.mgmt.namespace)
 }
 
 // roots returns the mesh roots, which istiod publishes in each namespace.
 func (o *proxiesOptions) roots(ctx context.Context, client coreclient.CoreV1Interface) ([]byte, error) {
-	const name, key = "istio-ca-root-cert", "root-cert.pem"
+	const key = "root-cert.pem"
+	name := model.Config{Revision: o.revision}.TrustBundleName()
 	found, err := client.ConfigMaps(o.guestNamespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("the guest has no ConfigMap %s/%s: istiod creates it when it has started; check --guest-namespace",
-			o.guestNamespace, name)
+		return nil, fmt.Errorf("the guest has no ConfigMap %s/%s: istiod creates it when it has started; check --guest-namespace "+
+			"and --revision", o.guestNamespace, name)
 	case err != nil:
 		return nil, accessError("reading the mesh roots", "get ConfigMap "+name, err)
 	}
 	return []byte(found.Data[key]), nil
 }
 
-// token returns a token for istiod.
-func (o *proxiesOptions) token(ctx context.Context, client coreclient.CoreV1Interface) (string, error) {
+// token returns a token of a service account of the guest. An empty audience is that of the guest's API server.
+func (o *proxiesOptions) token(ctx context.Context, client coreclient.CoreV1Interface, account, audience string) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		Audiences: []string{proxies.Audience}, ExpirationSeconds: new(int64(shortestKubeconfig / time.Second)),
+		ExpirationSeconds: new(int64(shortestKubeconfig / time.Second)),
 	}}
-	got, err := client.ServiceAccounts(o.guestNamespace).CreateToken(ctx, o.account, request, metav1.CreateOptions{})
-	doing := fmt.Sprintf("requesting a token of service account %s/%s in the guest", o.guestNamespace, o.account)
+	if audience != "" {
+		request.Spec.Audiences = []string{audience}
+	}
+	got, err := client.ServiceAccounts(o.guestNamespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
+	doing := fmt.Sprintf("requesting a token of service account %s/%s in the guest", o.guestNamespace, account)
 	switch {
 	case apierrors.IsNotFound(err):
-		return "", fmt.Errorf("%s: it does not exist: check --guest-namespace, or name another one with --service-account", doing)
+		return "", fmt.Errorf("%s: it does not exist: check --guest-namespace and --service-account", doing)
 	case err != nil:
 		return "", accessError(doing, "create serviceaccounts/token there", err)
 	}

@@ -1,0 +1,154 @@
+package tunnel_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/hang"
+	"github.com/hypergate/hypergate/test/proc"
+	"github.com/hypergate/hypergate/test/xds"
+)
+
+const (
+	// realIstiod is the port of xDS of the real istiod, beside the stand-in at 15012.
+	realIstiod = 15112
+	// manyGateways are configured with manyServices, each of which has portsOfService ports.
+	manyGateways, manyServices, portsOfService = 200, 300, 3
+	// gatewaysNamespace has the gateways.
+	gatewaysNamespace = "gateways"
+)
+
+// BenchmarkGateways measures how long a real istiod needs to configure 200 gateways that start at once: each gets a
+// certificate and 900 clusters. The ways take turns: directly, and through the tunnel.
+func BenchmarkGateways(b *testing.B) {
+	w := newWorld(b)
+	w.pod("istiod-relay-0", relay0IP)
+	w.relay("istiod-relay-0", relay0IP)
+	w.start("sidecar", "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace, "--relays=istiod-relay-0",
+		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
+		"--pod-ip="+istiodIP, fmt.Sprintf("--target-port=%d", realIstiod), "--health-address="+istiodIP+health)
+	w.services()
+	options := w.realIstiod()
+	w.becomes(istiodIP, up0, 1)
+	ways := map[string]string{
+		"direct": net.JoinHostPort(istiodIP, fmt.Sprint(realIstiod)), "tunnel": net.JoinHostPort(relay0IP, "15012"),
+	}
+	w.configure(1, ways["direct"], options) // istiod has computed everything once
+	took := map[string][]time.Duration{}
+	for range 3 {
+		for _, way := range []string{"direct", "tunnel"} {
+			took[way] = append(took[way], w.configure(manyGateways, ways[way], options))
+			b.Logf("%s: %s", way, took[way][len(took[way])-1].Round(time.Millisecond))
+		}
+	}
+	direct, through := median(took["direct"]).Seconds(), median(took["tunnel"]).Seconds()
+	for name, value := range map[string]float64{"s-direct": direct, "s-tunnel": through, "ratio": through / direct, "ns/op": 0} {
+		b.ReportMetric(value, name)
+	}
+}
+
+// services creates the Services whose clusters each gateway gets.
+func (w *world) services() {
+	w.t.Helper()
+	_, err := w.guest.CoreV1().Namespaces().
+		Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gatewaysNamespace}}, metav1.CreateOptions{})
+	w.must(err)
+	for i := range manyServices {
+		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("service-%d", i)}}
+		for port := range portsOfService {
+			one := corev1.ServicePort{Name: fmt.Sprintf("http-%d", port), Port: int32(8000 + port)}
+			service.Spec.Ports = append(service.Spec.Ports, one)
+		}
+		_, err := w.guest.CoreV1().Services(gatewaysNamespace).Create(w.t.Context(), service, metav1.CreateOptions{})
+		w.must(err)
+	}
+}
+
+// realIstiod starts the real istiod for the guest, and returns what gateways need to connect to it.
+func (w *world) realIstiod() xds.Options {
+	w.t.Helper()
+	ctx := w.t.Context()
+	binaries, err := servers.Find(ctx, "pilot-discovery")
+	w.must(err)
+	const ready = istiodIP + ":15118"
+	process, err := proc.Spec{
+		Name: "istiod", LogDir: w.dir,
+		Argv: []string{
+			binaries["pilot-discovery"], "discovery", "--kubeconfig=" + w.plane.Kubeconfig, "--httpAddr=" + ready,
+			fmt.Sprintf("--secureGRPCAddr=%s:%d", istiodIP, realIstiod), "--httpsAddr=" + istiodIP + ":15117",
+			"--monitoringAddr=" + istiodIP + ":15114", "--grpcAddr=", "--ctrlz_port=0",
+		},
+		Env: []string{
+			"POD_NAMESPACE=" + namespace, "PILOT_CERT_PROVIDER=istiod", "INJECTION_WEBHOOK_CONFIG_NAME=", "VALIDATION_WEBHOOK_CONFIG_NAME=",
+		},
+	}.Start()
+	w.must(err)
+	w.t.Cleanup(process.Kill)
+	w.g.Eventually(func() (int, error) {
+		response, err := http.Get("http://" + ready + "/ready") //nolint:noctx // a test
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}).Should(gomega.Equal(http.StatusOK), func() string { return proc.Tail(filepath.Join(w.dir, "istiod.log"), 20) })
+	ca, err := w.guest.CoreV1().Secrets(namespace).Get(ctx, "istio-ca-secret", metav1.GetOptions{})
+	w.must(err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "gateway"}}
+	_, err = w.guest.CoreV1().ServiceAccounts(gatewaysNamespace).Create(ctx, account, metav1.CreateOptions{})
+	w.must(err)
+	token, err := w.guest.CoreV1().ServiceAccounts(gatewaysNamespace).CreateToken(ctx, account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"istio-ca"}}}, metav1.CreateOptions{})
+	w.must(err)
+	return xds.Options{
+		ServerName: istiodName, RootCAs: ca.Data["ca-cert.pem"], Token: token.Status.Token,
+		Node: xds.Node{Namespace: gatewaysNamespace, ServiceAccount: account.Name, Workload: "gateway"},
+	}
+}
+
+// configure starts n gateways at once, and returns the time until all have a certificate and all clusters.
+func (w *world) configure(n int, address string, options xds.Options) time.Duration {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*hang.Deadline)
+	defer cancel()
+	begin := time.Now()
+	var group errgroup.Group
+	for i := range n {
+		group.Go(func() error {
+			mine, source := options, net.IPv4(10, 204, 0, byte(1+i))
+			mine.Address = address
+			mine.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: source}}).DialContext(ctx, "tcp", address)
+			}
+			mine.Node.Pod, mine.Node.PodIP = fmt.Sprintf("gateway-%d", i), source.String()
+			client, err := xds.Dial(ctx, mine)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = client.Close() }()
+			if _, err := client.CSR(ctx); err != nil {
+				return err
+			}
+			_, err = client.WaitFor(ctx, func(c *xds.Config) error {
+				if len(c.Clusters) < manyServices*portsOfService {
+					return fmt.Errorf("%d clusters", len(c.Clusters))
+				}
+				return nil
+			})
+			return err
+		})
+	}
+	w.must(group.Wait())
+	return time.Since(begin)
+}
