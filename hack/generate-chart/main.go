@@ -38,6 +38,7 @@ func parts() []part {
 		{name: "standalone", folder: "standalone", namespace: deploy.GuestNamespace},
 		{name: "guest", folder: "hosted/guest", namespace: deploy.GuestNamespace},
 		{name: "sidecar-injection", folder: "sidecar-injection", namespace: deploy.GuestNamespace},
+		{name: "external-webhooks", folder: "external-webhooks", namespace: deploy.MgmtNamespace},
 		{name: "renewal-management", folder: "renewal/management", namespace: deploy.MgmtNamespace},
 		{name: "renewal-guest", folder: "renewal/guest", namespace: deploy.GuestNamespace},
 	}
@@ -48,6 +49,8 @@ func (p part) isOf() string {
 	switch p.name {
 	case "sidecar-injection":
 		return `and .Values.sidecarInjection (has .Values.part (list "guest" "standalone"))`
+	case "external-webhooks":
+		return `and .Values.externalWebhooks (ne .Values.part "guest")`
 	case "renewal-management":
 		return `and .Values.renewGuestKubeconfig (has .Values.part (list "hosted" "cluster-api"))`
 	case "renewal-guest":
@@ -130,7 +133,7 @@ func variables() map[string]string {
 	return map[string]string{ //nolint:gosec // names
 		"XDS_ADDRESS": "xdsAddress", "PILOT_IMAGE": "pilotImage", "PROXY_IMAGE": "proxyImage", "RELAY_IMAGE": "relayImage",
 		"SIDECAR_IMAGE": "sidecarImage", "RELEASE_VERSION": "releaseVersion", "GUEST_KUBECONFIG_SECRET": "guestKubeconfigSecret",
-		"GUEST_API_PEERS": "guestApiPeers", "XDS_PEERS": "xdsPeers",
+		"GUEST_API_PEERS": "guestApiPeers", "XDS_PEERS": "xdsPeers", "REPLICAS": "replicas",
 	}
 }
 
@@ -174,7 +177,8 @@ func deploymentWithPlaceholders(o *unstructured.Unstructured) error {
 	container, _ := containers[0].(map[string]any)
 	container["image"] = marked("image")
 	args, _ := container["args"].([]any)
-	container["args"] = append(args, marked("sidecarInjectionArg"), marked("renewalArg"), marked("extraArgs"))
+	container["args"] = append(args, marked("sidecarInjectionArg"), marked("externalWebhooksArg"), marked("renewalArg"),
+		marked("extraArgs"))
 	env, _ := container["env"].([]any)
 	for _, e := range env {
 		variable, _ := e.(map[string]any)
@@ -201,7 +205,7 @@ func deploymentWithPlaceholders(o *unstructured.Unstructured) error {
 var (
 	placeholder = regexp.MustCompile(`['"]?@@([a-zA-Z]+)@@['"]?`)
 	block       = regexp.MustCompile(`^( *)(?:- |zz-pod-labels: )['"]?` +
-		`@@(extraArgs|sidecarInjectionArg|renewalArg|tolerations|podLabels)@@['"]?$`)
+		`@@(extraArgs|sidecarInjectionArg|externalWebhooksArg|renewalArg|tolerations|podLabels)@@['"]?$`)
 )
 
 // withExpressions replaces the placeholders, and the namespace, in the YAML of an object.
@@ -228,6 +232,8 @@ func blockOf(value, indent string, isFirst bool) string {
 	switch value {
 	case "sidecarInjectionArg":
 		return "{{- if .Values.sidecarInjection }}\n" + indent + "- --sidecar-injection\n{{- end }}\n"
+	case "externalWebhooksArg":
+		return "{{- if .Values.externalWebhooks }}\n" + indent + "- --webhooks=External\n{{- end }}\n"
 	case "renewalArg":
 		return "{{- if .Values.renewGuestKubeconfig }}\n" + indent +
 			"- {{ printf \"--renew-guest-kubeconfig=%s\" .Values.guestKubeconfigSecret | quote }}\n{{- end }}\n"

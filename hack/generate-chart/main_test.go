@@ -142,6 +142,7 @@ func TestValues(t *testing.T) {
 	objects, err := rendered(t, examples()["hosted/example"]+`
 relayImage: registry.example.com/hypergate:dev
 sidecarInjection: true
+externalWebhooks: true
 renewGuestKubeconfig: true
 extraArgs: [--publish=tunnel, '--dns-peers=169.254.20.10']
 podLabels: {example.com/team: "1"}
@@ -160,12 +161,16 @@ guestKubeconfigSecret: other
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"- --sidecar-injection\n", "- --publish=tunnel\n", "- --dns-peers=169.254.20.10\n", `example.com/team: "1"`, "- key: a\n",
+		"- --sidecar-injection\n", "- --webhooks=External\n", "- --publish=tunnel\n", "- --dns-peers=169.254.20.10\n",
+		`example.com/team: "1"`, "- key: a\n",
 		"secretName: other\n", "- --renew-guest-kubeconfig=other\n", `value: "12345"`, "key: hypershift.openshift.io/control-plane\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the Deployment has no %q:\n%s", want, text)
 		}
+	}
+	if byName(objects)["Role 12345/hypergate-external-webhooks"] == nil {
+		t.Error("no permission for the Secret of external webhooks")
 	}
 	role, err := yaml.Marshal(byName(objects)["Role 12345/hypergate-renewal"])
 	if err != nil || !strings.Contains(string(role), "- other\n") {
@@ -197,6 +202,8 @@ func TestBadValues(t *testing.T) {
 		"no Cluster":          {examples()["cluster-api/example"] + "clusterName: ''\n", "a", "clusterName"},
 		"a Cluster, hosted":   {hosted + "clusterName: guest1\n", "a", "clusterName"},
 		"a relay, standalone": {examples()["standalone"] + "relayImage: a\n", deploy.GuestNamespace, "relayImage"},
+		"two, hosted":         {hosted + "replicas: 2\n", "a", "replicas"},
+		"three":               {examples()["standalone"] + "replicas: 3\n", deploy.GuestNamespace, "replicas"},
 		"a renewal":           {examples()["standalone"] + "renewGuestKubeconfig: true\n", deploy.GuestNamespace, "renewGuestKubeconfig"},
 		"another namespace":   {"part: guest\n", "default", "install the part guest with --namespace openshift-ingress"},
 	} {

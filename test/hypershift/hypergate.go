@@ -1,6 +1,7 @@
 package hypershift
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -21,9 +22,35 @@ func Hypergate() (Component, error) {
 		ManagementAccess: true, KubeconfigMount: "/etc/kubernetes",
 		Images: map[string]string{"hypergate": "quay.io/r/hypergate@sha256:1111"},
 		Adapt: map[string]func(*unstructured.Unstructured) error{
-			deployment: func(u *unstructured.Unstructured) error { return fillIn(u, released()) },
+			deployment:               func(u *unstructured.Unstructured) error { return fillIn(u, released()) },
+			"podmonitor.yaml":        monitored,
+			"istiod-podmonitor.yaml": monitored,
 		},
 	}, nil
+}
+
+const (
+	// KeptMetrics are the metrics of hypergate and of istiod in HyperShift's metrics set All, as a regular expression.
+	KeptMetrics = "hypergate_.+|controller_runtime_reconcile_(total|errors_total)|process_(cpu_seconds_total|resident_memory_bytes)|" +
+		"pilot_xds|pilot_total_xds_rejects|pilot_proxy_convergence_time_.+|citadel_.+|istio_build"
+	// clusterID is the ID of the hosted cluster.
+	clusterID = "0d4ec93c-3cf7-4c4c-9b5e-4c5f5c6b8c11"
+)
+
+// monitored gives a PodMonitor what each component's has, for the metrics set All.
+func monitored(u *unstructured.Unstructured) error {
+	endpoints, _, err := unstructured.NestedSlice(u.Object, "spec", "podMetricsEndpoints")
+	if err != nil || len(endpoints) != 1 {
+		return fmt.Errorf("a PodMonitor with %d endpoints: %w", len(endpoints), err)
+	}
+	endpoint, _ := endpoints[0].(map[string]any)
+	id := map[string]any{"action": "replace", "replacement": clusterID, "targetLabel": "_id"}
+	endpoint["relabelings"] = []any{id}
+	endpoint["metricRelabelings"] = []any{
+		map[string]any{"action": "keep", "regex": KeptMetrics, "sourceLabels": []any{"__name__"}}, id,
+	}
+	return errors.Join(unstructured.SetNestedSlice(u.Object, endpoints, "spec", "podMetricsEndpoints"),
+		unstructured.SetNestedStringSlice(u.Object, []string{u.GetNamespace()}, "spec", "namespaceSelector", "matchNames"))
 }
 
 // HypergateByRoute returns the alternative with a Route, for a control plane whose Routes HyperShift's router serves.
@@ -33,16 +60,14 @@ func HypergateByRoute() (Component, error) {
 		return Component{}, err
 	}
 	out.Assets = append(out.Assets, filepath.Join(filepath.Dir(filepath.Dir(out.Assets[0])), "route"))
-	out.Adapt = map[string]func(*unstructured.Unstructured) error{
-		deployment: func(u *unstructured.Unstructured) error {
-			values := released()
-			values["PUBLISH"] = "route"
-			return fillIn(u, values)
-		},
-		"route.yaml": func(u *unstructured.Unstructured) error {
-			u.SetLabels(map[string]string{planeOfPod: u.GetNamespace()})
-			return unstructured.SetNestedField(u.Object, "istiod-guest1-abcde.apps.mgmt.example.com", "spec", "host")
-		},
+	out.Adapt[deployment] = func(u *unstructured.Unstructured) error {
+		values := released()
+		values["PUBLISH"] = "route"
+		return fillIn(u, values)
+	}
+	out.Adapt["route.yaml"] = func(u *unstructured.Unstructured) error {
+		u.SetLabels(map[string]string{planeOfPod: u.GetNamespace()})
+		return unstructured.SetNestedField(u.Object, "istiod-guest1-abcde.apps.mgmt.example.com", "spec", "host")
 	}
 	return out, nil
 }

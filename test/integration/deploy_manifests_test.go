@@ -65,6 +65,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		{"fleet", []*planes.Plane{own.Mgmt}, ""},
 		{"migration-operator", []*planes.Plane{own.Mgmt}, ""},
 		{"monitoring/hosted", []*planes.Plane{own.Mgmt}, ""},
+		{"external-webhooks", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"renewal/management", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"renewal/guest", []*planes.Plane{own.Guest}, ""},
 	} {

@@ -173,12 +173,21 @@ func newDeployedFrom(
 func (d *deployed) deploy(side model.Side, config *rest.Config, dirs []string) {
 	d.Helper()
 	for _, dir := range dirs {
-		objects := d.render(dir)
-		d.Expect(deploy.Apply(d.Context(), config, objects)).To(gomega.Succeed())
-		d.roles[side] = append(d.roles[side], rolesOf(d.T, objects)...)
-		if found := deploymentOf(d.T, objects); found != nil {
-			d.deployment = found
-		}
+		d.deployIn(side, config, dir, "")
+	}
+}
+
+// deployIn does the same with one folder, in a namespace if the folder has none.
+func (d *deployed) deployIn(side model.Side, config *rest.Config, dir, namespace string) {
+	d.Helper()
+	objects := d.render(dir)
+	if namespace != "" {
+		objects = inNamespace(objects, namespace)
+	}
+	d.Expect(deploy.Apply(d.Context(), config, objects)).To(gomega.Succeed())
+	d.roles[side] = append(d.roles[side], rolesOf(d.T, objects)...)
+	if found := deploymentOf(d.T, objects); found != nil {
+		d.deployment = found
 	}
 }
 
@@ -313,10 +322,13 @@ func (d *deployed) checkLifecycle() {
 	d.Log("a restart without the flag removes that webhook, even without streaming lists")
 	second := d.start(nil, "KUBE_FEATURE_WatchListClient=false")
 	d.Eventually(d.injector).Should(gomega.Satisfy(apierrors.IsNotFound))
+	d.end(second)
+	d.changeWebhooks()
 	d.Log("uninstall")
+	last := d.start(nil)
 	d.deleteClass("demo")
 	d.Eventually(d.members).Should(gomega.BeEmpty())
-	d.end(second)
+	d.end(last)
 	d.Log("CRDs stay protected until the flag ends the protection")
 	d.Expect(d.protection()).To(gomega.Succeed())
 	third := d.start([]string{"--protect-crds=false"})
@@ -328,6 +340,27 @@ func (d *deployed) checkLifecycle() {
 	if d.cfg.Topology == model.TopologyHosted {
 		d.nothingOutsideItsNamespace()
 	}
+}
+
+// changeWebhooks changes over to webhooks of another party, with the additional permissions for it, and back.
+func (d *deployed) changeWebhooks() {
+	d.Helper()
+	d.Log("webhooks of another party: the Secret for it is written, and returns after its deletion")
+	d.deployIn(model.SideMgmt, d.mgmtConfig, "external-webhooks", d.cfg.MgmtNamespace)
+	d.takesEffect(d.mgmtConfig, model.SideMgmt)
+	external := d.start([]string{"--webhooks=External"})
+	d.Eventually(d.webhook).Should(gomega.BeNil())
+	d.Eventually(d.webhookSecret).ShouldNot(gomega.BeNil())
+	deleted := d.webhookSecret()
+	d.Expect(d.mgmt.CoreV1().Secrets(deleted.Namespace).Delete(d.Context(), deleted.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	d.Eventually(d.webhookSecret).Should(gomega.And(gomega.Not(gomega.BeNil()), gomega.Not(gomega.HaveField("UID", deleted.UID))))
+	d.end(external)
+	d.Log("hypergate's own webhooks again: the Secret is deleted")
+	managed := d.start(nil)
+	d.playIstiod(corev1.ConditionTrue) // the drift deleted its Deployment, and a webhook without istiod answers nothing
+	d.Eventually(d.webhook).ShouldNot(gomega.BeNil())
+	d.Eventually(d.webhookSecret).Should(gomega.BeNil())
+	d.end(managed)
 }
 
 func (d *deployed) end(p *proc.Process) {

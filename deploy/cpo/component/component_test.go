@@ -13,18 +13,23 @@ import (
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/openshift/hypershift/control-plane-operator/featuregates"
 	component "github.com/openshift/hypershift/support/controlplane-component"
+	"github.com/openshift/hypershift/support/metrics"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/google/go-cmp/cmp"
 	hypergate "github.com/hypergate/hypergate/deploy/cpo/component"
+	prometheusoperatorv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 )
 
 const (
 	techPreview = "TechPreviewNoUpgrade"
 	goldens     = "../../../test/hypershift/testdata/cpo"
+	clusterID   = "0d4ec93c-3cf7-4c4c-9b5e-4c5f5c6b8c11"
 )
 
 // release is a release with the images of the goldens.
@@ -48,13 +53,14 @@ func newContext(t *testing.T, featureSet string, edit func(*hyperv1.HostedContro
 	t.Cleanup(func() { featuregates.ConfigureFeatureSet("Default") })
 	hcp := &hyperv1.HostedControlPlane{ObjectMeta: metav1.ObjectMeta{Name: "guest1", Namespace: "clusters-guest1"}}
 	hcp.Spec.InfraID, hcp.Spec.Platform.Type = "guest1-abcde", hyperv1.AWSPlatform
+	hcp.Spec.ClusterID = clusterID
 	hcp.Spec.ControllerAvailabilityPolicy = hyperv1.SingleReplica
 	if edit != nil {
 		edit(hcp)
 	}
 	out := component.ControlPlaneContext{
 		Context: t.Context(), Client: component.NewStore(), HCP: hcp, ReleaseImageProvider: release{}, UserReleaseImageProvider: release{},
-		Assets: []string{filepath.Join("..", "assets", "hypergate")}, Exclusions: component.DefaultExclusions(),
+		Assets: []string{filepath.Join("..", "assets", "hypergate")}, Exclusions: component.DefaultExclusions(), MetricsSet: metrics.MetricsSetAll,
 	}
 	out.Client.SetStatus("kube-apiserver", component.Status{Exists: true, RolledOut: true, Version: release{}.Version()})
 	return out
@@ -133,6 +139,34 @@ func TestTheComponentInHyperShiftsFramework(t *testing.T) {
 	}
 	if diff := cmp.Diff(golden(t, "single-replica.yaml"), got); diff != "" {
 		t.Errorf("-golden +component:\n%s", diff)
+	}
+}
+
+// TestMetricsSets checks which metrics each of HyperShift's metrics sets keeps, and that each series has the ID of the
+// cluster.
+func TestMetricsSets(t *testing.T) {
+	metrics.SREConfig = []prometheusoperatorv1.RelabelConfig{{Action: "keep", Regex: "hypergate_leader"}}
+	t.Cleanup(func() { metrics.SREConfig = nil })
+	for set, want := range map[metrics.MetricsSet]string{
+		metrics.MetricsSetTelemetry: "drop (.*)", metrics.MetricsSetSRE: "keep hypergate_leader", metrics.MetricsSetAll: "keep hypergate_.+|",
+	} {
+		cpContext := newContext(t, techPreview, nil)
+		cpContext.MetricsSet = set
+		reconcile(t, hypergate.NewComponent(), cpContext)
+		for _, name := range []string{"hypergate", "hypergate-istiod"} {
+			monitor := &prometheusoperatorv1.PodMonitor{}
+			if err := cpContext.Client.Get(t.Context(), client.ObjectKey{Name: name}, monitor); err != nil {
+				t.Fatal(err)
+			}
+			all := monitor.Spec.PodMetricsEndpoints[0].MetricRelabelConfigs
+			if len(all) != 2 || !strings.HasPrefix(all[0].Action+" "+all[0].Regex, want) ||
+				all[1].TargetLabel != "_id" || *all[1].Replacement != clusterID {
+				t.Errorf("%s: PodMonitor %s has %+v", set, name, all)
+			}
+			if got := monitor.Spec.NamespaceSelector.MatchNames; !slices.Equal(got, []string{cpContext.HCP.Namespace}) {
+				t.Errorf("%s: PodMonitor %s selects the namespaces %q", set, name, got)
+			}
+		}
 	}
 }
 

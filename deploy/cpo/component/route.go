@@ -27,7 +27,7 @@ type byRoute struct {
 // NewRouteComponent returns the component with a Route. Register it before the router, which reads the Routes once.
 func NewRouteComponent(defaultIngressDomain string) component.ControlPlaneComponent {
 	r := &byRoute{defaultIngressDomain: defaultIngressDomain}
-	return component.NewDeploymentComponent(ComponentName, &hypergate{}).
+	return withPodMonitors(component.NewDeploymentComponent(ComponentName, &hypergate{})).
 		WithPredicate(predicate).
 		WithAdaptFunction(r.adaptDeployment).
 		WithManifestAdapter("istiod-service.yaml", component.WithPredicate(r.predicate)).

@@ -7,6 +7,7 @@ import (
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/openshift/hypershift/control-plane-operator/controllers/hostedcontrolplane/imageprovider"
+	"github.com/openshift/hypershift/support/metrics"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,6 +39,7 @@ type ControlPlaneContext struct {
 	HCP                      *hyperv1.HostedControlPlane
 	ReleaseImageProvider     imageprovider.ReleaseImageProvider
 	UserReleaseImageProvider imageprovider.ReleaseImageProvider
+	MetricsSet               metrics.MetricsSet
 
 	// Assets are the folders with the manifests. In HyperShift they are embedded.
 	Assets []string
@@ -53,10 +55,11 @@ type WorkloadContext struct {
 	HCP                      *hyperv1.HostedControlPlane
 	ReleaseImageProvider     imageprovider.ReleaseImageProvider
 	UserReleaseImageProvider imageprovider.ReleaseImageProvider
+	MetricsSet               metrics.MetricsSet
 }
 
 func (c ControlPlaneContext) workload() WorkloadContext {
-	return WorkloadContext{c.Context, c.Client, c.HCP, c.ReleaseImageProvider, c.UserReleaseImageProvider}
+	return WorkloadContext{c.Context, c.Client, c.HCP, c.ReleaseImageProvider, c.UserReleaseImageProvider, c.MetricsSet}
 }
 
 // ServiceAccountKubeConfigOpts are the options of the kubeconfig of a service account of the guest.
