@@ -10,9 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/deploy"
 )
 
 func dryRun() metav1.ApplyOptions {
@@ -181,7 +184,7 @@ func TestAKindThatCannotBeWatched(t *testing.T) {
 }
 
 // limit makes the client of the world a user with all permissions on every kind except one. On that kind, the user
-// has only the given verbs.
+// has only the given verbs. It returns when the API server uses the role, about which it learns through its watches.
 func (w *fixture) limit(without string, verbs ...string) {
 	w.t.Helper()
 	user := w.namespace
@@ -207,6 +210,13 @@ func (w *fixture) limit(without string, verbs ...string) {
 			metav1.ApplyOptions{FieldManager: "third-party", Force: true}); err != nil {
 			w.t.Fatal(err)
 		}
+	}
+	roles, err := audit.RolesOf([]*unstructured.Unstructured{role})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := deploy.TakesEffect(w.t.Context(), plane.Config, user, audit.Permissions(roles), true); err != nil {
+		w.t.Fatal(err)
 	}
 	w.cfg.Impersonate = rest.ImpersonationConfig{UserName: user}
 }

@@ -153,7 +153,7 @@ func (t *tracker) shown(kind int, key types.NamespacedName) any {
 	}
 	return &member{
 		ObjectMeta:   metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv},
-		otherManager: r.seen.otherManager,
+		otherManager: r.seen.otherManager, note: r.seen.note,
 	}
 }
 
@@ -165,7 +165,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		m.number = t.answered
 		r.memo, r.busy, r.deleted, r.tried, r.refused = m, false, "", 0, nil
 		r.noteDrift(t.clock.Now(), r.seen)
-		return r.stirred && r.drifted()
+		return r.isRenoted() || r.stirred && r.drifted()
 	})
 }
 
@@ -175,7 +175,7 @@ func (t *tracker) failed(kind int, key types.NamespacedName) {
 		r := t.record(kind, key)
 		t.turn++
 		r.busy, r.tried = false, t.turn
-		return r.stirred
+		return r.isRenoted() || r.stirred
 	})
 }
 
@@ -187,7 +187,7 @@ func (t *tracker) left(kind int, key types.NamespacedName) {
 		if !r.seen.exists() && !r.memo.exists() && r.deleted == "" && r.tried == 0 {
 			delete(t.kinds[kind].records, key)
 		}
-		return r.stirred
+		return r.isRenoted() || r.stirred
 	})
 }
 
@@ -205,7 +205,7 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	old := r.seen
 	r.seen = s
 	r.noteDrift(t.clock.Now(), old)
-	matters := r.matters(old)
+	matters, renoted := r.matters(old), s.note != old.note
 	if r.deleted != "" && (s.state == gone || s.uid != r.deleted) {
 		r.deleted = ""
 	}
@@ -213,10 +213,10 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 		delete(t.kinds[kind].records, key)
 	}
 	if r.busy {
-		r.stirred = r.stirred || matters
+		r.stirred, r.renoted = r.stirred || matters, r.renoted || renoted
 		return false
 	}
-	return matters
+	return matters || renoted
 }
 
 // listed stores the complete list of a watch at one resource version. An object that the watch covers and that is not
@@ -300,6 +300,19 @@ func (t *tracker) currentUID(kind int, key types.NamespacedName) types.UID {
 	default:
 		return r.memo.uid
 	}
+}
+
+// notes returns the note of each member of a kind that the watches have shown.
+func (t *tracker) notes(kind int) map[types.NamespacedName]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[types.NamespacedName]string{}
+	for key, r := range t.kinds[kind].records {
+		if r.seen.exists() {
+			out[key] = r.seen.note
+		}
+	}
+	return out
 }
 
 func (t *tracker) members(kind int) []types.NamespacedName {

@@ -93,7 +93,8 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 		if beyond {
 			conditionsOf = wanted.Beyond
 		}
-		previous, conditions := status.KeepForeignConditions(previous, conditionsOf(class, previous, now), res.PlanProblem, writers)
+		previous, conditions := status.KeepForeignConditions(
+			previous, conditionsOf(class, previous, now), res.PlanProblem, res.Migration.Beside, writers)
 		if status.Same(previous, conditions) {
 			continue
 		}

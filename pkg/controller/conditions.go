@@ -88,6 +88,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.Mgmt, out.Guest = k.outcome.mgmt, k.outcome.guest
 	out.Endpoint, out.Since = k.findings.endpoint, k.findings.since
 	out.GatewayRollout, out.Running = k.outcome.rollout, k.findings.running
+	out.Migration = k.outcome.migration.status()
 	if !k.twoClusters {
 		return out // no class may be written to
 	}
@@ -95,6 +96,9 @@ func (k known) result(blank status.Result) status.Result {
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
 	out.IgnoredProxy, out.SettingsAt = o.guest.IgnoredProxy, o.settingsAt
+	if !out.Migration.Beside { // otherwise the defaults are those of the other istiod
+		out.OtherDefaults = o.guest.OtherDefaults
+	}
 	if k.converged() {
 		out.MgmtWatches, out.GuestWatches = k.findings.mgmtWatches, k.findings.guestWatches
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -33,6 +34,8 @@ type noPlan struct {
 	renew bool
 	// rereadCA: the CA cannot be used, and is read again once its Secret changes.
 	rereadCA bool
+	// migration is the step of a migration that needs no plan.
+	migration migrationStep
 }
 
 // pruneManagement: nothing is to be installed, and the guest belongs to another hypergate or its owner is not known.
@@ -51,6 +54,8 @@ type converge struct {
 	acquire []ownership.Lease
 	ca      caStep
 	rollout rolloutStep
+	// migration is the step of a migration. The plan has the mode of istiod that it requires.
+	migration migrationStep
 }
 
 func (onHold) isDecision()          {}
@@ -65,10 +70,11 @@ type decider struct {
 	config model.Config
 	plans  *planCache
 	// The memory of earlier passes, see type memory.
-	ca       meshCA
-	standby  standby
-	rollout  rollout.Memo
-	settings gatewaySettings
+	ca      meshCA
+	standby standby
+	rollout rollout.Memo
+	// migrating is the mode of istiod that the last step of a migration has decided.
+	migrating decidedMode
 	// acquiring limits how often Leases are acquired.
 	acquiring throttle.Limiter
 	// newCA returns a CA for a first installation: always the same one until it is used.
@@ -110,18 +116,24 @@ func (d decider) decideOwnership(o observation) decision {
 		// Not where another hypergate owns the guest: two istiods without leader election would write the same objects.
 		return noPlan{problem: problem, renew: !other && hasIstiod(o)}
 	}
-	if conflicts := ownership.Conflicts(d.config, o.guest.Foreign); wanted && len(conflicts) > 0 {
-		return noPlan{problem: ownership.ConflictError{Config: d.config, Controllers: conflicts}, renew: hasIstiod(o)}
+	step := d.decideMigration(o)
+	if problem := d.besideProblem(o, step); wanted && problem != nil {
+		return noPlan{problem: problem, renew: hasIstiod(o), migration: step}
 	}
-	planned, err := d.plan(o)
+	planned, err := d.plan(o, step)
 	if err != nil {
 		_, unusable := errors.AsType[unusableCAError](err)
-		return noPlan{problem: err, renew: hasIstiod(o), rereadCA: unusable}
+		step.step = nil // no step without its plan
+		return noPlan{problem: err, renew: hasIstiod(o), rereadCA: unusable, migration: step}
 	}
-	unowned, is := o.ownership.(ownership.Unowned)
-	if !is || !planned.plan.Installed {
-		return planned
+	if unowned, is := o.ownership.(ownership.Unowned); is && planned.plan.Installed {
+		return d.decideAcquiring(o, planned, unowned)
 	}
+	return planned
+}
+
+// decideAcquiring decides when the missing ownership Leases are acquired.
+func (d decider) decideAcquiring(o observation, planned converge, unowned ownership.Unowned) decision {
 	if wait := d.standby.wait(o.now); wait > 0 {
 		refused := d.standby.refused
 		refused.Wait = wait
@@ -136,10 +148,39 @@ func (d decider) decideOwnership(o observation) decision {
 	return planned
 }
 
+// mustRemove reports whether istiod is to be removed although a GatewayClass requests it, and that is not complete: it
+// exists, or this hypergate still owns the guest.
+func (d decider) mustRemove(o observation) bool {
+	_, owned := o.ownership.(ownership.Owned)
+	return o.mgmt.Istiod != model.Absent || owned && (d.migrating.removes || o.migration.goal() == migration.Backward)
+}
+
+// besideProblem returns why nothing is installed beside the istiod of the guest. Nil: there is none, or a migration
+// replaces it.
+func (d decider) besideProblem(o observation, step migrationStep) error {
+	conflicts := ownership.Conflicts(d.config, o.guest.Foreign)
+	switch step.mode {
+	case model.IstiodServing, model.IstiodLeading:
+		return nil
+	case model.IstiodNone:
+		if d.mustRemove(o) {
+			return nil
+		}
+	default:
+		if len(conflicts) == 0 {
+			return nil
+		}
+	}
+	if blocked := o.migration.blocked(step); blocked != nil {
+		return blocked
+	}
+	return ownership.ConflictError{Config: d.config, Controllers: conflicts}
+}
+
 // decidePruning decides whether the management side is pruned. Nothing is to be installed, and problem forbids changes
 // in the guest. A Lease in the guest does not keep objects on the management side that are no longer needed.
 func (d decider) decidePruning(o observation, problem error) decision {
-	planned, err := d.plan(o)
+	planned, err := d.plan(o, migrationStep{})
 	if err != nil || planned.plan.Installed {
 		return noPlan{problem: errors.Join(problem, err)}
 	}
@@ -147,23 +188,23 @@ func (d decider) decidePruning(o observation, problem error) decision {
 }
 
 // plan computes the plan, and the step of the mesh CA that it is computed with.
-func (d decider) plan(o observation) (converge, error) {
+func (d decider) plan(o observation, step migrationStep) (converge, error) {
 	if err := o.mgmt.ControlPlaneProblem; err != nil {
 		return converge{}, fmt.Errorf("rejecting the plan, nothing was changed: %w", err)
 	}
 	if o.isDisabled() {
-		return d.withRollout(o, converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}}), nil
+		return d.withRollout(o, converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}, migration: step}), nil
 	}
 	ca, err := d.decideCA(o)
 	if err != nil {
 		return converge{}, err
 	}
-	o.mgmt.CA, o.mgmt.Rotation = ca.ca, ca.rotation
+	o.mgmt.CA, o.mgmt.Rotation, o.mgmt.IstiodMode = ca.ca, ca.rotation, step.mode
 	plan, computed, err := d.plans.planFor(o.mgmt, o.guest)
 	if err != nil {
 		return converge{}, err
 	}
-	return d.withRollout(o, converge{plan: plan, computed: computed, ca: ca}), nil
+	return d.withRollout(o, converge{plan: plan, computed: computed, ca: ca, migration: step}), nil
 }
 
 // isDisabled reports whether the guest does without ingress, or hypergate is not enabled. Nothing is installed then.

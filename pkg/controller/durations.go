@@ -22,6 +22,9 @@ const (
 	// stuckAfter is how long a pass may run, or be due and not begin, before /healthz fails. It is several times what a
 	// pass may take, because each request has a deadline (requestLimit).
 	stuckAfter = 5 * time.Minute
+	// restingAfter is how long after the last pass memory is given back to the system. A pass that follows sooner would
+	// need it again.
+	restingAfter = 5 * time.Second
 )
 
 // What a guest that is seen in part, or owned by another hypergate, has to do with time.
@@ -87,6 +90,26 @@ const (
 	// delay each for ten seconds.
 	foreignPerPass = 16
 	foreignAtOnce  = 8
+)
+
+// A migration from an istiod in the guest. Each step follows from a reading of the guest of about twenty requests.
+const (
+	// migrationAfterAct is when the guest is read again after an action, and migrationWaiting while something is in
+	// progress.
+	migrationAfterAct = 500 * time.Millisecond
+	migrationWaiting  = 2 * time.Second
+	// migrationStopped is the same while a person is needed: what blocks may have been removed.
+	migrationStopped = 15 * time.Second
+	// migrationAtRest is the same while the origin is parked, or the migration is paused: an operator may start the
+	// origin again.
+	migrationAtRest = time.Minute
+	// migrationCheck is how old what the check follows from may be.
+	migrationCheck = 15 * time.Second
+	// migrationReadingTime limits a reading. Each request has a timeout of ten seconds.
+	migrationReadingTime = time.Minute
+	// proxiesAsked is how often istiod is asked in one reading which pods are connected to it. Of two istiods, either
+	// can answer.
+	proxiesAsked = 6
 )
 
 // settingsEvery is how often the guest's settings for the pods of gateways may change: each change replaces the pods of

@@ -56,8 +56,8 @@ func (p Probe) at(published model.HostPort) string {
 // handshake runs in its own goroutine, so an address that drops all packets delays no pass.
 type endpointProbe struct {
 	probe Probe
-	// dial connects to istiod in another way than by TCP to its published address. Nil: there is none.
-	dial func(context.Context) (net.Conn, error)
+	// dial returns how to connect to istiod where it is published. Nil: by TCP.
+	dial func(published model.HostPort) func(context.Context) (net.Conn, error)
 	// wake requests a pass.
 	wake func()
 	// planned is the version that istiod should have.
@@ -71,8 +71,9 @@ type endpointProbe struct {
 	failures throttle.Backoff
 	// unanswered counts the attempts in which istiod was reached, and did not answer which version it has.
 	unanswered throttle.Backoff
-	// seen is when istiod last answered. Zero: it did not yet.
-	seen time.Time
+	// seen is when istiod last answered. Zero: it did not yet. answered is what answered.
+	seen     time.Time
+	answered probeTarget
 }
 
 // probeTarget is the subject of a handshake.
@@ -115,9 +116,9 @@ func (r *endpointProbe) observe(
 		return r.known, wait
 	}
 	r.answer = make(chan probeResult, 1)
-	dial := r.dial
-	if dial == nil {
-		dial = byTCP(r.probe.at(about.at))
+	dial := byTCP(r.probe.at(about.at))
+	if r.dial != nil {
+		dial = r.dial(about.at)
 	}
 	go func(to chan<- probeResult, ca pki.CA, planned string) {
 		to <- ask(context.WithoutCancel(ctx), dial, probeResult{about: about, began: now}, ca, planned)
@@ -150,6 +151,14 @@ func (r *endpointProbe) last(hosted model.ManagementObservation) status.Endpoint
 	return r.known
 }
 
+// isReady reports whether the newest istiod is rolled out, and has answered where it is published.
+func (r *endpointProbe) isReady(hosted model.ManagementObservation) bool {
+	if hosted.Istiod != model.Available || hosted.Rollout != model.RolledOut {
+		return false
+	}
+	return r.probe.Off || r.answered.since.Equal(hosted.IstiodSince) && r.answered.at != (model.HostPort{})
+}
+
 // collect takes the result of a handshake that has ended. It discards the result for an old target.
 func (r *endpointProbe) collect() {
 	var a probeResult
@@ -162,7 +171,7 @@ func (r *endpointProbe) collect() {
 	switch {
 	case a.about != r.target:
 	case a.err == nil:
-		r.known, r.seen = status.EndpointReached(), a.began
+		r.known, r.seen, r.answered = status.EndpointReached(), a.began, a.about
 		r.heard(a)
 	default:
 		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)

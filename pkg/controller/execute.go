@@ -12,10 +12,12 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/rollout"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // The files execute*.go are the only ones of the package that write to a cluster (TestOnlyExecuteWrites).
@@ -44,8 +46,26 @@ type outcome struct {
 	tokenLifetime time.Duration
 	// rollout is the step of a rollout of gateways that this pass carried out.
 	rollout rollout.Report
+	// migration is what became of a migration.
+	migration migrationOutcome
 	// requeue is when the next pass is due without an event. Zero: never.
 	requeue time.Duration
+}
+
+// migrationOutcome is what conditions say about a migration.
+type migrationOutcome struct {
+	report  migration.Report
+	active  bool
+	mode    model.IstiodMode
+	problem error
+}
+
+// status returns what conditions say about the migration.
+func (m migrationOutcome) status() status.Migration {
+	if m.report.Intent.Goal == migration.NoGoal && m.problem == nil {
+		return status.Migration{}
+	}
+	return status.Migration{Report: m.report, Active: m.active, Beside: m.mode.IsBeside(), Problem: m.problem}
 }
 
 // execution carries out one decision.
@@ -76,6 +96,10 @@ func (r *Reconciler) execute(ctx context.Context, o observation, d decision) out
 		if d.rereadCA {
 			r.memory.secrets.RereadCA()
 		}
+		if d.migration.step != nil {
+			e.endOnLoss()
+		}
+		e.migrate(ctx, d.migration)
 		e.renewAlone(ctx, d.renew)
 	case pruneManagement:
 		e.endOnLoss()
@@ -135,15 +159,16 @@ func (e *execution) converge(ctx context.Context, d converge) {
 			m.ca.next = pki.CA{}
 		}
 	}
+	if !e.migrate(ctx, d.migration) {
+		e.renew(ctx, hasIstiod(e.observed))
+		return
+	}
 	e.ca = d.ca.ca
 	e.requeueAfter(d.ca.requeue)
 	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))
 	e.rollGateways(ctx, d.rollout)
 	holdsIstiod := rollout.HoldsIstiod(d.rollout.step)
 	e.applyAll(ctx, plan, holdsIstiod)
-	if !holdsIstiod {
-		m.settings.applied(plan)
-	}
 	if holdsIstiod {
 		// istiod of the version before needs what the plan does not have.
 		m.ca.trusted = false

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -56,40 +57,31 @@ func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (left b
 // reportToControlPlanes writes what a HostedControlPlane should say and does not, and returns when to look again. What
 // fails is tried again, and nothing else depends on it. Its own write is an event, upon which there is nothing to
 // write.
-func (r *Reconciler) reportToControlPlanes(ctx context.Context, res status.Result) time.Duration {
-	h, now := &r.reports.hcp, r.clock.Now()
-	all := r.mgmt.StatusTargets()
+func (r *Reconciler) reportToControlPlanes(ctx context.Context, said statement, all []mgmt.StatusTarget) time.Duration {
+	h, now := &r.reports.hcp, said.now
 	if h.reporting == ReportNothing || len(all) == 0 {
 		return 0
 	}
-	var requeue, again time.Duration
-	if res.GuestUnseen() {
-		requeue = lookEvery
-	}
-	res.APIServer = all[0].APIServer
-	h.degraded, again = h.degraded.Observe(res, now)
-	requeue = soonest(requeue, again)
-
-	patches, text := h.pendingPatches(res, all, now)
-	if wait := h.wait(text, res.Lifecycle, now); wait > 0 {
-		return soonest(requeue, wait)
+	patches, text := pendingPatches(said, all)
+	if wait := h.wait(text, said.given.Lifecycle, now); wait > 0 {
+		return wait
 	}
 	for _, p := range patches {
 		if wait := max(h.failures.Wait(now), h.writes.Wait(now)); wait > 0 {
-			return soonest(requeue, wait)
+			return wait
 		}
 		if err := r.mgmt.ReportConditions(ctx, p.to, p.conditions); err != nil {
 			if ctx.Err() != nil {
-				return requeue // the pass has ended
+				return 0 // the pass has ended
 			}
-			return soonest(requeue, h.failed(ctx, err, now))
+			return h.failed(ctx, err, now)
 		}
 		h.failures.Reset()
 		h.logged = lastLogged{}
 		h.writes.Take(now)
 	}
 	h.debounce.Reset()
-	return requeue
+	return 0
 }
 
 // failed logs why a HostedControlPlane could not be written to, once, and returns when to try again.

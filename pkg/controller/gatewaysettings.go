@@ -1,9 +1,9 @@
 package controller
 
 import (
+	"strings"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
@@ -15,9 +15,6 @@ type gatewaySettings struct {
 	proxy model.Proxy
 	// changed is when this process last used a change. Zero: it has used none.
 	changed time.Time
-	// plan identifies the settings of the last plan that was carried out. hasPlan reports whether there was one.
-	plan    string
-	hasPlan bool
 }
 
 // use returns the settings to use for what the guest shows, and when a change that waits is used. Zero: none waits.
@@ -44,19 +41,15 @@ func (o *observation) useSettings(s *gatewaySettings) {
 	}
 }
 
-// applied notes a plan that was carried out.
-func (s *gatewaySettings) applied(plan desired.Plan) {
-	s.plan, s.hasPlan = plan.GatewaySettings, plan.Installed
-}
-
-// evidence returns the hashes that a rollout of gateways follows from: those of istiod's configuration, each with the
-// settings of the guest. So changed settings roll gateways one after another, as another istiod does. A new process
-// does not know which settings were applied. It takes them to be those of the plan.
-func (s gatewaySettings) evidence(wanted, has, settings string) (wantedAll, hasAll string) {
-	if wanted == "" || has == "" || !s.hasPlan {
+// settingsEvidence returns the hashes that a rollout of gateways follows from: those of istiod's configuration, each
+// with the settings of the guest. So changed settings roll gateways one after another, as another istiod does. The
+// defaults of the classes show which settings they have: a new process knows them, and a refused write does not
+// count.
+func settingsEvidence(wanted, has, settings string, applied []string) (wantedAll, hasAll string) {
+	if wanted == "" || has == "" || len(applied) == 0 {
 		return wanted, has
 	}
-	return wanted + "/" + settings, has + "/" + s.plan
+	return wanted + "/" + settings, has + "/" + strings.Join(applied, ",")
 }
 
 // untilSettings returns how long changed settings of the guest still wait. Zero: none do.

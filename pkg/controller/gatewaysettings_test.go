@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
@@ -55,7 +54,7 @@ func TestSettingsOfTheGuestAreUsedOnceInTenMinutes(t *testing.T) {
 }
 
 // TestChangedSettingsRollGatewaysOneByOne checks that Gateways are held before they get changed settings of the guest,
-// and released after that. A process that does not know which settings the gateways have holds nothing.
+// and released after that. The defaults of the classes show what was applied, so a new process holds them, too.
 func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 	t.Parallel()
 	d := newTestDecider(t)
@@ -68,29 +67,30 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 		ForeignObject: model.ForeignObject{Key: types.NamespacedName{Namespace: "n", Name: "g"}, UID: "u", ResourceVersion: "1"},
 		Deployment:    model.GatewayDeployment{State: model.DeploymentComplete, Generation: 1, Wanted: 1},
 	}
-	step := func(hold model.GatewayHold, proxy string) (converge, string) {
+	check := func(when string, hold model.GatewayHold, proxy string, applied []string, want string) string {
 		c, is := d.decide(d.observed(func(o *observation) {
 			gateway.Hold = hold
 			o.mgmt.IstiodConfig = first.plan.IstiodConfig
 			o.guest.Gateways = model.ObservedGateways{View: model.GatewaysKnown, List: []model.Gateway{gateway}}
-			o.guest.Proxy.HTTP = proxy
+			o.guest.Proxy.HTTP, o.guest.AppliedSettings = proxy, applied
 		})).(converge)
 		if !is {
 			t.Fatal("no plan is carried out")
 		}
-		return c, fmt.Sprintf("%T holds istiod: %t", c.rollout.step, rollout.HoldsIstiod(c.rollout.step))
-	}
-	check := func(when string, hold model.GatewayHold, proxy, want string) desired.Plan {
-		c, got := step(hold, proxy)
-		if got != want {
+		if got := fmt.Sprintf("%T, holds istiod: %t", c.rollout.step, rollout.HoldsIstiod(c.rollout.step)); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
-		return c.plan
+		return c.plan.GatewaySettings
 	}
-	d.settings.applied(check("a new process", model.Free, "http://a", "rollout.Done holds istiod: false"))
-	check("the same settings", model.Free, "http://a", "rollout.Done holds istiod: false")
-	check("other settings", model.Free, "http://b", "rollout.Hold holds istiod: true")
-	d.settings.applied(check("all Gateways are held", model.Held, "http://b", "rollout.Change holds istiod: false"))
-	check("the settings are applied", model.Held, "http://b", "rollout.Release holds istiod: false")
-	check("no settings any more", model.Free, "", "rollout.Hold holds istiod: true")
+	const done, hold, change, release = "rollout.Done, holds istiod: false", "rollout.Hold, holds istiod: true",
+		"rollout.Change, holds istiod: false", "rollout.Release, holds istiod: false"
+	a := check("no defaults yet", model.Free, "http://a", nil, done)
+	check("the same settings", model.Free, "http://a", []string{a}, done)
+	b := check("other settings", model.Free, "http://b", []string{a}, hold)
+	check("all Gateways are held", model.Held, "http://b", []string{a}, change)
+	check("one class has them, the other was refused", model.Held, "http://b", []string{a, b}, change)
+	check("the settings are applied", model.Held, "http://b", []string{b}, release)
+	check("no settings any more", model.Free, "", []string{b}, hold)
+	check("no settings, and none before", model.Free, "", []string{""}, done)
+	check("the first settings", model.Free, "http://a", []string{""}, hold)
 }

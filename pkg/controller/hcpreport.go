@@ -30,7 +30,6 @@ const (
 type hcpReporter struct {
 	reporting Reporting
 	writes    throttle.Limiter
-	degraded  status.DegradedSince
 	debounce  throttle.Debounce
 	// failures are the attempts to write that failed, logged is what was logged of them.
 	failures throttle.Backoff
@@ -80,11 +79,11 @@ type pendingPatch struct {
 
 // pendingPatches returns the patches for all HostedControlPlanes that do not say what they should, and a text of all of
 // them, without times.
-func (h *hcpReporter) pendingPatches(res status.Result, all []mgmt.StatusTarget, now time.Time) ([]pendingPatch, string) {
+func pendingPatches(said statement, all []mgmt.StatusTarget) ([]pendingPatch, string) {
 	var patches []pendingPatch
 	var text strings.Builder
 	for _, to := range all {
-		p := h.patchFor(res, to, now)
+		p := pendingPatch{to, said.conditionsFor(to)}
 		if status.Undated(to.Conditions, p.conditions) {
 			continue
 		}
@@ -94,17 +93,6 @@ func (h *hcpReporter) pendingPatches(res status.Result, all []mgmt.StatusTarget,
 		}
 	}
 	return patches, text.String()
-}
-
-func (h *hcpReporter) patchFor(res status.Result, to mgmt.StatusTarget, now time.Time) pendingPatch {
-	res.APIServer = to.APIServer
-	if res.Lifecycle == nil {
-		res.Lifecycle = to.Lifecycle(now)
-	}
-	if to.Deleting {
-		res.Lifecycle = model.Deleting{}
-	}
-	return pendingPatch{to, status.ControlPlane(res, h.degraded, to.Conditions, now)}
 }
 
 // wait returns how long the patches must wait. Zero means that they are written now. A pause is reported at once.

@@ -7,6 +7,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -16,8 +17,7 @@ type memory struct {
 	twoClusters bool
 	// notSynced is since when a guest that answers does not list something. Written by observe.
 	notSynced throttle.Debounce
-	// settings are the settings of the guest that gateways have. Written by observe, and by execute when it has applied
-	// them.
+	// settings are the settings of the guest that gateways have. Written by observe.
 	settings gatewaySettings
 	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,
 	// and by execute when it has written the webhook or pruned istiod.
@@ -43,11 +43,14 @@ type memory struct {
 	// istiodCurrent reports whether istiod and its RBAC of this version were applied: then there is nothing left that
 	// CRDs of the version before could meet. Written by execute.
 	istiodCurrent bool
-	// rollout is what is remembered of a rollout of gateways, foreignPatches limits the writes to Gateways, and
-	// rolloutLogged is what was logged of it. Written by execute.
+	// rollout is what is remembered of a rollout of gateways. foreignPatches limits the writes to objects of other
+	// owners, and foreignLogged is what was logged of them. Written by execute.
 	rollout        rollout.Memo
 	foreignPatches throttle.Limiter
-	rolloutLogged  lastLogged
+	foreignLogged  lastLogged
+	// migration is what is remembered of a migration. Written by observe, which takes what a reading has found, by
+	// execute, and by pass, which begins the next reading.
+	migration migrationMemory
 	// endpointProbe is what is known of the path to istiod's endpoint. Written by pass, after execute.
 	endpointProbe endpointProbe
 	// relayProbe is what is known of it if the endpoint is a Service of the guest. Written by pass, after execute.
@@ -64,6 +67,8 @@ type reports struct {
 	failures  failureLog
 	metrics   exporter
 	summary   summarizer
+	// degraded is since when there has been a transient problem.
+	degraded status.DegradedSince
 }
 
 func newMemory(o Options) memory {

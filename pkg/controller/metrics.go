@@ -7,6 +7,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/metrics"
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -32,6 +33,9 @@ func MetricValues() metrics.Values {
 		if strategy != model.PublishAuto {
 			out.Strategies = append(out.Strategies, string(strategy))
 		}
+	}
+	for _, phase := range migration.Phases() {
+		out.Phases = append(out.Phases, string(phase))
 	}
 	for _, class := range slices.DeleteFunc(apply.ErrorClasses(), isCancelled) {
 		out.Classes = append(out.Classes, class.String())
@@ -113,6 +117,12 @@ func (e *exporter) export(s summary.Summary, res status.Result, seen, now time.T
 	e.noteInstallation(s, res, now)
 	e.state.Credential.From, e.state.Credential.Until = e.credential()
 	e.state.Summary, e.state.PublishedSeen = s, seen
+	e.state.Migration = metrics.Migration{}
+	if report := res.Migration.Report; report.Progress != "" {
+		e.state.Migration = metrics.Migration{
+			Phase: string(report.Phase), Since: report.Since, Moved: report.Moved, Moving: report.Moving,
+		}
+	}
 	e.state.Sides = map[string]metrics.Numbers{
 		string(model.SideMgmt):  numbersOf(res.Mgmt, res.MgmtWatches),
 		string(model.SideGuest): numbersOf(res.Guest, res.GuestWatches),

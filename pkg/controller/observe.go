@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 	"time"
 
@@ -50,6 +51,8 @@ type observation struct {
 	hold error
 	// ownership is to whom the guest belongs. Nil while one of the sides is not known.
 	ownership ownership.State
+	// migration is what both sides show of a migration.
+	migration observedMigration
 	// credential is the one that istiod has; the zero value if it has none. reached reports whether it leads to the
 	// server at which the guest is now.
 	credential model.Credential
@@ -89,6 +92,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
 	}
+	o.migration = r.memory.migration.observe(o, r.memory.endpointProbe.isReady(o.mgmt))
 	if o.hold == nil && o.identityProblem == nil {
 		before := o.mgmt.ControlPlane
 		r.passContext.endWhen(func() error { return r.onHoldNow(before) })
@@ -110,13 +114,18 @@ func (r *Reconciler) observeMore(ctx context.Context, o *observation) {
 				logr.FromContextOrDiscard(ctx).V(1).Info("Reading istiod's guest credential failed", "err", err.Error())
 			}
 		}
-	case len(o.guest.Classes) > 0:
+	case o.hasWebhook():
 		o.guest.WebhookProbe, o.requeue = r.memory.webhookProbe.observe(ctx, r.guest, o.mgmt, o.now)
 		_, owned := o.ownership.(ownership.Owned)
 		if owned && o.isManaged(r.config) && isSpreading(o.mgmt.Rotation) && r.memory.ca.blockedBy(o.mgmt) == "" {
 			o.roots = r.rootsPending(ctx, o.mgmt.CA)
 		}
 	}
+}
+
+// hasWebhook reports whether istiod's webhook can be in the guest. An istiod beside another one has none.
+func (o observation) hasWebhook() bool {
+	return len(o.guest.Classes) > 0 && !o.mgmt.IstiodMode.IsBeside()
 }
 
 // rootsPending returns what keeps the guest's gateways from knowing the roots of the CA. Empty: nothing does.
@@ -224,7 +233,9 @@ func (r *Reconciler) probeEndpoint(
 		if relays != status.EndpointReached() {
 			return relays, again
 		}
-		probe.dial = r.throughRelay()
+	}
+	probe.dial = func(published model.HostPort) func(context.Context) (net.Conn, error) {
+		return r.dialer(o.mgmt.ControlPlane, published)
 	}
 	return probe.observe(ctx, o.mgmt, plan, now)
 }

@@ -39,8 +39,9 @@ func (c *planCache) planFor(m model.ManagementObservation, g model.GuestObservat
 func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte, error) {
 	// Nothing is computed from these.
 	m.IstiodSince, m.Rollout, m.RotationRequest, m.LeaseRotationRequest = time.Time{}, model.RolledOut, "", ""
+	m.Migration = model.MigrationLease{}
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
-	g.ReadyRelays, g.IgnoredProxy = 0, nil
+	g.ReadyRelays, g.IgnoredProxy, g.OtherDefaults, g.AppliedSettings = 0, nil, nil, nil
 	g.Leases, g.Foreign, g.Gateways = model.ObservedLeases{}, model.ForeignInstallations{}, model.ObservedGateways{}
 	inputs, err := json.Marshal([]any{m, g})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -29,6 +30,8 @@ type Reconciler struct {
 	passContext passContext
 	// worker is for /healthz, which reads it from another goroutine.
 	worker worker
+	// resting is for the memory of this process.
+	resting resting
 	// blank is what conditions say while nothing is known.
 	blank   status.Result
 	memory  memory
@@ -81,6 +84,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	defer r.pace.end()
 	r.worker.begin(time.Now()) // after the pacer: what it still ignores is a part of this pass
 	defer r.worker.end()
+	r.resting.begin()
+	defer r.resting.end()
 	inPass, over := r.passContext.begin(ctx)
 	defer over()
 	end := r.pass(inPass)
@@ -121,7 +126,7 @@ func (r *Reconciler) pass(ctx context.Context) passed {
 		return passed{outcome: metrics.Incomplete}
 	}
 	k := known{
-		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(),
+		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(r.config),
 		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens[model.IstiodBearer].problem,
 		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, twoClusters: r.memory.twoClusters,
 	}
@@ -130,7 +135,11 @@ func (r *Reconciler) pass(ctx context.Context) passed {
 	}
 	r.reports.notSynced = lastLogged{}
 	r.prepare(ctx, k)
-	return r.report(ctx, k).within(o.requeue, o.untilSettings(), out.requeue, k.findings.requeue)
+	if endpoint, is := k.plan().Endpoint.(publish.EndpointKnown); is {
+		r.memory.migration.published = endpoint.At
+	}
+	reading := r.readMigration(ctx, o)
+	return r.report(ctx, k).within(o.requeue, o.untilSettings(), out.requeue, k.findings.requeue, reading)
 }
 
 // within returns the same end with a next pass after the shortest of some delays. Zero means no delay.
@@ -180,6 +189,6 @@ const usualClass = "openshift-default"
 func (r *Reconciler) decider() decider {
 	return decider{
 		config: r.config, plans: &r.memory.plans, ca: r.memory.ca, standby: r.memory.standby, acquiring: r.memory.acquiring, newCA: r.newCA,
-		rollout: r.memory.rollout, settings: r.memory.settings,
+		rollout: r.memory.rollout, migrating: r.memory.migration.decided,
 	}
 }

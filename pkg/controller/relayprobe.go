@@ -2,11 +2,11 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"net"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 	"github.com/hypergate/hypergate/pkg/tunnel"
@@ -32,6 +32,15 @@ func (r *relayProbe) observe(
 	}
 }
 
+// dialer returns how hypergate connects to istiod, by the strategy that publishes it now: through a relay of the
+// tunnel, or by TCP to its published address. Everything that asks istiod something uses it.
+func (r *Reconciler) dialer(plane model.ControlPlane, published model.HostPort) func(context.Context) (net.Conn, error) {
+	if publish.UsesTunnel(r.config, plane) {
+		return r.throughRelay()
+	}
+	return byTCP(r.memory.endpointProbe.probe.at(published))
+}
+
 // throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay,
 // with what istiod's sidecar has. The first relay that answers is used.
 func (r *Reconciler) throughRelay() func(context.Context) (net.Conn, error) {
@@ -40,15 +49,5 @@ func (r *Reconciler) throughRelay() func(context.Context) (net.Conn, error) {
 	caller := tunnel.Caller{
 		Server: api.Server, CA: api.CABundle, Token: token, Cert: pair.Cert, Key: pair.Key, Namespace: r.config.GuestNamespace,
 	}
-	return func(ctx context.Context) (net.Conn, error) {
-		var errs []error
-		for _, pod := range model.RelayPodNames() {
-			conn, err := caller.Dial(ctx, pod)
-			if err == nil {
-				return conn, nil
-			}
-			errs = append(errs, err)
-		}
-		return nil, errors.Join(errs...)
-	}
+	return func(ctx context.Context) (net.Conn, error) { return caller.DialAny(ctx, model.RelayPodNames()) }
 }

@@ -1,10 +1,13 @@
 package controller
 
 import (
+	"net"
 	"testing"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -38,4 +41,37 @@ func TestRelayProbe(t *testing.T) {
 	if got, again := probe.observe(Probe{Off: true}, model.Available, 0, start); got != status.EndpointReached() || again != 0 {
 		t.Errorf("the probe is off, and says %+v", got)
 	}
+}
+
+// TestTheDialerFollowsTheStrategy checks that istiod is asked where it is published now. With --publish=auto, a change
+// of the HostedControlPlane ends the tunnel, and the probe must not connect through a relay any more.
+func TestTheDialerFollowsTheStrategy(t *testing.T) {
+	t.Parallel()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	published := model.HostPort{Host: "127.0.0.1", Port: uint16(listener.Addr().(*net.TCPAddr).Port)}
+	r := &Reconciler{config: model.Config{
+		Topology: model.TopologyHosted, Publish: model.Publish{Strategy: model.PublishAuto, RelayImage: "i"},
+	}}
+	for _, step := range []struct {
+		access   string
+		byTunnel bool
+	}{{"Private", true}, {"Public", false}} {
+		plane := model.ControlPlane{
+			Name: "guest1", UID: "7f3a", Platform: "AWS", EndpointAccess: step.access,
+			Services: []model.PublishedService{{Service: "APIServer", Strategy: "LoadBalancer"}},
+		}
+		if got := publish.UsesTunnel(r.config, plane); got != step.byTunnel {
+			t.Fatalf("%s: by the tunnel: %t", step.access, got)
+		}
+		r.probeEndpoint(t.Context(), observation{mgmt: model.ManagementObservation{ControlPlane: plane}}, desired.Plan{}, start)
+	}
+	conn, err := r.memory.endpointProbe.dial(published)(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
 }

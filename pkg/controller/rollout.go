@@ -17,7 +17,15 @@ type rolloutStep struct {
 
 // withRollout adds the step of a rollout of gateways to a decision.
 func (d decider) withRollout(o observation, c converge) converge {
-	wanted, has := d.settings.evidence(c.plan.IstiodConfig.Hash(), o.mgmt.IstiodConfig.Hash(), c.plan.GatewaySettings)
+	if c.migration.active {
+		// The migration decides which Gateways are held. A rollout looks for holds after it.
+		c.rollout = rolloutStep{step: rollout.Change{}, memo: rollout.Memo{Holds: true}}
+		return c
+	}
+	wanted, has := c.plan.IstiodConfig.Hash(), o.mgmt.IstiodConfig.Hash()
+	if c.plan.HasClassDefaults() {
+		wanted, has = settingsEvidence(wanted, has, c.plan.GatewaySettings, o.guest.AppliedSettings)
+	}
 	e := rollout.Evidence{
 		Now: o.now, Mode: cmp.Or(d.config.GatewayRollout, model.OneByOne),
 		Wanted: wanted, Has: has, Installed: c.plan.Installed,

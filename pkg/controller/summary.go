@@ -11,7 +11,6 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
-	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -27,7 +26,6 @@ type summarizer struct {
 	last summary.Summary
 	// conditions are the conditions of the summary, with all of their messages.
 	conditions []metav1.Condition
-	degraded   status.DegradedSince
 	// settled reports whether the pass before left everything as planned. What a pass writes then without another plan
 	// is a repair.
 	settled bool
@@ -107,37 +105,24 @@ func (s *summarizer) noteWebhook(cfg model.Config, o observation, d converge) {
 	}
 }
 
-// conclude computes the conditions, and posts the summary. It returns when a problem becomes Degraded without an event.
-// Zero: never.
-func (s *summarizer) conclude(res status.Result, targets []mgmt.StatusTarget, now time.Time) time.Duration {
-	shown := conditionsOf(s.board.shown())
+// conclude adds what a pass says to the summary, and posts it.
+func (s *summarizer) conclude(said statement) {
 	if s.conditions == nil {
-		s.conditions = shown // during a pause, only Progressing is computed
+		s.conditions = conditionsOf(s.board.shown()) // during a pause, only Progressing is computed
 	}
-	if len(targets) > 0 {
-		res.APIServer = targets[0].APIServer
-	}
-	if res.Lifecycle == nil {
-		res.Lifecycle = s.lifecycle
-	}
-	s.last.Lifecycle = lifecycleOf(res.Lifecycle)
-	var requeue time.Duration
-	if s.degraded, requeue = s.degraded.Observe(res, now); res.GuestUnseen() {
-		requeue = soonest(requeue, lookEvery)
-	}
-	for _, c := range status.ControlPlane(res, s.degraded, shown, now) {
+	s.last.Lifecycle = lifecycleOf(said.res.Lifecycle)
+	for _, c := range status.Dated(said.conditions, conditionsOf(s.board.shown()), said.now) {
 		if s.ofCluster {
 			c.Message = strings.ReplaceAll(c.Message, "spec.pausedUntil", "spec.paused")
 		}
 		s.conditions = slices.DeleteFunc(s.conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
 		s.conditions = append(s.conditions, c)
 	}
-	if observed := res.ObservationProblem == nil && !s.last.Lifecycle.IsOnHold(); observed {
-		s.noteIstiod(res)
+	if observed := said.res.ObservationProblem == nil && !s.last.Lifecycle.IsOnHold(); observed {
+		s.noteIstiod(said.res)
 	}
-	s.last.Time, s.last.Conditions = now, summarized(s.conditions)
+	s.last.Time, s.last.Conditions = said.now, summarized(s.conditions)
 	s.board.post(s.last)
-	return requeue
 }
 
 // noteIstiod adds what a result shows of istiod, and of a rollout of gateways, to the summary.
@@ -322,8 +307,9 @@ func isRepair(o apply.Outcome) bool {
 // reportToManagement reports to the management side: in the conditions of a HostedControlPlane, in the summary of the
 // Lease, and in the metrics. It returns when to look again.
 func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) time.Duration {
-	now := r.clock.Now()
-	again := r.reports.summary.conclude(res, r.mgmt.StatusTargets(), now)
+	now, targets := r.clock.Now(), r.mgmt.StatusTargets()
+	said, again := r.reports.state(res, targets, now)
+	r.reports.summary.conclude(said)
 	r.reports.metrics.export(r.reports.summary.last, res, r.memory.endpointProbe.seen, now)
-	return soonest(again, r.reportToControlPlanes(ctx, res))
+	return soonest(again, r.reportToControlPlanes(ctx, said, targets))
 }

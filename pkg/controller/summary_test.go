@@ -49,14 +49,14 @@ func TestTheSummaryHasTheRolloutOfGateways(t *testing.T) {
 	} {
 		s := summarizer{board: &board{leaseless: true}}
 		res := status.Result{GatewayRollout: rollout.Report{Step: c.step}}
-		if s.conclude(res, nil, start); s.last.Gateways != c.want {
+		if s.conclude(statement{res: res, now: start}); s.last.Gateways != c.want {
 			t.Errorf("%s: %+v, want %+v", name, s.last.Gateways, c.want)
 		}
 		unseen := status.Result{ObservationProblem: errors.New("the guest is not known yet")}
-		if s.conclude(unseen, nil, start); s.last.Gateways != c.want {
+		if s.conclude(statement{res: unseen, now: start}); s.last.Gateways != c.want {
 			t.Errorf("%s: %+v while the guest is not known, want %+v", name, s.last.Gateways, c.want)
 		}
-		if s.conclude(status.Result{}, nil, start); s.last.Gateways != (summary.Gateways{}) {
+		if s.conclude(statement{now: start}); s.last.Gateways != (summary.Gateways{}) {
 			t.Errorf("%s: %+v after the rollout", name, s.last.Gateways)
 		}
 	}

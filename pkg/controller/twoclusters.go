@@ -10,7 +10,6 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
-	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -57,7 +56,7 @@ func (e guestCheckError) Unwrap() error { return e.err }
 func guestConn(o Options, m *mgmt.Cluster) (*guestconn.Conn, error) {
 	load, first := o.LoadGuest, o.GuestConfig
 	if o.Config.GuestKubeconfigSecret != "" {
-		load = func() (*rest.Config, error) { return fromSecret(o.Config.GuestKubeconfigSecret, m) }
+		load = m.GuestKubeconfig
 		first = o.client(model.SideGuest, &rest.Config{})
 	}
 	if load == nil {
@@ -92,13 +91,4 @@ func verifier(cfg model.Config, m *mgmt.Cluster, c clock.PassiveClock) func(cont
 		})
 		return string(identity), err
 	}
-}
-
-// fromSecret returns the guest's client configuration from a Secret of the management cluster.
-func fromSecret(name string, m *mgmt.Cluster) (*rest.Config, error) {
-	content, key, err := m.GuestKubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	return kubeconfig.ParseSecret(name, key, content)
 }

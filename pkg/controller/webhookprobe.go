@@ -21,11 +21,16 @@ type webhookProbe struct {
 }
 
 // waiting returns why the webhook is still not verified. Empty: it is, or the attempts so far are too few to say so.
-func (p *webhookProbe) waiting() status.Waiting {
+// cfg has its address.
+func (p *webhookProbe) waiting(cfg model.Config) status.Waiting {
 	if p.verified || p.failures.Failures() < probePatience {
 		return status.Waiting{}
 	}
-	return status.WaitingForWebhook(p.err)
+	url := ""
+	if cfg.Topology == model.TopologyHosted {
+		url = cfg.WebhookURL()
+	}
+	return status.WaitingForWebhook(url, p.err)
 }
 
 // applied notes that the webhook was written, and returns when to probe it, because our own write causes no event.

@@ -31,7 +31,7 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 	mode := guest.ModeOr(p.cfg)
 	d := draft{
 		Planner: p, mgmt: mgmt, guest: guest,
-		plan: Plan{Installed: len(guest.Classes) > 0 && mode == crds.Managed, Mode: mode},
+		plan: Plan{Installed: isInstalled(mgmt, guest, mode), Mode: mode},
 	}
 	if d.plan.Installed {
 		d.plan.GatewaySettings = settingsHash(guest.Proxy)
@@ -62,6 +62,11 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 		return Plan{}, err
 	}
 	return d.plan, nil
+}
+
+// isInstalled reports whether istiod is to be installed.
+func isInstalled(mgmt model.ManagementObservation, guest model.GuestObservation, mode crds.Mode) bool {
+	return len(guest.Classes) > 0 && mode == crds.Managed && mgmt.IstiodMode != model.IstiodNone
 }
 
 // addReleases renders both releases and routes the rendered objects. It renders istiod's release only if the endpoint
@@ -108,8 +113,14 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 	case toWorkload:
 		return p.addMgmt(&p.plan.Workload, u)
 	case toGuest:
+		if u.GetKind() == "ConfigMap" && p.mgmt.IstiodMode.IsBeside() {
+			return nil // both istiods would read the defaults of a class
+		}
 		return p.addGuest(&p.plan.Guest, u)
 	case toAdmission:
+		if p.mgmt.IstiodMode.IsBeside() {
+			return nil // the other istiod has webhooks of its own
+		}
 		return p.addAdmission(u)
 	case toExternal:
 		return p.addExternal(u)
@@ -118,8 +129,8 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 }
 
 // addOwn adds what no chart renders: the guest's namespace, istiod's RBAC in the guest, the relays of a tunnel, the
-// mesh CA, the network policies, the Service of the webhook and the Secret for a party that writes the webhook itself,
-// and what publishes istiod.
+// mesh CA, the network policies, the disruption budget, the Service of the webhook and the Secret for a party that
+// writes the webhook itself, and what publishes istiod.
 func (p *draft) addOwn() error {
 	own := istiodRBAC(p.cfg)
 	if p.guest.Namespace == model.Missing {
@@ -127,8 +138,8 @@ func (p *draft) addOwn() error {
 	}
 	name, err := publish.StrategyFor(p.cfg, p.mgmt.ControlPlane)
 	strategy, _ := publish.Find(name) // findEndpoint has already refused the plan if there is no such strategy
-	err = errors.Join(err, p.addOwnGuest(own...), p.addTunnel(strategy), p.addNetworkPolicies(strategy), p.addWebhookService(),
-		p.addWebhookSecret(), p.addRoutes(strategy, p.plan.Endpoint))
+	err = errors.Join(err, p.addOwnGuest(own...), p.addTunnel(strategy), p.addNetworkPolicies(strategy), p.addBudget(),
+		p.addWebhookService(), p.addWebhookSecret(), p.addRoutes(strategy, p.plan.Endpoint))
 	if err != nil {
 		return err
 	}

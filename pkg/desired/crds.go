@@ -19,7 +19,10 @@ const crdKind = "CustomResourceDefinition"
 // hypergate manages them from then on.
 func (p *draft) addCRDs() error {
 	bundle := crds.GatewayAPI()
-	p.plan.Decisions = DecideCRDs(p.cfg, p.source, p.guest)
+	if p.plan.Decisions = DecideCRDs(p.cfg, p.source, p.guest); p.mgmt.IstiodMode.IsBeside() {
+		p.plan.Decisions = nil // CRDs stay with the installation of the other istiod
+		return nil
+	}
 	var names, istio, protected []string
 	for _, crd := range p.plan.Decisions {
 		if !crd.Verdict.Applies() {

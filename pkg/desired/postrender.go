@@ -34,6 +34,8 @@ func mgmtTransforms() []transform {
 		{"a change of the guest's API server rolls istiod", "Deployment", hashGuestAPI},
 		{"a pod that stops still serves for a few seconds", "Deployment", sleepBeforeStop},
 		{"a single istiod runs without leader election, and never beside another", "Deployment", singleReplica},
+		{"an istiod beside another one leaves Gateways to it", "Deployment", besideAnother},
+		{"two istiods without a HostedControlPlane are spread, and roll one after the other", "Deployment", replicateElsewhere},
 		{"no environment variable is set twice", "Deployment", refuseDuplicateEnv},
 		{"the tunnel's sidecar is beside istiod", "Deployment", addSidecar},
 	}, controlPlaneTransforms()...)
@@ -75,12 +77,21 @@ func ownAccount(u *unstructured.Unstructured, cfg model.Config, _ model.Manageme
 
 // ownClassDefaults gives the defaults of a class a name of hypergate's own. istiod finds them by their label
 // (pilot/pkg/config/kube/gateway/deploymentcontroller.go). If two objects have the same label, it uses the older one.
-func ownClassDefaults(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
+// It also marks them with the settings of the guest that they have. The mark is evidence of what the gateways got.
+func ownClassDefaults(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, guest model.GuestObservation) error {
 	class, found := strings.CutPrefix(u.GetName(), "istio-"+cfg.Revision+"-gatewayclass-")
 	if !found {
 		return fmt.Errorf("the name does not end with the name of a class")
 	}
 	u.SetName(cfg.ClassDefaultsName(class))
+	if settings := settingsHash(guest.Proxy); settings != "" {
+		annotations := u.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[model.SettingsAnnotation] = settings
+		u.SetAnnotations(annotations)
+	}
 	return nil
 }
 
@@ -219,8 +230,8 @@ func hashGuestAPI(u *unstructured.Unstructured, _ model.Config, _ model.Manageme
 const stopDelay = 3
 
 // sleepBeforeStop delays the end of a pod by stopDelay.
-func sleepBeforeStop(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
-	if istiodReplicas(mgmt) == 1 {
+func sleepBeforeStop(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
+	if istiodReplicas(cfg, mgmt, guest) == 1 {
 		return nil // there is no other pod that could serve, and the next pod waits for the end of this one
 	}
 	_, container, err := istiodPod(u)

@@ -1,10 +1,12 @@
 package desired_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -73,7 +75,28 @@ func TestTheGuestsProxy(t *testing.T) {
 		if without.GatewaySettings != "" || with.GatewaySettings == "" {
 			t.Errorf("the settings are identified by %q without and %q with a proxy", without.GatewaySettings, with.GatewaySettings)
 		}
+		for _, plan := range []desired.Plan{without, with} {
+			if got := settingsMark(t, cfg, plan, "a"); got != plan.GatewaySettings || !plan.HasClassDefaults() {
+				t.Errorf("the defaults are marked with %q, want %q", got, plan.GatewaySettings)
+			}
+		}
 	}
+}
+
+// settingsMark returns the annotation that identifies the settings in the defaults of a class.
+func settingsMark(t *testing.T, cfg model.Config, plan desired.Plan, class string) string {
+	t.Helper()
+	for _, o := range plan.Guest {
+		if o.GVK().Kind == "ConfigMap" && o.Key().Name == cfg.ClassDefaultsName(class) {
+			var read metav1.PartialObjectMetadata
+			if err := json.Unmarshal(o.JSON(), &read); err != nil {
+				t.Fatal(err)
+			}
+			return read.Annotations[model.SettingsAnnotation]
+		}
+	}
+	t.Fatalf("class %s has no defaults", class)
+	return ""
 }
 
 func jsonOf(objects []model.MgmtObject) []string {
@@ -116,6 +139,9 @@ func TestDefaultsStayWhileTheEndpointIsNotKnown(t *testing.T) {
 		if o.Key().Name == cfg.ClassDefaultsName("a") {
 			t.Errorf("the plan has %s", o)
 		}
+	}
+	if plan.HasClassDefaults() {
+		t.Error("the plan claims to have defaults")
 	}
 }
 

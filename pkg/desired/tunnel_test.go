@@ -69,9 +69,9 @@ func TestTheSidecarHasOnePermission(t *testing.T) {
 	}
 }
 
-// TestWithTheTunnelNobodyReachesXDS checks that the policy of istiod's pod admits no client to xDS, and that a relay
+// TestWithTheTunnelNoClientReachesXDS checks that the policy of istiod's pod admits no client to xDS, and that a relay
 // admits only gateways and tunnels, and connects to nothing.
-func TestWithTheTunnelNobodyReachesXDS(t *testing.T) {
+func TestWithTheTunnelNoClientReachesXDS(t *testing.T) {
 	cfg := byTunnel(t)
 	without := model.HyperShiftPeers()
 	without.XDS = nil // there is nothing to name

@@ -45,6 +45,8 @@ func Validate(c model.Config) error {
 	}
 	add(slices.Contains([]model.Webhooks{"", model.WebhooksManaged, model.WebhooksExternal}, c.Webhooks), "webhooks",
 		"%q is not valid: use %s or %s", c.Webhooks, model.WebhooksManaged, model.WebhooksExternal)
+	add(c.Replicas >= 0 && c.Replicas <= maxReplicas, "replicas",
+		"%d pods of istiod are not possible: use 1 or %d", c.Replicas, maxReplicas)
 	publish.ValidateFlags(c, add)
 	validateHosted(c, add)
 	for _, r := range c.IstioResources {
@@ -76,6 +78,9 @@ func validateNames(c model.Config, add func(ok bool, flag, format string, args .
 	add(model.IsLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",
 		"%q is not a revision: use lower-case letters, digits and hyphens, at most %d characters, and not \"default\"",
 		c.Revision, longest)
+	add(!strings.HasPrefix(c.Revision, model.MigrationLeasePrefix), "revision",
+		"%q begins with %s, and hypergate's Lease would have the name of a migration's Lease: use another revision",
+		c.Revision, model.MigrationLeasePrefix)
 }
 
 // validateHosted checks the Secret with the guest's kubeconfig, and the hosts at which a guest reaches istiod.

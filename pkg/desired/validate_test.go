@@ -62,7 +62,10 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		},
 		"no revision":          {func(c *model.Config) { c.Revision = "" }, []string{"--revision"}},
 		"the default revision": {func(c *model.Config) { c.Revision = "default" }, []string{"--revision", `not "default"`}},
-		"revision with dots":   {func(c *model.Config) { c.Revision = "1.29" }, []string{"--revision", `"1.29"`}},
+		"a migration's Lease": {
+			func(c *model.Config) { c.Revision = "migration-blue" }, []string{"--revision", `"migration-blue"`, "use another revision"},
+		},
+		"revision with dots": {func(c *model.Config) { c.Revision = "1.29" }, []string{"--revision", `"1.29"`}},
 		"revision too long for a label": {
 			func(c *model.Config) { c.Revision = strings.Repeat("r", 53) }, []string{"--revision", "at most 52"},
 		},

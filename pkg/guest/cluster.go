@@ -49,6 +49,7 @@ type Cluster struct {
 	leases    *leaseView
 	foreign   *foreignView
 	relays    *watch.Watch // of the tunnel
+	defaults  *watch.Watch // for the gateways of a class
 	rolled    *gatewayView
 	// observed maps the wanted CRDs to the resourceVersions of the last observation.
 	observed atomic.Pointer[map[apply.ID]string]
@@ -154,6 +155,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	c.namespace = watch.New(namespace)
 	c.foreign = newForeignView(meta, c.cfg, c.budget, notify)
 	c.relays = newRelayWatch(c.dynamic, c.cfg.GuestNamespace, c.budget, notify)
+	c.defaults = newDefaultsWatch(c.core.ConfigMaps(c.cfg.GuestNamespace), c.cfg.OwnerValue(model.SideGuest), c.budget, notify)
 	c.rolled = newGatewayView(c.dynamic, c.cfg.Revision, c.budget, notify)
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
 	c.nodes = newOpenShiftConfig("infrastructures", "Infrastructure", topologyOf, c.dynamic, c.budget, notify)
@@ -172,6 +174,9 @@ func kinds() []apply.Kind {
 		}
 		if k.GVK.Kind == crdKind {
 			kind.Settle = crdSettle
+		}
+		if k.GVK == classDefaultsKind() {
+			kind.Note = model.SettingsAnnotation
 		}
 		out = append(out, kind)
 	}
@@ -235,6 +240,7 @@ func (c *Cluster) watchAll(ctx context.Context) error {
 	go c.namespace.Run(ctx)
 	c.leases.run(ctx)
 	go c.foreign.istiod.Run(ctx)
+	go c.defaults.Run(ctx)
 	if c.cfg.Publish.RelayImage != "" { // otherwise there are no relays
 		go c.relays.Run(ctx)
 	}

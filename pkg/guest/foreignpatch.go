@@ -25,7 +25,7 @@ func (c *Cluster) PatchForeign(ctx context.Context, p model.ForeignPatch) error 
 	defer cancel()
 	write := p.Write()
 	_, err := c.dynamic.Resource(write.GVR()).Namespace(p.Key().Namespace).
-		Patch(ctx, p.Key().Name, types.MergePatchType, p.JSON(), metav1.PatchOptions{FieldManager: model.FieldManager})
+		Patch(ctx, p.Key().Name, p.Type(), p.JSON(), metav1.PatchOptions{FieldManager: model.FieldManager})
 	if err != nil {
 		return fmt.Errorf("%s: %w", p, answer.Brief(err))
 	}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -36,7 +37,7 @@ const (
 // Inventory reads what the check of a migration follows from. It is for commands. It sends reads only, and reads no
 // Secret. What hypergate may not read is in Inventory.Unread. It returns an error if a request fails in another way.
 func (c *Cluster) Inventory(ctx context.Context, ours migration.Version) (migration.Inventory, error) {
-	r := &inventoryReader{c: c, out: migration.Inventory{Revision: c.cfg.Revision, Namespace: c.cfg.GuestNamespace, Ours: ours}}
+	r := &inventoryReader{c: c, out: c.newInventory(ours)}
 	for _, read := range []func(context.Context) error{
 		r.classes, r.origin, r.originObjects, r.gateways, r.gatewayDeployments, r.foreign, r.alpha, r.sidecars, r.root,
 	} {
@@ -47,10 +48,22 @@ func (c *Cluster) Inventory(ctx context.Context, ours migration.Version) (migrat
 	return r.out, nil
 }
 
+func (c *Cluster) newInventory(ours migration.Version) migration.Inventory {
+	return migration.Inventory{
+		Standalone: c.cfg.Topology == model.TopologyStandalone, Revision: c.cfg.Revision, Namespace: c.cfg.GuestNamespace, Ours: ours,
+	}
+}
+
 // inventoryReader reads an inventory, one kind after another.
 type inventoryReader struct {
 	c   *Cluster
 	out migration.Inventory
+	// published is where gateways reach the hosted istiod. Empty: at the address of the flags, if there is one.
+	published string
+	// originObject is the Deployment of the origin, and originPods are its pods. deployments are those of the Gateways.
+	originObject model.ForeignObject
+	originPods   []string
+	deployments  map[types.UID]model.ForeignObject
 	// own are the names of the GatewayClasses of hypergate's controller.
 	own map[string]bool
 	// ignored and included are the resources that the origin does not serve, and the exceptions.
@@ -159,7 +172,7 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 			found.Labels[label] = bounded(value, maxOwner)
 		}
 	}
-	r.out.Origin.Deployment = found
+	r.out.Origin.Deployment, r.originObject = found, foreignObjectOf(u)
 	for _, container := range d.Spec.Template.Spec.Containers {
 		for _, env := range container.Env {
 			switch env.Name {
@@ -171,9 +184,10 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 		}
 	}
 	pods := metav1.ListOptions{LabelSelector: "app=istiod,istio.io/rev=" + r.c.cfg.Revision}
-	return r.each(ctx, podResource(), r.c.cfg.GuestNamespace, pods, func(*unstructured.Unstructured) bool {
+	return r.each(ctx, podResource(), r.c.cfg.GuestNamespace, pods, func(u *unstructured.Unstructured) bool {
 		found.Existing++
-		return true
+		r.originPods = append(r.originPods, bounded(u.GetName(), maxName))
+		return len(r.originPods) < mostOriginPods
 	})
 }
 
@@ -275,6 +289,7 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 	if len(r.out.Gateways) == 0 {
 		return nil
 	}
+	r.deployments = map[types.UID]model.ForeignObject{}
 	of := map[types.UID]int{}
 	for i, g := range r.out.Gateways {
 		of[g.UID] = i
@@ -288,19 +303,28 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 		}
 		g := &r.out.Gateways[i]
 		g.Deployment, g.Of = rolled.GatewayDeployment, migration.OfOther
+		r.deployments[g.UID] = foreignObjectOf(u)
 		var d appsv1.Deployment
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
 			return true // its addresses cannot be read
 		}
 		g.Address, g.Root = addressOf(d.Spec.Template.Spec), rootOf(d.Spec.Template.Spec)
-		switch g.Address {
-		case migration.OriginAddress(r.c.cfg):
-			g.Of = migration.OfOrigin
-		case r.c.cfg.XDS.String():
-			g.Of = migration.OfHosted
-		}
+		g.Of = r.istiodOf(*g)
 		return true
 	})
+}
+
+// istiodOf returns the istiod of a Gateway's pods. The hosted one is also known by the roots that the pods trust: the
+// address at which it is published can change.
+func (r *inventoryReader) istiodOf(g migration.InventoryGateway) migration.Istiod {
+	switch {
+	case g.Address == migration.OriginAddress(r.c.cfg):
+		return migration.OfOrigin
+	case g.Address == cmp.Or(r.published, r.c.cfg.XDS.String()), g.Root == r.c.cfg.TrustBundleName():
+		return migration.OfHosted
+	default:
+		return migration.OfOther
+	}
 }
 
 // addressOf returns where the pods of a gateway get their certificates. istiod gives them the same address for their

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -55,11 +57,30 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.value()
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
-	out.Gateways = c.observedGateways()
+	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
+	out.OtherDefaults = otherDefaults(c.defaults.List(), out.Classes)
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
 	}
 	return out, nil
+}
+
+// appliedSettings returns what identifies the settings in the defaults of classes.
+func (c *Cluster) appliedSettings(classes []model.GatewayClass) []string {
+	var out []string
+	notes := c.objects.Notes(classDefaultsKind())
+	for _, class := range classes {
+		if note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]; exists {
+			out = append(out, note)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// classDefaultsKind is the kind of the objects with the defaults of a class.
+func classDefaultsKind() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 }
 
 // known returns a NotSyncedError while any resource that decides what is installed is unknown.
@@ -169,6 +190,7 @@ func (c *Cluster) oversized() []apply.WatchProblem {
 		{schema.GroupVersionKind{Group: gatewayGroup, Version: classVersion, Kind: "Gateway"}, c.inUse.gateways},
 		{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, c.leases},
 		{olmGroupVersion().WithKind("Subscription"), c.olm},
+		{corev1.SchemeGroupVersion.WithKind("ConfigMap"), c.defaults},
 	} {
 		if err := w.watch.Err(); isOversized(err) {
 			out = append(out, apply.WatchProblem{GVK: w.gvk, Cause: apply.Classify(err, "list", schema.GroupResource{})})

@@ -92,13 +92,16 @@ func (w openShiftConfig[T]) watchProblem() []apply.WatchProblem {
 	return []apply.WatchProblem{{GVK: w.kind, Cause: apply.Classify(err, "list", w.resource.GroupResource())}}
 }
 
-// topologyOf returns for how many nodes the guest's infrastructure is made. Each value but SingleReplica is the
-// default: nothing of the guest's text is kept.
+// topologyOf returns for how many nodes the guest's infrastructure is made. Each unknown value is the default: nothing
+// of the guest's text is kept.
 func topologyOf(u *unstructured.Unstructured) model.InfrastructureTopology {
-	if text, _, _ := unstructured.NestedString(u.Object, "status", "infrastructureTopology"); text == string(model.SingleNode) {
-		return model.SingleNode
+	text, _, _ := unstructured.NestedString(u.Object, "status", "infrastructureTopology")
+	for _, known := range []model.InfrastructureTopology{model.SingleNode, model.SeveralNodes} {
+		if text == string(known) {
+			return known
+		}
 	}
-	return model.SeveralNodes
+	return model.NotStated
 }
 
 // proxySettings are the proxy settings that gateways can use, and descriptions of those that they cannot use.

@@ -28,10 +28,10 @@ func TestInfrastructureTopologies(t *testing.T) {
 	}{
 		"a single node":  {infrastructure("{infrastructureTopology: SingleReplica}"), model.SingleNode},
 		"several nodes":  {infrastructure("{infrastructureTopology: HighlyAvailable}"), model.SeveralNodes},
-		"another one":    {infrastructure("{infrastructureTopology: External}"), model.SeveralNodes},
-		"no text":        {infrastructure("{infrastructureTopology: {a: b}}"), model.SeveralNodes},
-		"nothing":        {infrastructure("{}"), model.SeveralNodes},
-		"another object": {"{metadata: {name: another}, status: {infrastructureTopology: SingleReplica}}", model.SeveralNodes},
+		"another one":    {infrastructure("{infrastructureTopology: External}"), model.NotStated},
+		"no text":        {infrastructure("{infrastructureTopology: {a: b}}"), model.NotStated},
+		"nothing":        {infrastructure("{}"), model.NotStated},
+		"another object": {"{metadata: {name: another}, status: {infrastructureTopology: SingleReplica}}", model.NotStated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t, func(api *fakeapi.Server) {
@@ -51,7 +51,7 @@ func TestTheTopologyFollowsItsObjectAndCRD(t *testing.T) {
 		api.Put(theInfrastructures, infrastructure("{infrastructureTopology: SingleReplica}"))
 	})
 	topology := func() model.InfrastructureTopology { return f.observed().Infrastructure }
-	f.Expect(topology()).To(gomega.Equal(model.SeveralNodes))
+	f.Expect(topology()).To(gomega.Equal(model.NotStated))
 	f.Expect(f.api.Requests(theInfrastructures)).To(gomega.BeEmpty(), "without the CRD nothing is asked for")
 	f.api.Put(theCRDs, crd(infrastructureCRD, ""))
 	f.Eventually(topology).Should(gomega.Equal(model.SingleNode))
@@ -60,7 +60,7 @@ func TestTheTopologyFollowsItsObjectAndCRD(t *testing.T) {
 	f.api.Put(theInfrastructures, infrastructure("{infrastructureTopology: SingleReplica}"))
 	f.Eventually(topology).Should(gomega.Equal(model.SingleNode))
 	f.api.Put(theCRDs)
-	f.Eventually(topology).Should(gomega.Equal(model.SeveralNodes), "what was said goes with the CRD")
+	f.Eventually(topology).Should(gomega.Equal(model.NotStated), "what was said goes with the CRD")
 }
 
 func TestATopologyThatCannotBeRead(t *testing.T) {
@@ -76,12 +76,12 @@ func TestATopologyThatCannotBeRead(t *testing.T) {
 	isShown := gomega.ContainElement(gomega.HaveField("GVK.Kind", "Infrastructure"))
 	t.Run("not served", func(t *testing.T) {
 		f := start(t, prepare(nil))
-		f.Expect(f.observed().Infrastructure).To(gomega.Equal(model.SeveralNodes))
+		f.Expect(f.observed().Infrastructure).To(gomega.Equal(model.NotStated))
 		f.Expect(f.guest.WatchProblems()).NotTo(isShown)
 	})
 	t.Run("forbidden", func(t *testing.T) {
 		f := start(t, prepare(forbidden(infrastructureCRD)))
-		f.Expect(f.observed().Infrastructure).To(gomega.Equal(model.SeveralNodes))
+		f.Expect(f.observed().Infrastructure).To(gomega.Equal(model.NotStated))
 		f.Expect(f.guest.WatchProblems()).To(isShown)
 	})
 	t.Run("out of order", func(t *testing.T) {

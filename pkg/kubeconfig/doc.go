@@ -3,8 +3,8 @@
 //
 // # Workflow
 //
-//	Secret of the management cluster ─► InSecret ─► Parse ─► rest.Config
-//	file, or directory of a mounted Secret ─► Load ─────► rest.Config
+//	Secret of the management cluster ─► FromSecret ─► rest.Config
+//	file, or directory of a mounted Secret ─► Load ─► rest.Config
 //
 // # Invariants
 //

@@ -20,6 +20,20 @@ const (
 // content is used.
 func Keys() []string { return []string{KeyHyperShift, KeyClusterAPI} }
 
+// FromSecret returns the client configuration of the kubeconfig in the data of a Secret. The kubeconfig must be
+// self-contained. The error names the Secret, and the key if it has one.
+func FromSecret(secret string, data map[string][]byte) (*rest.Config, error) {
+	content, key, err := InSecret(data)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s: %w", secret, err) //nolint:staticcheck // a kind keeps its capital letter
+	}
+	config, err := Parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("Secret %s, key %s: %w", secret, key, err) //nolint:staticcheck // a kind keeps its capital letter
+	}
+	return config, nil
+}
+
 // InSecret returns the kubeconfig in the data of a Secret, and its key.
 func InSecret(data map[string][]byte) (kubeconfig []byte, key string, err error) {
 	empty := ""
@@ -45,13 +59,4 @@ func keysOf(data map[string][]byte) string {
 		return "none at all"
 	}
 	return strings.Join(slices.Sorted(maps.Keys(data)), ", ")
-}
-
-// ParseSecret is Parse for the content of a key of a Secret, which its error names.
-func ParseSecret(secret, key string, kubeconfig []byte) (*rest.Config, error) {
-	config, err := Parse(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("Secret %s, key %s: %w", secret, key, err) //nolint:staticcheck // a kind keeps its capital letter
-	}
-	return config, nil
 }

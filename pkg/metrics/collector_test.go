@@ -54,20 +54,26 @@ func started(t *testing.T, change func(*metrics.Options)) (*metrics.Collector, *
 // scraped returns the lines of a scrape that are series of hypergate, sorted.
 func scraped(t *testing.T, from prometheus.Gatherer) []string {
 	t.Helper()
-	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(from, promhttp.HandlerOpts{}).ServeHTTP(answer,
-		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
-	if answer.Code != http.StatusOK {
-		t.Fatalf("a scrape fails: %s", answer.Body)
-	}
 	var lines []string
-	for line := range strings.Lines(answer.Body.String()) {
+	for line := range strings.Lines(scrape(t, from)) {
 		if strings.HasPrefix(line, "hypergate_") {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// scrape returns all that a scrape returns.
+func scrape(t *testing.T, from prometheus.Gatherer) string {
+	t.Helper()
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(from, promhttp.HandlerOpts{}).ServeHTTP(answer,
+		httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	if answer.Code != http.StatusOK {
+		t.Fatalf("a scrape fails: %s", answer.Body)
+	}
+	return answer.Body.String()
 }
 
 // matching returns the lines that begin with a prefix.
@@ -161,6 +167,7 @@ func whole() metrics.State {
 		Sides: map[string]metrics.Numbers{
 			"management": {Failing: map[string]int{"Forbidden": 2}}, "guest": {RateLimited: 1, WatchFailing: 3},
 		},
+		Migration: metrics.Migration{Phase: "Roll", Since: now(), Moved: 2, Moving: 5},
 		Guest: metrics.Guest{
 			Mode: crds.Managed, InUse: map[string]int{"httproutes.gateway.networking.k8s.io": 7},
 			Decisions: []crds.CRD{
@@ -208,6 +215,10 @@ func TestTheStateIsExported(t *testing.T) {
 		`hypergate_mesh_ca_expiry_timestamp_seconds{root="next"} 1.8000072e+09`,
 		`hypergate_mesh_ca_rotation_phase{phase="spreading"} 1`,
 		`hypergate_mesh_ca_rotation_since_timestamp_seconds 1.8e+09`,
+		`hypergate_migration_gateways{at="hosted"} 2`,
+		`hypergate_migration_gateways{at="origin"} 3`,
+		`hypergate_migration_phase{phase="Roll"} 1`,
+		`hypergate_migration_since_timestamp_seconds 1.8e+09`,
 		`hypergate_published_info{strategy="route"} 1`,
 		`hypergate_published_last_seen_timestamp_seconds 1.8e+09`,
 		`hypergate_published_reachable 1`,
@@ -253,6 +264,7 @@ func TestHostileNamesAddNoSeries(t *testing.T) {
 	for _, name := range slices.Concat(values.CRDs, hostile) {
 		state.Guest.InUse[name]++
 	}
+	state.Migration.Phase = hostile[3]
 	state.Guest.Mode, state.Guest.Decisions = crds.Mode(hostile[3]), nil
 	for i, name := range values.CRDs {
 		state.Guest.Decisions = append(state.Guest.Decisions,
@@ -366,6 +378,26 @@ func TestMetricsAreSafeForConcurrentUse(t *testing.T) {
 		}
 	}
 	writer.Wait()
+}
+
+// TestAScrapeHasNoMetricsOfGo checks what a whole scrape of the process has, with the comments and the metrics of
+// libraries.
+func TestAScrapeHasNoMetricsOfGo(t *testing.T) {
+	g := hang.Gomega(t)
+	c, _ := started(t, nil)
+	c.Lead()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Start(ctx) }()
+	g.Eventually(func() []string { return matching(scraped(t, ctrlmetrics.Registry), "hypergate_leader") }).ShouldNot(gomega.BeEmpty())
+	begun := time.Now()
+	body := scrape(t, ctrlmetrics.Registry)
+	t.Logf("%d bytes in %s", len(body), time.Since(begun))
+	g.Expect(body).NotTo(gomega.MatchRegexp(`(?m)^go_`))
+	g.Expect(body).To(gomega.MatchRegexp(`(?m)^process_resident_memory_bytes `), "the process's own stay")
+	g.Expect(len(body)).To(gomega.BeNumerically("<=", mostBytes))
+	cancel()
+	g.Expect(<-ended).To(gomega.Succeed())
 }
 
 // TestTwoCollectorsInOneProcess checks that the metrics of one of them are exported, that neither fails, and that no

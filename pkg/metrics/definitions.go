@@ -124,6 +124,8 @@ type Values struct {
 	CRDs  []string
 	// Strategies are the publish strategies.
 	Strategies []string
+	// Phases are the phases of a migration.
+	Phases []string
 }
 
 // Definitions returns all metrics, in the order of docs/reference/metrics.md.
@@ -148,7 +150,8 @@ func Definitions(v Values) []Definition {
 			Help:   "Objects that another client had changed or deleted, and that were restored.",
 			Labels: []Label{side, {"kind", nil}},
 		},
-	}, requestDefinitions(side), objectDefinitions(v, side), credentialDefinitions(), servingDefinitions(v), guestDefinitions(v))
+	}, requestDefinitions(side), objectDefinitions(v, side), credentialDefinitions(), migrationDefinitions(v), servingDefinitions(v),
+		guestDefinitions(v))
 }
 
 func processDefinitions() []Definition {
@@ -240,6 +243,21 @@ func credentialDefinitions() []Definition {
 		{
 			Name: "hypergate_mesh_ca_rotation_since_timestamp_seconds", Type: Gauge,
 			Help: "When the phase of the rotation began. There is no series while no rotation is in progress.",
+		},
+	}
+}
+
+func migrationDefinitions(v Values) []Definition {
+	return []Definition{
+		{
+			Name: "hypergate_migration_phase", Type: Gauge,
+			Help:   "1 for the phase of a migration. There is no series if none was requested.",
+			Labels: []Label{{"phase", v.Phases}},
+		},
+		{Name: "hypergate_migration_since_timestamp_seconds", Type: Gauge, Help: "When the phase of a migration began."},
+		{
+			Name: "hypergate_migration_gateways", Type: Gauge, Help: "Gateways of a migration, by the istiod that serves them.",
+			Labels: []Label{{"at", []string{atHosted, atOrigin}}},
 		},
 	}
 }

@@ -24,6 +24,8 @@ type State struct {
 	PublishedSeen time.Time
 	// Guest is what hypergate decided about the CRDs of the guest.
 	Guest Guest
+	// Migration is the state of a migration from an istiod in the guest.
+	Migration Migration
 }
 
 // Numbers are the numbers of one side.
@@ -39,6 +41,31 @@ type Guest struct {
 	Decisions []crds.CRD
 	// InUse is the number of objects that use what istiod ignores, by CRD.
 	InUse map[string]int
+}
+
+// Migration is the state of a migration. Without a phase, there is none.
+type Migration struct {
+	Phase string
+	// Since is the beginning of the phase. Moved are the Gateways at the hosted istiod, of Moving ones.
+	Since         time.Time
+	Moved, Moving int
+}
+
+// The values of the label at of the metric of a migration's Gateways.
+const (
+	atHosted = "hosted"
+	atOrigin = "origin"
+)
+
+// ofMigration adds the series of a migration. Without one, there are none.
+func (s samples) ofMigration(m Migration) {
+	if m.Phase == "" {
+		return
+	}
+	s.set("hypergate_migration_phase", 1, m.Phase)
+	s.at("hypergate_migration_since_timestamp_seconds", m.Since)
+	s.set("hypergate_migration_gateways", float64(m.Moved), atHosted)
+	s.set("hypergate_migration_gateways", float64(max(0, m.Moving-m.Moved)), atOrigin)
 }
 
 // none is the owner of a CRD that does not exist.
@@ -125,6 +152,7 @@ func (s samples) one(name, value string, all []string, labels ...string) {
 // ofState adds the series of a state.
 func (s samples) ofState(state State) {
 	s.ofConditions(state.Summary)
+	s.ofMigration(state.Migration)
 	s.ofSides(state.Sides)
 	s.ofCredentials(state)
 	s.ofServing(state)

@@ -1,6 +1,7 @@
 package mgmt_test
 
 import (
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -50,7 +52,7 @@ func kubeconfigSecret(name, of string) string {
 		labels = "{cluster.x-k8s.io/cluster-name: " + of + "}"
 	}
 	return "{metadata: {namespace: clusters-guest1, name: " + name + ", labels: " + labels +
-		"}, type: cluster.x-k8s.io/secret, data: {value: a3ViZWNvbmZpZw==}}"
+		"}, type: cluster.x-k8s.io/secret, data: {value: " + encodedKubeconfig() + "}}"
 }
 
 // startFollowing is like start, for a hypergate that is configured with a Secret for the guest's kubeconfig.
@@ -167,7 +169,7 @@ func TestClusterIsSelectedByItsSecret(t *testing.T) {
 		f.Eventually(func() model.ControlPlane { return f.observed().ControlPlane }).Should(gomega.And(
 			gomega.HaveField("Name", "guest2"), gomega.HaveField("Deleting", false)))
 		f.api.Put(theSecrets)
-		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.HaveOccurred())
+		f.Eventually(func() error { _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.HaveOccurred())
 		f.Expect(f.observed().ControlPlane.Name).To(gomega.Equal("guest2"), "without the Secret it is the one before")
 		f.api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", "guest3"))
 		f.Eventually(func() model.ControlPlane {
@@ -274,79 +276,85 @@ func TestWithoutClusterAPI(t *testing.T) {
 }
 
 func TestKubeconfigFromASecret(t *testing.T) {
-	withData := func(data string) string {
-		return "{metadata: {namespace: clusters-guest1, name: guest1-kubeconfig}, data: {" + data + "}}"
-	}
 	for name, tc := range map[string]struct {
 		secrets []string
-		key     string
 		want    []string // substrings of the error
 	}{
-		"Cluster API's": {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", nil},
-		"HyperShift's":  {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", nil},
-		"both":          {[]string{withData("kubeconfig: '', value: a3ViZWNvbmZpZw==")}, "value", nil},
+		"Cluster API's": {[]string{withData("value: " + encodedKubeconfig())}, nil},
+		"HyperShift's":  {[]string{withData("kubeconfig: " + encodedKubeconfig())}, nil},
+		"both":          {[]string{withData("kubeconfig: '', value: " + encodedKubeconfig())}, nil},
+		"not one":       {[]string{withData("value: a3ViZWNvbmZpZw==")}, []string{", key value: it is not a kubeconfig"}},
 		"another key": {
 			[]string{withData("admin.conf: a3ViZWNvbmZpZw==, ca.crt: ''")},
-			"",
-			[]string{"neither the key value", "nor kubeconfig", "but admin.conf, ca.crt", "put the guest's kubeconfig under value"},
+			[]string{
+				": it has neither the key value", "nor kubeconfig", "but admin.conf, ca.crt", "put the guest's kubeconfig under value",
+			},
 		},
-		"empty":  {[]string{withData("value: IAo=")}, "", []string{"key value is empty", "put the guest's kubeconfig there"}},
-		"no key": {[]string{withData("")}, "", []string{"but none at all"}},
+		"empty":  {[]string{withData("value: IAo=")}, []string{": its key value is empty", "put the guest's kubeconfig there"}},
+		"no key": {[]string{withData("")}, []string{"but none at all"}},
 		"none": {
-			nil, "",
-			[]string{"it does not exist in namespace clusters-guest1", "set --guest-kubeconfig-secret", "hypergate waits for it"},
+			nil,
+			[]string{": it does not exist in namespace clusters-guest1", "set --guest-kubeconfig-secret", "hypergate waits for it"},
 		},
-		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", []string{"it does not exist"}},
+		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, []string{": it does not exist"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Put(theSecrets, tc.secrets...) })
 			f.observed()
-			data, key, err := f.mgmt.GuestKubeconfig()
-			if key != tc.key || err == nil && string(data) != "kubeconfig" {
-				t.Errorf("%q under %q", data, key)
-			}
-			if (err != nil) != (tc.want != nil) {
-				t.Fatal(err)
+			config, err := f.mgmt.GuestKubeconfig()
+			if (err != nil) != (tc.want != nil) || err == nil && config.Host != "https://guest1.example.com:6443" {
+				t.Fatal(config, err)
 			}
 			for _, w := range tc.want {
-				f.Expect(err).To(gomega.MatchError(gomega.And(gomega.HavePrefix("Secret guest1-kubeconfig: "), gomega.ContainSubstring(w))))
+				f.Expect(err).To(gomega.MatchError(gomega.And(gomega.HavePrefix("Secret guest1-kubeconfig"), gomega.ContainSubstring(w))))
 			}
 		})
 	}
 	t.Run("it may not be read", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
-		f.Eventually(func() error { _, _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
+		f.Eventually(func() error { _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
 			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"),
 			gomega.ContainSubstring("forbidden"))))
-		_, _, err := f.mgmt.GuestKubeconfig()
+		_, err := f.mgmt.GuestKubeconfig()
 		denied, _ := errors.AsType[mgmt.ForbiddenSecretError](err)
 		f.Expect(denied.Key).To(gomega.Equal(types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"}))
 	})
 }
 
+// encodedKubeconfig is a kubeconfig as a Secret has it.
+func encodedKubeconfig() string {
+	return base64.StdEncoding.EncodeToString([]byte(`
+clusters: [{name: a, cluster: {server: "https://guest1.example.com:6443", certificate-authority-data: YQ==}}]
+users: [{name: a, user: {token: a}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+`))
+}
+
+// withData returns the Secret with the guest's kubeconfig.
+func withData(data string) string {
+	return "{metadata: {namespace: clusters-guest1, name: guest1-kubeconfig}, data: {" + data + "}}"
+}
+
 // TestTheKubeconfigIsReadOnce checks ReadGuestKubeconfig, which is for commands that do not wait. It needs only the
 // permission that a watch of the Secret needs.
 func TestTheKubeconfigIsReadOnce(t *testing.T) {
-	withData := func(data string) string {
-		return "{metadata: {name: guest1-kubeconfig, namespace: clusters-guest1}, data: {" + data + "}}"
-	}
 	for name, tc := range map[string]struct {
 		secrets []string
-		key     string
 		want    string // substring of the error
 	}{
-		"Cluster API's":    {[]string{withData("value: a3ViZWNvbmZpZw==")}, "value", ""},
-		"HyperShift's":     {[]string{withData("kubeconfig: a3ViZWNvbmZpZw==")}, "kubeconfig", ""},
-		"another key":      {[]string{withData("admin.conf: a3ViZWNvbmZpZw==")}, "", "neither the key value"},
-		"none":             {nil, "", "it does not exist in namespace clusters-guest1"},
-		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "", "it does not exist"},
+		"Cluster API's":    {[]string{withData("value: " + encodedKubeconfig())}, ""},
+		"HyperShift's":     {[]string{withData("kubeconfig: " + encodedKubeconfig())}, ""},
+		"another key":      {[]string{withData("admin.conf: a3ViZWNvbmZpZw==")}, "neither the key value"},
+		"none":             {nil, "it does not exist in namespace clusters-guest1"},
+		"another's Secret": {[]string{kubeconfigSecret("guest2-kubeconfig", "guest1")}, "it does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := fakeapi.New(t)
 			api.Put(theSecrets, tc.secrets...)
-			data, key, err := readOnce(t, api)
-			if key != tc.key || tc.want == "" && string(data) != "kubeconfig" {
-				t.Errorf("%q under %q", data, key)
+			config, err := readOnce(t, api)
+			if err == nil && config.Host != "https://guest1.example.com:6443" {
+				t.Errorf("it leads to %s", config.Host)
 			}
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("the error is %v", err)
@@ -363,12 +371,12 @@ func TestTheKubeconfigIsReadOnce(t *testing.T) {
 	}
 	api := fakeapi.New(t)
 	api.Fail(theSecrets, forbidden("secrets"))
-	if _, _, err := readOnce(t, api); err == nil || !strings.Contains(err.Error(), "deploy/rbac/cluster-api") {
+	if _, err := readOnce(t, api); err == nil || !strings.Contains(err.Error(), "deploy/rbac/cluster-api") {
 		t.Errorf("the error is %v", err)
 	}
 }
 
-func readOnce(t *testing.T, api *fakeapi.Server) (kubeconfig []byte, key string, err error) {
+func readOnce(t *testing.T, api *fakeapi.Server) (*rest.Config, error) {
 	t.Helper()
 	return mgmt.ReadGuestKubeconfig(
 		t.Context(), coreclient.NewForConfigOrDie(api.Config()),
@@ -390,7 +398,7 @@ func TestASecretIsWatchedByItsName(t *testing.T) {
 	changed := make(chan struct{}, 100)
 	c.OnGuestKubeconfig(func() { changed <- struct{}{} })
 	g.Expect(c.Start(klog.NewContext(t.Context(), logr.Discard()), func() {})).To(gomega.Succeed())
-	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(
+	g.Eventually(func() error { _, err := c.GuestKubeconfig(); return err }).Should(gomega.MatchError(
 		gomega.ContainSubstring("it does not exist"),
 	))
 	for len(changed) > 0 {
@@ -398,7 +406,7 @@ func TestASecretIsWatchedByItsName(t *testing.T) {
 	}
 	api.Put(theSecrets, kubeconfigSecret("guest1-kubeconfig", ""))
 	g.Eventually(changed).Should(gomega.Receive())
-	g.Eventually(func() error { _, _, err := c.GuestKubeconfig(); return err }).Should(gomega.Succeed())
+	g.Eventually(func() error { _, err := c.GuestKubeconfig(); return err }).Should(gomega.Succeed())
 	asked := 0
 	for _, r := range api.Requests(theSecrets) {
 		if strings.Contains(r, "fieldSelector=metadata.name%3Dguest1-kubeconfig") {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,6 +45,8 @@ type Cluster struct {
 	// shown is the control plane that was observed last. Observe replaces the whole value, because the health check
 	// reads it concurrently.
 	shown atomic.Pointer[lastShown]
+	// migration watches the Lease of a migration.
+	migration *migrationLease
 	// guestSecret is nil if the guest's kubeconfig does not come from a Secret.
 	guestSecret *guestSecret
 	// namespaceUID is the UID of the control plane namespace. It is nil until the namespace was read.
@@ -97,6 +98,9 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg model.Con
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	if c.exposure, err = newExposure(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
+		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
+	}
+	if c.migration, err = newMigrationLease(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	if c.guestSecret, err = newGuestSecret(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
@@ -198,6 +202,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	go c.caWatch.Run(ctx)
 	go c.controlPlanes.run(ctx)
 	c.exposure.start(ctx, notify)
+	go c.migration.watch.Run(ctx)
 	go c.guestSecret.run(ctx)
 	return nil
 }
@@ -227,7 +232,7 @@ func (c *Cluster) Observe(ctx context.Context, secrets *Secrets) (model.Manageme
 	if err := c.exposure.observe(ctx, &out); err != nil {
 		return out, err
 	}
-	out.API = c.api
+	out.API, out.Migration = c.api, c.migration.observed()
 	if uid := c.namespaceUID.Load(); uid != nil {
 		out.NamespaceUID = *uid
 	}
@@ -269,58 +274,6 @@ func (e NotSyncedError) Error() string {
 // Unwrap returns the error of the watch.
 func (e NotSyncedError) Unwrap() error { return e.err }
 
-// istiodStatus reports whether istiod is available, and since when. The time is the later of two times: when istiod
-// became available, and when its last rollout ended.
-func (c *Cluster) istiodStatus() model.ManagementObservation {
-	obj, _ := c.istiod.Get(types.NamespacedName{Namespace: c.cfg.MgmtNamespace, Name: c.cfg.IstiodName()}.String())
-	d, ok := obj.(*appsv1.Deployment)
-	if !ok || d.DeletionTimestamp != nil {
-		return model.ManagementObservation{Istiod: model.Absent}
-	}
-	out := model.ManagementObservation{Istiod: model.Unavailable, Rollout: rollout(d), IstiodConfig: configOf(d.Spec.Template, c.cfg)}
-	// The observed generation does not matter here: during a rollout the old pod serves.
-	if d.Status.ReadyReplicas == 0 {
-		return out
-	}
-	since := time.Time{}
-	for _, condition := range d.Status.Conditions {
-		switch {
-		case condition.Type == appsv1.DeploymentAvailable && condition.Status == corev1.ConditionTrue:
-			out.Istiod, since = model.Available, later(since, condition.LastTransitionTime.Time)
-		case condition.Type == appsv1.DeploymentProgressing && condition.Reason == newReplicaSetAvailable:
-			since = later(since, condition.LastUpdateTime.Time)
-		}
-	}
-	out.IstiodSince = since
-	return out
-}
-
-// rollout returns the progress of istiod's latest rollout. The Deployment controller gives up on a rollout after
-// progressDeadlineSeconds (ten minutes). It reports immediately that pods cannot be created.
-func rollout(d *appsv1.Deployment) model.Rollout {
-	for _, condition := range d.Status.Conditions {
-		if condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse ||
-			condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue {
-			return model.Stuck
-		}
-	}
-	if d.Status.ObservedGeneration < d.Generation || d.Status.UpdatedReplicas < d.Status.Replicas ||
-		d.Status.ReadyReplicas < d.Status.Replicas {
-		return model.Rolling
-	}
-	return model.RolledOut
-}
-
-// newReplicaSetAvailable is the reason of a completed rollout (kubernetes pkg/controller/deployment/util).
-const newReplicaSetAvailable = "NewReplicaSetAvailable"
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // Apply applies objects to the management side.
 func (c *Cluster) Apply(ctx context.Context, objects []model.MgmtObject) apply.Report {
 	return apply.Apply(ctx, c.objects, objects)
@@ -352,7 +305,7 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Repo
 
 // WatchProblems returns the kinds of the management side whose watches fail.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	out := slices.Concat(c.objects.WatchProblems(), c.controlPlanes.problems(), c.exposure.problems())
+	out := slices.Concat(c.objects.WatchProblems(), c.controlPlanes.problems(), c.exposure.problems(), c.migration.problems())
 	if c.lastControlPlane().Exists() {
 		return out // a Cluster is ignored if there is a HostedControlPlane
 	}

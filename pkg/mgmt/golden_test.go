@@ -23,9 +23,9 @@ import (
 // TestGoldens checks what is applied on the management side, and in which order, for a HostedControlPlane of each
 // platform: the files of testdata/hcp.
 //
-// Each golden file has the identity and owner of all objects, and istiod's Deployment. The arguments, environment and
-// similar fields of its containers are in the golden files of package desired. A test of cmd/hypergate/app compares the
-// same files with the output of the command render.
+// Each golden file has the identity, the owner and a hash of all objects, and istiod's Deployment. The arguments,
+// environment and similar fields of its containers are in the golden files of package desired. A test of
+// cmd/hypergate/app compares the same files, with the hashes of whole objects, with the output of the command render.
 func TestGoldens(t *testing.T) {
 	folder := filepath.Join("testdata", "golden")
 	wanted := map[string]bool{}
@@ -132,7 +132,7 @@ func applied(t *testing.T, plane model.ControlPlane) []byte {
 		for _, owner := range u.GetOwnerReferences() {
 			owners = append(owners, owner.Kind+" "+owner.Name+" "+string(owner.UID))
 		}
-		identities = append(identities, o.String()+", of "+strings.Join(owners, ", "))
+		identities = append(identities, o.String()+", of "+strings.Join(owners, ", ")+", "+golden.Digest(t, u))
 		if u.GetKind() == "Deployment" {
 			deployment = u.Object
 		}

@@ -45,6 +45,10 @@ func (c *Cluster) keyIn(name string) (string, error) {
 	if c.guestSecret == nil || c.guestSecret.key.Name != name {
 		return kubeconfig.KeyHyperShift, nil
 	}
-	_, key, err := c.guestSecret.kubeconfig()
+	secret, err := c.guestSecret.current()
+	if err != nil {
+		return "", err
+	}
+	_, key, err := kubeconfig.InSecret(secret.Data)
 	return key, err
 }

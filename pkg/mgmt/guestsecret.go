@@ -166,34 +166,36 @@ func (s *guestSecret) problems() []apply.WatchProblem { return s.following().pro
 // it before Start.
 func (c *Cluster) OnGuestKubeconfig(onChange func()) { c.guestSecret.onChange = onChange }
 
-// GuestKubeconfig returns the current kubeconfig of the guest, and the key of the Secret that has it. The error
-// explains what is wrong with the Secret, and how to fix it.
-func (c *Cluster) GuestKubeconfig() (content []byte, key string, err error) {
-	content, key, err = c.guestSecret.kubeconfig()
-	return content, key, ofSecret(c.guestSecret.key, err)
+// GuestKubeconfig returns the client configuration of the guest. The error explains what is wrong with the Secret, and
+// how to fix it.
+func (c *Cluster) GuestKubeconfig() (*rest.Config, error) {
+	secret, err := c.guestSecret.current()
+	if err != nil {
+		return nil, ofSecret(c.guestSecret.key, err)
+	}
+	return kubeconfig.FromSecret(secret.Name, secret.Data)
 }
 
-func (s *guestSecret) kubeconfig() (content []byte, key string, err error) {
-	err = s.watch.Err()
+// current returns the Secret as the watch shows it.
+func (s *guestSecret) current() (*corev1.Secret, error) {
+	err := s.watch.Err()
 	secret := s.shown()
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, "", ForbiddenSecretError{s.key, err}
+		return nil, ForbiddenSecretError{s.key, err}
 	case secret == nil && err != nil:
-		return nil, "", err
+		return nil, err
 	case !s.watch.Synced():
-		return nil, "", NoKubeconfigError{"it was not read yet"}
+		return nil, NoKubeconfigError{"it was not read yet"}
 	case secret == nil:
-		return nil, "", NoKubeconfigError{notFound(s.key) + "; hypergate waits for it"}
+		return nil, NoKubeconfigError{notFound(s.key) + "; hypergate waits for it"}
 	}
-	return kubeconfig.InSecret(secret.Data)
+	return secret, nil
 }
 
-// ReadGuestKubeconfig reads the Secret with the guest's kubeconfig once, for callers that do not watch it. It needs
-// no more permissions than the watch of the Secret: it lists Secrets of this one name.
-func ReadGuestKubeconfig(
-	ctx context.Context, secrets coreclient.SecretsGetter, key types.NamespacedName,
-) (content []byte, in string, err error) {
+// ReadGuestKubeconfig returns the client configuration of the guest from one read of the Secret, for callers that do
+// not watch it. It needs no more permissions than the watch of the Secret: it lists Secrets of this one name.
+func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, key types.NamespacedName) (*rest.Config, error) {
 	found, err := secrets.Secrets(key.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + key.Name})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -210,9 +212,9 @@ func ReadGuestKubeconfig(
 	case len(found.Items) == 0:
 		err = errors.New(notFound(key))
 	default:
-		content, in, err = kubeconfig.InSecret(found.Items[0].Data)
+		return kubeconfig.FromSecret(key.Name, found.Items[0].Data)
 	}
-	return content, in, ofSecret(key, err)
+	return nil, ofSecret(key, err)
 }
 
 // ofSecret adds the name of the Secret to an error.

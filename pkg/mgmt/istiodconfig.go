@@ -14,6 +14,7 @@ import (
 func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	out := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
+		model.IstiodModeAnnotation: t.Annotations[model.IstiodModeAnnotation],
 	}}}
 	for _, v := range t.Spec.Volumes {
 		if v.ConfigMap != nil {
@@ -32,6 +33,16 @@ func configOf(t corev1.PodTemplateSpec, cfg model.Config) model.IstiodConfig {
 		}
 	}
 	return cfg.MountedConfig(names).WithHash(t.Annotations[model.ConfigHashAnnotation])
+}
+
+// modeOf returns the mode that a pod template has.
+func modeOf(t corev1.PodTemplateSpec) model.IstiodMode {
+	switch mode := model.IstiodMode(t.Annotations[model.IstiodModeAnnotation]); mode {
+	case model.IstiodServing, model.IstiodLeading:
+		return mode
+	default:
+		return model.IstiodAlone
+	}
 }
 
 // slotConfigMaps returns the ConfigMaps of both slots.

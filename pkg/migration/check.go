@@ -22,6 +22,7 @@ type Code string
 
 // The codes of blockers.
 const (
+	StandaloneCluster  Code = "StandaloneCluster"
 	OriginMissing      Code = "OriginMissing"
 	OriginChanging     Code = "OriginChanging"
 	OriginUnknown      Code = "OriginUnknown"
@@ -149,6 +150,11 @@ func nothing(Inventory) string { return "" }
 func originRows() []row {
 	known := func(i Inventory) bool { return i.version() != Version{} }
 	return []row{
+		{
+			Blocker, StandaloneCluster, "in a standalone cluster, both istiods would have the same names",
+			"install hypergate after the istiod was removed; a migration needs a hosted control plane",
+			onIstiod(func(i Inventory) bool { return i.Standalone }, nothing), nil,
+		},
 		{
 			Blocker, OriginMissing, "the guest has no istiod of this revision, so there is nothing to migrate",
 			"check --revision and --guest-namespace; without an istiod in the guest, hypergate run needs no migration",

@@ -84,9 +84,13 @@ func (d decision) waited(p Phase, why Reason) Step {
 // counts reports whether something that was noted at a time happened after the last request.
 func (d decision) counts(at time.Time) bool { return !at.IsZero() && !at.Before(d.i.At) }
 
-// blocked returns the findings that block. Without any, it returns none.
+// blocked returns the findings that block. Without any, it returns none. Once the hosted istiod serves, an origin that
+// is gone does not block: the Gateways must get another one.
 func (d decision) blocked() []Finding {
-	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool { return f.Severity != Blocker })
+	begun := d.e.Hosted.Mode != HostedAbsent
+	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool {
+		return f.Severity != Blocker || begun && f.Code == OriginMissing
+	})
 }
 
 func (d decision) with(wanted func(Gateway) bool) []Gateway {

@@ -10,6 +10,9 @@ import (
 func (d decision) forward() Step {
 	switch d.e.Hosted.Mode {
 	case HostedAbsent:
+		if !d.e.Origin.Exists {
+			return Act{Done, SetHosted{HostedAlone}} // there is nothing to migrate
+		}
 		if blocked := d.blocked(); len(blocked) > 0 {
 			return Stop{Phase: Check, Why: Blocked, Findings: blocked}
 		}

@@ -110,6 +110,8 @@ func (o Object) String() string {
 
 // Inventory is what the check follows from.
 type Inventory struct {
+	// Standalone reports whether there is one cluster, and no management side.
+	Standalone bool
 	// Revision and Namespace are those of the origin. Ours is the version of the hosted istiod.
 	Revision, Namespace string
 	Ours                Version
@@ -149,6 +151,11 @@ func (i Inventory) Ordered() []InventoryGateway {
 		out = append(out, i.Gateways[at])
 	}
 	return out
+}
+
+// OriginWebhook returns the name of the origin's validating webhook.
+func OriginWebhook(revision, namespace string) string {
+	return "istio-validator-" + revision + "-" + namespace
 }
 
 // OriginAddress returns the address at which gateways reach the origin.

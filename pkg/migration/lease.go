@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // The intent, the memo and the report are annotations of one Lease on the management side. A Lease, because a ConfigMap
 // in the namespace of a hosted control plane makes HyperShift reconcile everything. GitOps can set the first four.
 const (
 	// GoalAnnotation is a Goal.
-	GoalAnnotation = "gateway.hypergate.dev/migration"
+	GoalAnnotation = model.MigrationAnnotation
 	// PausedAnnotation is true while the migration is paused.
 	PausedAnnotation = "gateway.hypergate.dev/migration-paused"
 	// RequestedAtAnnotation is the time of the last request (RFC 3339). Another one tries again what failed.
@@ -28,7 +30,7 @@ const (
 )
 
 // LeaseName returns the name of the Lease of a revision.
-func LeaseName(revision string) string { return "hypergate-migration-" + revision }
+func LeaseName(revision string) string { return model.MigrationLeaseName(revision) }
 
 const (
 	// MaxMemo is the size limit of an encoded Memo, in bytes.

@@ -43,7 +43,7 @@ func (i Inventory) Writes() []PlannedWrite {
 		PlannedWrite{Roll, gateways, WriteHold, "held again after each has moved"},
 		PlannedWrite{Park, istiod, WriteReplicas, "0"},
 		PlannedWrite{
-			Park, "ValidatingWebhookConfiguration istio-validator-" + i.Revision + "-" + i.Namespace, WriteWebhook, "Ignore",
+			Park, "ValidatingWebhookConfiguration " + OriginWebhook(i.Revision, i.Namespace), WriteWebhook, "Ignore",
 		},
 		PlannedWrite{Park, gateways, WriteRelease, "released"},
 	)

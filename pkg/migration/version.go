@@ -42,3 +42,12 @@ func ParseVersion(s string) Version {
 	}
 	return Version{number(1), number(2), number(3)}
 }
+
+// LeadModeOf returns what an origin of a version does as a follower. A version that is not known counts as a newer one:
+// the check blocks it.
+func LeadModeOf(v Version) LeadMode {
+	if v != (Version{}) && v.Minor < followsFrom {
+		return WritesStatus
+	}
+	return Follows
+}

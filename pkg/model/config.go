@@ -86,6 +86,8 @@ type Config struct {
 	RenewGuestKubeconfig string
 	// GatewayRollout is how gateways get the proxies of another istiod. Empty means OneByOne.
 	GatewayRollout GatewayRollout
+	// Replicas is the number of istiod's pods without a HostedControlPlane: 1 or 2. 0 means that the cluster decides.
+	Replicas int64
 	// NotEnabled means that hypergate installs nothing, and removes from both sides what it installed.
 	NotEnabled bool
 	// ReleaseVersion is the version of the OpenShift release that contains hypergate and istiod's image. It is empty if
@@ -119,6 +121,10 @@ func (c Config) GuestIstiodName() string { return "hypergate-istiod-" + c.Revisi
 
 // ValidatorName returns the name of the guest's ValidatingWebhookConfiguration for istiod.
 func (c Config) ValidatorName() string { return "hypergate-validator-" + c.Revision }
+
+// MigrationLeasePrefix is what the name of the Lease of a migration has between "hypergate-" and the revision.
+// hypergate's own Lease has nothing there. So no revision may begin with it.
+const MigrationLeasePrefix = "migration-"
 
 // ClassDefaultsName returns the name of the guest's ConfigMap with the defaults for the gateways of a class. A revision
 // has no dots, so two revisions never share a name.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +20,12 @@ const (
 	ReasonHoldGateway ForeignReason = "HoldGateway"
 	// ReasonReleaseGateway: istiod deploys the Gateway again.
 	ReasonReleaseGateway ForeignReason = "ReleaseGateway"
+	// ReasonScaleOrigin: a migration gives the istiod in the guest pods, or takes them away.
+	ReasonScaleOrigin ForeignReason = "ScaleOrigin"
+	// ReasonRelaxWebhook: without pods, the validating webhook of the istiod in the guest must not block writes.
+	ReasonRelaxWebhook ForeignReason = "RelaxWebhook"
+	// ReasonRestoreTemplate: a Gateway that did not arrive at the hosted istiod gets the pods of before.
+	ReasonRestoreTemplate ForeignReason = "RestoreTemplate"
 )
 
 // ForeignEffect is what a write does to its field.
@@ -28,21 +36,27 @@ const (
 	SetsHold ForeignEffect = "set"
 	// Removes removes the field.
 	Removes ForeignEffect = "remove"
+	// SetsReplicas sets the field to 0, or to the number of before.
+	SetsReplicas ForeignEffect = "set to 0, or to the number of before"
+	// SetsIgnore sets the field to Ignore.
+	SetsIgnore ForeignEffect = "set to Ignore"
+	// SetsTemplate sets the field to the pod template of an earlier ReplicaSet.
+	SetsTemplate ForeignEffect = "set to that of an earlier ReplicaSet"
 )
 
 // ForeignWrite is a row of the table of all writes to objects that do not belong to hypergate: a kind, a field and a
 // reason.
 type ForeignWrite struct {
-	GVK      schema.GroupVersionKind
-	Resource string
-	// Annotation is the field: the key of an annotation. A row for another kind of field needs another type.
-	Annotation string
-	Effect     ForeignEffect
-	Reason     ForeignReason
+	GVK        schema.GroupVersionKind
+	Resource   string
+	Namespaced bool
+	// Field is the path of the field.
+	Field  string
+	Effect ForeignEffect
+	Reason ForeignReason
+	// InMigration reports whether only a migration writes it.
+	InMigration bool
 }
-
-// Field returns the path of the field.
-func (w ForeignWrite) Field() string { return fmt.Sprintf("metadata.annotations[%q]", w.Annotation) }
 
 // GVR returns the resource that is patched.
 func (w ForeignWrite) GVR() schema.GroupVersionResource {
@@ -50,13 +64,21 @@ func (w ForeignWrite) GVR() schema.GroupVersionResource {
 }
 
 // ForeignWrites returns all writes to objects that do not belong to hypergate. Other than these, hypergate writes only
-// its own objects, CRDs that it may take over, and status conditions of its own types. docs/security.md and
-// deploy/rbac/gateway-rollout have the same rows.
+// its own objects, CRDs that it may take over, and status conditions of its own types. docs/security.md,
+// deploy/rbac/gateway-rollout and deploy/rbac/migration have the same rows.
 func ForeignWrites() []ForeignWrite {
 	gateway := schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "Gateway"}
+	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	webhook := schema.GroupVersionKind{
+		Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration",
+	}
+	hold := fmt.Sprintf("metadata.annotations[%q]", HoldAnnotation)
 	return []ForeignWrite{
-		{GVK: gateway, Resource: "gateways", Annotation: HoldAnnotation, Effect: SetsHold, Reason: ReasonHoldGateway},
-		{GVK: gateway, Resource: "gateways", Annotation: HoldAnnotation, Effect: Removes, Reason: ReasonReleaseGateway},
+		{gateway, "gateways", true, hold, SetsHold, ReasonHoldGateway, false},
+		{gateway, "gateways", true, hold, Removes, ReasonReleaseGateway, false},
+		{deployment, "deployments", true, "spec.replicas", SetsReplicas, ReasonScaleOrigin, true},
+		{webhook, "validatingwebhookconfigurations", false, "webhooks[*].failurePolicy", SetsIgnore, ReasonRelaxWebhook, true},
+		{deployment, "deployments", true, "spec.template", SetsTemplate, ReasonRestoreTemplate, true},
 	}
 }
 
@@ -76,7 +98,8 @@ func HoldValue(revision string) string {
 	return strconv.Itoa(base + int(sum.Sum32()%base))
 }
 
-// ForeignObject identifies the version of an object that a ForeignPatch changes. All fields are required.
+// ForeignObject identifies the version of an object that a ForeignPatch changes. All fields are required, but for the
+// namespace of an object without one.
 type ForeignObject struct {
 	Key             types.NamespacedName
 	UID             types.UID
@@ -84,37 +107,87 @@ type ForeignObject struct {
 }
 
 // ForeignPatch is a write to an object that does not belong to hypergate. It changes one field, of one version of the
-// object: the API server refuses it (409) if the object has changed since. Only NewForeignPatch creates one.
+// object: the API server refuses it (409) if the object has changed since. Only the functions below create one.
 type ForeignPatch struct {
 	write ForeignWrite
 	of    ForeignObject
-	json  []byte
+	kind  types.PatchType
+	body  []byte
 }
 
-// NewForeignPatch returns the patch of a revision's hypergate for a reason. It returns an error if the table has no row
-// for the reason, or if of is incomplete: without the preconditions, the patch could change an object that was not
-// observed.
-func NewForeignPatch(reason ForeignReason, revision string, of ForeignObject) (ForeignPatch, error) {
-	if of.Key.Name == "" || of.Key.Namespace == "" || of.UID == "" || of.ResourceVersion == "" {
+// HoldPatch returns the patch with which the hypergate of a revision holds a Gateway.
+func HoldPatch(revision string, of ForeignObject) (ForeignPatch, error) {
+	return mergePatch(ReasonHoldGateway, of, "metadata", map[string]any{
+		"annotations": map[string]any{HoldAnnotation: HoldValue(revision)},
+	})
+}
+
+// ReleasePatch returns the patch with which hypergate releases a Gateway.
+func ReleasePatch(of ForeignObject) (ForeignPatch, error) {
+	return mergePatch(ReasonReleaseGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: nil}})
+}
+
+// ReplicasPatch returns the patch of the number of pods of the istiod in the guest.
+func ReplicasPatch(of ForeignObject, replicas int32) (ForeignPatch, error) {
+	if replicas < 0 {
+		return ForeignPatch{}, fmt.Errorf("patching %s: %d replicas", of.Key, replicas)
+	}
+	return mergePatch(ReasonScaleOrigin, of, "spec", map[string]any{"replicas": replicas})
+}
+
+// IgnorePatch returns the patch of the failure policies of the webhooks with these indices.
+func IgnorePatch(of ForeignObject, indices []int) (ForeignPatch, error) {
+	operations := make([]any, 0, len(indices))
+	for _, i := range indices {
+		operations = append(operations, replace(fmt.Sprintf("/webhooks/%d/failurePolicy", i), "Ignore"))
+	}
+	return jsonPatch(ReasonRelaxWebhook, of, operations...)
+}
+
+// TemplatePatch returns the patch of the pod template of a Gateway's Deployment.
+func TemplatePatch(of ForeignObject, template map[string]any) (ForeignPatch, error) {
+	return jsonPatch(ReasonRestoreTemplate, of, replace("/spec/template", template))
+}
+
+func replace(path string, value any) any {
+	return map[string]any{"op": "replace", "path": path, "value": value}
+}
+
+// mergePatch returns a JSON merge patch (RFC 7386) of a part of an object.
+func mergePatch(reason ForeignReason, of ForeignObject, part string, content map[string]any) (ForeignPatch, error) {
+	metadata := map[string]any{"uid": of.UID, "resourceVersion": of.ResourceVersion}
+	body := map[string]any{part: content, "metadata": metadata}
+	if part == "metadata" {
+		maps.Copy(metadata, content)
+	}
+	return newForeignPatch(reason, of, types.MergePatchType, body)
+}
+
+// jsonPatch returns a JSON patch (RFC 6902). It replaces the UID and the version by what they were when the object was
+// observed: the API server compares both.
+func jsonPatch(reason ForeignReason, of ForeignObject, operations ...any) (ForeignPatch, error) {
+	body := append([]any{
+		replace("/metadata/uid", of.UID), replace("/metadata/resourceVersion", of.ResourceVersion),
+	}, operations...)
+	return newForeignPatch(reason, of, types.JSONPatchType, body)
+}
+
+// newForeignPatch returns an error if of is incomplete: without the preconditions, the patch could change an object
+// that was not observed.
+func newForeignPatch(reason ForeignReason, of ForeignObject, kind types.PatchType, body any) (ForeignPatch, error) {
+	rows := ForeignWrites()
+	at := slices.IndexFunc(rows, func(w ForeignWrite) bool { return w.Reason == reason })
+	if at < 0 {
+		return ForeignPatch{}, fmt.Errorf("patching %s: no row of the table of foreign writes has the reason %q", of.Key, reason)
+	}
+	if of.Key.Name == "" || (of.Key.Namespace != "") != rows[at].Namespaced || of.UID == "" || of.ResourceVersion == "" {
 		return ForeignPatch{}, fmt.Errorf("patching %s (%s): its name, namespace, UID and resourceVersion are required", of.Key, reason)
 	}
-	for _, write := range ForeignWrites() {
-		if write.Reason != reason {
-			continue
-		}
-		var value any // nil removes the annotation
-		if write.Effect == SetsHold {
-			value = HoldValue(revision)
-		}
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": of.UID, "resourceVersion": of.ResourceVersion, "annotations": map[string]any{write.Annotation: value},
-		}})
-		if err != nil {
-			return ForeignPatch{}, fmt.Errorf("encoding a patch of %s: %w", of.Key, err)
-		}
-		return ForeignPatch{write: write, of: of, json: body}, nil
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return ForeignPatch{}, fmt.Errorf("encoding a patch of %s: %w", of.Key, err)
 	}
-	return ForeignPatch{}, fmt.Errorf("patching %s: no row of the table of foreign writes has the reason %q", of.Key, reason)
+	return ForeignPatch{rows[at], of, kind, encoded}, nil
 }
 
 // Write returns the row of the table.
@@ -123,9 +196,11 @@ func (p ForeignPatch) Write() ForeignWrite { return p.write }
 // Key returns the namespace and the name of the object.
 func (p ForeignPatch) Key() types.NamespacedName { return p.of.Key }
 
-// JSON returns the patch as a JSON merge patch (RFC 7386), with the UID and the resourceVersion of the observed object.
-// The caller must not change it.
-func (p ForeignPatch) JSON() []byte { return p.json }
+// Type returns the format of JSON.
+func (p ForeignPatch) Type() types.PatchType { return p.kind }
+
+// JSON returns the patch, with the UID and the resourceVersion of the observed object. The caller must not change it.
+func (p ForeignPatch) JSON() []byte { return p.body }
 
 // String returns what the patch does: Reason Kind namespace/name.
 func (p ForeignPatch) String() string {

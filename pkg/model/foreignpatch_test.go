@@ -16,35 +16,94 @@ func gatewayOf() model.ForeignObject {
 	return model.ForeignObject{Key: types.NamespacedName{Namespace: "shop", Name: "web"}, UID: "u-1", ResourceVersion: "42"}
 }
 
-// TestForeignPatchHasOneFieldAndPreconditions checks the body of each row: one field, and the observed version.
-func TestForeignPatchHasOneFieldAndPreconditions(t *testing.T) {
-	t.Parallel()
-	for _, row := range model.ForeignWrites() {
-		patch, err := model.NewForeignPatch(row.Reason, "r", gatewayOf())
+// patches returns a patch of each row, and the part of its body that is not a precondition.
+func patches(t *testing.T) map[model.ForeignReason]struct {
+	patch model.ForeignPatch
+	want  any
+} {
+	t.Helper()
+	made := func(patch model.ForeignPatch, err error) model.ForeignPatch {
+		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got map[string]any
-		if err := json.Unmarshal(patch.JSON(), &got); err != nil {
-			t.Fatal(err)
+		return patch
+	}
+	hold := func(value any) any {
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{model.HoldAnnotation: value}}}
+	}
+	set := func(path string, value any) any { return map[string]any{"op": "replace", "path": path, "value": value} }
+	webhook := gatewayOf()
+	webhook.Key.Namespace = ""
+	template := map[string]any{"spec": map[string]any{"containers": []any{}}}
+	return map[model.ForeignReason]struct {
+		patch model.ForeignPatch
+		want  any
+	}{
+		model.ReasonHoldGateway:    {made(model.HoldPatch("r", gatewayOf())), hold(model.HoldValue("r"))},
+		model.ReasonReleaseGateway: {made(model.ReleasePatch(gatewayOf())), hold(nil)},
+		model.ReasonScaleOrigin: {
+			made(model.ReplicasPatch(gatewayOf(), 2)),
+			map[string]any{"spec": map[string]any{"replicas": 2.0}, "metadata": map[string]any{}},
+		},
+		model.ReasonRelaxWebhook: {
+			made(model.IgnorePatch(webhook, []int{0, 2})),
+			[]any{set("/webhooks/0/failurePolicy", "Ignore"), set("/webhooks/2/failurePolicy", "Ignore")},
+		},
+		model.ReasonRestoreTemplate: {made(model.TemplatePatch(gatewayOf(), template)), []any{set("/spec/template", template)}},
+	}
+}
+
+// preconditions takes the preconditions out of the body of a patch, and returns them and the rest.
+func preconditions(t *testing.T, patch model.ForeignPatch) (found map[string]any, rest any) {
+	t.Helper()
+	if err := json.Unmarshal(patch.JSON(), &rest); err != nil {
+		t.Fatalf("%s: %v", patch, err)
+	}
+	found = map[string]any{}
+	switch body := rest.(type) {
+	case map[string]any:
+		metadata, _ := body["metadata"].(map[string]any)
+		for _, key := range []string{"uid", "resourceVersion"} {
+			found[key] = metadata[key]
+			delete(metadata, key)
 		}
-		var value any
-		if row.Effect == model.SetsHold {
-			value = model.HoldValue("r")
+	case []any:
+		for i, key := range []string{"uid", "resourceVersion"} {
+			operation, _ := body[i].(map[string]any)
+			if operation["op"] == "replace" && operation["path"] == "/metadata/"+key {
+				found[key] = operation["value"]
+			}
 		}
-		want := map[string]any{"metadata": map[string]any{
-			"uid": "u-1", "resourceVersion": "42", "annotations": map[string]any{row.Annotation: value},
-		}}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", patch, diff)
+		rest = body[2:]
+	}
+	return found, rest
+}
+
+// TestForeignPatchHasOneFieldAndPreconditions checks the body of each row: one field, and the observed version.
+func TestForeignPatchHasOneFieldAndPreconditions(t *testing.T) {
+	t.Parallel()
+	all := patches(t)
+	for _, row := range model.ForeignWrites() {
+		of, is := all[row.Reason]
+		if !is {
+			t.Fatalf("no patch of %s", row.Reason)
 		}
-		if patch.Write() != row || patch.Key() != gatewayOf().Key {
-			t.Errorf("%s is a patch of %s, row %v", row.Reason, patch.Key(), patch.Write())
+		found, rest := preconditions(t, of.patch)
+		if diff := cmp.Diff(map[string]any{"uid": "u-1", "resourceVersion": "42"}, found); diff != "" {
+			t.Errorf("%s: preconditions (-want +got):\n%s", of.patch, diff)
+		}
+		if diff := cmp.Diff(of.want, rest); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", of.patch, diff)
+		}
+		if of.patch.Write() != row || of.patch.Key().Name != gatewayOf().Key.Name {
+			t.Errorf("%s is a patch of %s, row %v", row.Reason, of.patch.Key(), of.patch.Write())
 		}
 	}
 }
 
-// TestForeignPatchNeedsPreconditions checks that no patch exists for an object that was not observed.
+// TestForeignPatchNeedsPreconditions checks that no patch exists for an object that was not observed, nor for a value
+// that is out of range.
 func TestForeignPatchNeedsPreconditions(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*model.ForeignObject){
@@ -55,12 +114,15 @@ func TestForeignPatchNeedsPreconditions(t *testing.T) {
 	} {
 		of := gatewayOf()
 		edit(&of)
-		if patch, err := model.NewForeignPatch(model.ReasonHoldGateway, "r", of); err == nil {
+		if patch, err := model.HoldPatch("r", of); err == nil {
 			t.Errorf("%s: got the patch %s", name, patch.JSON())
 		}
 	}
-	if patch, err := model.NewForeignPatch("Tidy", "r", gatewayOf()); err == nil {
-		t.Errorf("a reason without a row: got the patch %s", patch.JSON())
+	if patch, err := model.IgnorePatch(gatewayOf(), []int{0}); err == nil {
+		t.Errorf("a webhook configuration with a namespace: got the patch %s", patch.JSON())
+	}
+	if patch, err := model.ReplicasPatch(gatewayOf(), -1); err == nil {
+		t.Errorf("a negative number of replicas: got the patch %s", patch.JSON())
 	}
 }
 

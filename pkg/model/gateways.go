@@ -197,5 +197,9 @@ func (c Config) MountedConfig(names []string) (out IstiodConfig) {
 	return out
 }
 
+// SettingsAnnotation is an annotation of the ConfigMap with the defaults for the gateways of a class. It identifies the
+// guest's settings in them. Without settings there is no annotation.
+const SettingsAnnotation = "gateway.hypergate.dev/gateway-settings"
+
 // ConfigHashAnnotation is an annotation of the pod template of istiod's Deployment: IstiodConfig.Hash.
 const ConfigHashAnnotation = "gateway.hypergate.dev/config-hash"

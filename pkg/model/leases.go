@@ -23,3 +23,24 @@ type HeldLease struct {
 	UID          types.UID
 	Since        time.Time
 }
+
+// MigrationAnnotation is the beginning of the annotations of a migration, see package migration.
+const MigrationAnnotation = "gateway.hypergate.dev/migration"
+
+// MigrationLeaseName returns the name of the Lease of a migration.
+func MigrationLeaseName(revision string) string {
+	return "hypergate-" + MigrationLeasePrefix + revision
+}
+
+// MigrationLease is the Lease with the requests and the state of a migration, on the management side. The zero value:
+// there is none, or hypergate may not read it.
+type MigrationLease struct {
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	// Annotations are those that package migration defines, each with a limited length.
+	Annotations map[string]string
+}
+
+// Exists reports whether there is such a Lease.
+func (l MigrationLease) Exists() bool { return l.UID != "" }

@@ -90,6 +90,10 @@ func MgmtKinds() []Kind {
 			GVK:      schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 			Resource: "networkpolicies", Namespaced: true, RequiredByIstiod: true,
 		},
+		{
+			GVK:      schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+			Resource: "poddisruptionbudgets", Namespaced: true,
+		},
 		{GVK: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments", Namespaced: true},
 	}
 }

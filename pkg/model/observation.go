@@ -40,6 +40,10 @@ type ManagementObservation struct {
 	Rollout Rollout
 	// IstiodConfig is the configuration that istiod's Deployment has.
 	IstiodConfig IstiodConfig
+	// IstiodMode is the mode that istiod's Deployment has. A plan is computed for the mode that istiod should have.
+	IstiodMode IstiodMode
+	// Migration is the Lease of a migration. No plan depends on it.
+	Migration MigrationLease
 	// NamespaceUID is the UID of Config.MgmtNamespace. No plan depends on it. It is part of the names under which this
 	// installation holds ownership Leases.
 	NamespaceUID types.UID
@@ -122,12 +126,17 @@ type GuestObservation struct {
 	Foreign ForeignInstallations
 	// Gateways are what a rollout of gateways depends on. No plan does.
 	Gateways ObservedGateways
+	// AppliedSettings identifies the settings that the defaults of the classes have, without duplicates, sorted. It is
+	// empty if no class has defaults. No plan depends on it.
+	AppliedSettings []string
 	// Infrastructure is for how many nodes the guest's infrastructure is made.
 	Infrastructure InfrastructureTopology
 	// Proxy is the proxy of the guest, as far as its gateways can use it. IgnoredProxy describes what they cannot use.
 	// No plan depends on IgnoredProxy.
 	Proxy        Proxy
 	IgnoredProxy []string
+	// OtherDefaults are defaults of others for the gateways of a class. No plan depends on them.
+	OtherDefaults []OtherDefaults
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.
@@ -138,12 +147,14 @@ type GuestObservation struct {
 
 // InfrastructureTopology is for how many nodes the infrastructure of a guest is made: whether its workloads can have
 // replicas on several nodes. The values are OpenShift's (config.openshift.io Infrastructure, infrastructureTopology).
-// Other guests do not have one, and each other value counts as SeveralNodes.
+// Other guests do not have one, and each other value counts as NotStated.
 type InfrastructureTopology string
 
 const (
-	// SeveralNodes is the default.
-	SeveralNodes InfrastructureTopology = ""
+	// NotStated is the default.
+	NotStated InfrastructureTopology = ""
+	// SeveralNodes means that there are at least two nodes.
+	SeveralNodes InfrastructureTopology = "HighlyAvailable"
 	// SingleNode means that there is one node.
 	SingleNode InfrastructureTopology = "SingleReplica"
 )

@@ -131,15 +131,21 @@ func (c Config) NetworkPolicyPeers() (Peers, bool) {
 	return peers, is && c.Topology == TopologyHosted
 }
 
-// MgmtKinds returns the kinds that this installation uses on the management side, with all allowed names. Without a
-// NetworkPolicy it leaves that kind out, so that hypergate's Role needs no permission to watch it.
+// MayHaveBudget reports whether this installation can have a PodDisruptionBudget for istiod: not in the namespace of a
+// HostedControlPlane, whose platform has none for such pods.
+func (c Config) MayHaveBudget() bool {
+	return c.Topology == TopologyStandalone || c.GuestKubeconfigSecret != ""
+}
+
+// MgmtKinds returns the kinds that this installation uses on the management side, with all allowed names. It leaves out
+// NetworkPolicies and PodDisruptionBudgets if it has none, so that hypergate's Role needs no permission to watch them.
 func (c Config) MgmtKinds() []Kind {
 	kinds := MgmtKinds()
 	for i, k := range kinds {
 		kinds[i].Names = c.mgmtNames(k.GVK.Kind)
 	}
-	if _, hasPolicy := c.NetworkPolicyPeers(); hasPolicy {
-		return kinds
-	}
-	return slices.DeleteFunc(kinds, func(k Kind) bool { return k.GVK.Kind == "NetworkPolicy" })
+	_, hasPolicy := c.NetworkPolicyPeers()
+	return slices.DeleteFunc(kinds, func(k Kind) bool {
+		return k.GVK.Kind == "NetworkPolicy" && !hasPolicy || k.GVK.Kind == "PodDisruptionBudget" && !c.MayHaveBudget()
+	})
 }

@@ -25,7 +25,7 @@ func (r Result) available() metav1.Condition {
 		return isTrue(ReasonUnmanaged, "hypergate does not manage this guest's gateways, because the management mode "+
 			"(the guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed"+r.removal(""))
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
-		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.Endpoint.missing())
+		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.unreached())
 	case r.Istiod == model.Available:
 		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion())
 	default:

@@ -25,12 +25,20 @@ func withType(conditionType string, c metav1.Condition) metav1.Condition {
 	return c
 }
 
-// withTransitionTimes returns the conditions as they are written: with a bounded message and a transition time. A
-// condition whose status does not change keeps its transition time.
+// withTransitionTimes returns the conditions as they are written: with a bounded message and a transition time.
 func withTransitionTimes(wanted, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	for i := range wanted {
+		wanted[i].Message = forMessage(wanted[i].Message)
+	}
+	return Dated(wanted, previous, now)
+}
+
+// Dated returns conditions with the transition times that follow from the previous ones. A condition whose status does
+// not change keeps its transition time.
+func Dated(wanted, previous []metav1.Condition, now time.Time) []metav1.Condition {
+	wanted = slices.Clone(wanted)
+	for i := range wanted {
 		c := &wanted[i]
-		c.Message = forMessage(c.Message)
 		c.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 		if old := meta.FindStatusCondition(previous, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime

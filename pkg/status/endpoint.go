@@ -1,5 +1,7 @@
 package status
 
+import "github.com/hypergate/hypergate/pkg/publish"
+
 // EndpointProbe is whether istiod was reached at its published address. The zero value means that it was reached, or
 // that the probe is off.
 type EndpointProbe struct {
@@ -31,15 +33,18 @@ func EndpointWithoutRelays() EndpointProbe { return EndpointProbe{state: without
 // IsProbing reports whether the probe is expected to end soon.
 func (r EndpointProbe) IsProbing() bool { return r.state == probing }
 
-// missing returns what is not known about istiod, as a predicate that follows its name. It returns an empty string
-// if the endpoint was reached.
-func (r EndpointProbe) missing() string {
-	const text = "has not been reached at its published address"
-	switch r.state {
+// unreached returns what is not known about istiod, as a predicate that follows its name. It returns an empty string if
+// the endpoint was reached.
+func (r Result) unreached() string {
+	text := "has not been reached at its published address"
+	if at, known := r.Plan.Endpoint.(publish.EndpointKnown); known {
+		text += " " + plain(at.At.String())
+	}
+	switch r.Endpoint.state {
 	case probing:
 		return text + " yet"
 	case unreached:
-		return text + " (management side: " + plain(r.why) + ")"
+		return text + " (management side: " + plain(r.Endpoint.why) + ")"
 	case withoutRelays:
 		return "has not been reached through the tunnel (guest side: no relay is ready)"
 	case reached:

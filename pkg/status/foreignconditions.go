@@ -12,7 +12,8 @@ import (
 )
 
 // KeepForeignConditions leaves another controller's conditions unchanged while the plan is rejected in favor of that
-// controller. Otherwise two controllers would overwrite the same condition repeatedly.
+// controller, or while istiod is beside the one of that controller. Otherwise two controllers would overwrite the same
+// condition repeatedly.
 //
 // previous are the conditions that a class has, and wanted those that hypergate would write; wanted is empty if
 // nothing is written. writers are the field managers other than hypergate that wrote a condition, by its type.
@@ -20,7 +21,9 @@ import (
 //
 // The conditions of another hypergate look like this one's own. A standby hypergate therefore writes
 // ControllerInstalled only where no other hypergate has written it, and no other condition.
-func KeepForeignConditions(previous, wanted []metav1.Condition, refused error, writers map[string]string) (ours, write []metav1.Condition) {
+func KeepForeignConditions(
+	previous, wanted []metav1.Condition, refused error, beside bool, writers map[string]string,
+) (ours, write []metav1.Condition) {
 	if _, taken := errors.AsType[ownership.OwnedByOtherError](refused); taken {
 		existing := meta.FindStatusCondition(previous, ControllerInstalled)
 		if existing != nil && existing.Reason != ReasonOwnedByAnother {
@@ -29,7 +32,7 @@ func KeepForeignConditions(previous, wanted []metav1.Condition, refused error, w
 		installed := func(t string) bool { return t == ControllerInstalled }
 		return filterByType(previous, installed), filterByType(wanted, installed)
 	}
-	if refused == nil || !planProblemOf(refused).isForOther {
+	if !beside && (refused == nil || !planProblemOf(refused).isForOther) {
 		return previous, wanted
 	}
 	notTheirs := func(t string) bool { return writers[t] == "" }

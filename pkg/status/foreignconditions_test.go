@@ -134,7 +134,7 @@ func TestForeignConditionsAreUnchanged(t *testing.T) {
 			nil,
 		},
 	} {
-		ours, write := status.KeepForeignConditions(test.previous, slices.Clone(wanted), test.refused, test.writers)
+		ours, write := status.KeepForeignConditions(test.previous, slices.Clone(wanted), test.refused, false, test.writers)
 		var got []string
 		for _, c := range write {
 			got = append(got, c.Type)

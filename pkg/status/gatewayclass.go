@@ -32,7 +32,7 @@ const (
 
 // OwnTypes returns the types of all conditions that hypergate can write to a GatewayClass.
 func OwnTypes() []string {
-	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse, SettingsApplied}
+	return []string{ControllerInstalled, CRDsReady, SupportedVersion, UnsupportedFieldsInUse, SettingsApplied, MigrationCondition}
 }
 
 // Reasons of ControllerInstalled.
@@ -73,6 +73,9 @@ func OfClasses(r Result) ClassConditions {
 	if settings, is := r.settingsApplied(); is {
 		out.common = append(out.common, withType(SettingsApplied, settings))
 	}
+	if migrated, is := r.migration(); is {
+		out.common = append(out.common, withType(MigrationCondition, migrated))
+	}
 	if len(r.InUse) > 0 {
 		out.inUse = new(withType(UnsupportedFieldsInUse, r.fieldsInUse()))
 	}
@@ -109,7 +112,7 @@ func (c ClassConditions) Of(class model.GatewayClass, previous []metav1.Conditio
 func (r Result) controllerInstalled() metav1.Condition {
 	c := r.installed()
 	if c.Status == metav1.ConditionTrue && r.Endpoint != EndpointReached() {
-		c = isUnknown(ReasonPending, c.Message+"; it "+r.Endpoint.missing())
+		c = isUnknown(ReasonPending, c.Message+"; it "+r.unreached())
 	}
 	if r.ExternalWebhooks && r.Plan.Installed {
 		c.Message += "; another party writes the webhooks that check Istio's resources"
@@ -126,6 +129,8 @@ func (r Result) installed() metav1.Condition {
 		return r.installedWithoutPlan()
 	case r.unmanaged():
 		return isFalse(ReasonUnmanaged, r.unmanagedText(failures))
+	case r.isRolledBack():
+		return isUnknown(ReasonPending, "the hosted istiod is being removed, because a rollback was requested")
 	case failures != "" && r.Istiod == model.Available:
 		return isTrue(ReasonInstalled, r.serves()+", but there are problems: "+failures)
 	case failures != "":

@@ -114,7 +114,7 @@ func (r Result) progressing() metav1.Condition {
 	case r.PlanProblem != nil:
 		return stopped(planProblemOf(r.PlanProblem).problem, needAction)
 	case r.Istiod != model.Absent && r.Rollout == model.Stuck:
-		return isFalse(ReasonRolloutStuck, "the rollout of istiod is stuck: "+podsNotReady)
+		return isFalse(ReasonRolloutStuck, "the rollout of istiod is stuck: "+podsNotReady+"; see Degraded")
 	case r.Istiod == model.Available && r.Rollout == model.Rolling:
 		return isTrue(ReasonRollingOut, r.serves())
 	case len(needAction) > 0:
@@ -167,12 +167,14 @@ func (r Result) installing() (reason, message string) {
 	switch {
 	case !r.Plan.Installed:
 		return "", ""
+	case r.migrating() != "":
+		return ReasonMigrating, r.migrating()
 	case r.Istiod != model.Available:
 		return ReasonInstalling, "waiting for " + r.waitsFor()
 	case r.Waiting != Waiting{} || !r.Complete():
 		return ReasonWaiting, "waiting for " + r.waitsFor()
 	case r.Endpoint != EndpointReached():
-		return ReasonWaiting, "istiod " + r.Endpoint.missing()
+		return ReasonWaiting, "istiod " + r.unreached()
 	case r.gatewayRollout() != "":
 		return ReasonGatewayRollout, r.gatewayRollout()
 	default:
@@ -216,6 +218,7 @@ func (r Result) upgradeable() metav1.Condition {
 	}
 	blockers := slices.DeleteFunc([]problem{
 		{reason: ReasonCARotation, text: r.rotationText()},
+		{reason: ReasonMigrating, text: r.migrationText()},
 		{reason: ReasonAdoptionUnfinished, text: r.partlyAdopted()},
 		{reason: ReasonCRDOwnerUnknown, text: r.unknownOwners()},
 		{reason: ReasonFieldsWouldBeDropped, text: r.droppedFields()},

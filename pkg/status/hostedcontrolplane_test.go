@@ -169,7 +169,7 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 					"pulled and runs]"
 				t.available = want{metav1.ConditionFalse, "Installing", "istiod does not serve yet: " + text}
 				t.progressing = want{metav1.ConditionFalse, "RolloutStuck", "the rollout of istiod is stuck: new pods are not " +
-					"becoming ready or cannot be created"}
+					"becoming ready or cannot be created; see Degraded"}
 				t.degraded = want{metav1.ConditionTrue, "RolloutStuck", text}
 			}),
 		},
@@ -397,6 +397,17 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") }),
 			but(func(t *reported) {
 				const text = "has not been reached at its published address (management side: no answer)"
+				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
+				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
+			}),
+		},
+		"its address is known": {
+			with(serving(), func(r *status.Result) {
+				r.Endpoint = status.EndpointUnreached("no answer")
+				r.Plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "istiod.example.com", Port: 443}}
+			}),
+			but(func(t *reported) {
+				const text = "has not been reached at its published address istiod.example.com:443 (management side: no answer)"
 				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
 			}),

@@ -170,7 +170,7 @@ func (h hostile) result() status.Result {
 		ObservationSide: []model.Side{"", model.SideMgmt, model.SideGuest}[h.IntN(3)],
 	}
 	if h.maybe() {
-		r.Waiting = []status.Waiting{status.WaitingForToken(h.err()), status.WaitingForWebhook(h.err())}[h.IntN(2)]
+		r.Waiting = []status.Waiting{status.WaitingForToken(h.err()), status.WaitingForWebhook("", h.err())}[h.IntN(2)]
 	}
 	if h.maybe() {
 		r.Endpoint = status.EndpointUnreached(evil)

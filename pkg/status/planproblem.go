@@ -27,7 +27,9 @@ type planProblem struct {
 // planProblemOf returns all that follows from an error of the planning: condition reasons, texts, and the Retry. It is
 // the only place that decides one of them. The first rule that knows the error applies.
 func planProblemOf(err error) planProblem {
-	for _, rule := range []func(error) (planProblem, bool){contested, ownedByOther, conflicting, ownerUnknown, requestFailed} {
+	for _, rule := range []func(error) (planProblem, bool){
+		contested, ownedByOther, conflicting, blockedMigration, ownerUnknown, requestFailed,
+	} {
 		if p, applies := rule(err); applies {
 			return p
 		}

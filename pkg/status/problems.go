@@ -74,6 +74,7 @@ func (r Result) problems() []problem {
 		out = append(out, requestProblem("probing istiod's webhook in the guest", webhookProbes(), r.WebhookProbe))
 	}
 	out = append(out, r.istiodProblems()...)
+	out = append(out, r.migrationProblems()...)
 	if r.PlanProblem != nil {
 		return out // without a plan there are no decisions about CRDs
 	}
@@ -132,7 +133,7 @@ func (r Result) istiodProblems() (out []problem) {
 	if r.Istiod == model.Available && r.Endpoint.state == unreached {
 		out = append(out, problem{
 			reason: ReasonEndpointUnreachable,
-			text: "probing istiod's endpoint: istiod " + r.Endpoint.missing() + nextStep(
+			text: "probing istiod's endpoint: istiod " + r.unreached() + nextStep(
 				"check that the Route, load balancer or node port leads to istiod; "+
 					"if the management side cannot reach that address, set another one with --publish-probe"),
 			waits: ReasonWaiting,
@@ -141,7 +142,7 @@ func (r Result) istiodProblems() (out []problem) {
 	if r.Istiod == model.Available && r.Endpoint.state == withoutRelays {
 		out = append(out, problem{
 			reason: ReasonEndpointUnreachable,
-			text: "opening the tunnel: istiod " + r.Endpoint.missing() + nextStep(
+			text: "opening the tunnel: istiod " + r.unreached() + nextStep(
 				"check that the pods istiod-relay in the guest run, and that their image can be pulled; "+
 					"if they run, the log of the container tunnel in istiod's pod has the cause"),
 			waits: ReasonWaiting,

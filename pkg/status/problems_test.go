@@ -241,7 +241,7 @@ func TestGuestTextIsMarkedAndBounded(t *testing.T) {
 		"a kubeconfig":      with(serving(), func(r *status.Result) { r.KubeconfigProblem = errors.New(evil) }),
 		"a refusal":         refusing(errors.New(evil)),
 		"no token":          with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForToken(refusal) }),
-		"no webhook probe":  with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForWebhook(refusal) }),
+		"no webhook probe":  with(serving(), func(r *status.Result) { r.Waiting = status.WaitingForWebhook("https://a:443", refusal) }),
 		"a conflict":        refusing(conflict),
 		"a CRD's condition": with(deciding(names), func(r *status.Result) { r.Guest = written }),
 		"a holder":          refusing(owned),

@@ -44,6 +44,8 @@ type Result struct {
 	// settings of the guest are used. It is zero if all are in use.
 	IgnoredProxy []string
 	SettingsAt   time.Time
+	// OtherDefaults are defaults of others for the gateways of a class.
+	OtherDefaults []model.OtherDefaults
 	// Waiting is what the installation waits for. The guest may read it.
 	Waiting Waiting
 	// Endpoint is whether istiod was reached at its published address.
@@ -53,6 +55,8 @@ type Result struct {
 	ReadyRelays int
 	// GatewayRollout is the last step of a rollout of gateways.
 	GatewayRollout rollout.Report
+	// Migration is a migration from an istiod in the guest.
+	Migration Migration
 	// InsecureSettings is the number of insecure settings. Their names are not shown, because the guest would learn
 	// what to try.
 	InsecureSettings int

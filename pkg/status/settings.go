@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // Reasons of SettingsApplied.
@@ -13,6 +15,8 @@ const (
 	ReasonInvalidProxy = "InvalidProxy"
 	// ReasonChangeDelayed: the guest changed its settings shortly after an earlier change.
 	ReasonChangeDelayed = "ChangeDelayed"
+	// ReasonOtherDefaults: the guest has a ConfigMap of its own with defaults for the gateways of a class.
+	ReasonOtherDefaults = "OtherDefaults"
 )
 
 // settingsApplied returns the condition about the settings of the guest, and whether there is one.
@@ -29,5 +33,28 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		step = nextStep("correct proxies.config.openshift.io cluster")
 		texts = append(texts, "gateways ignore a part of the guest's proxy settings: "+plain(joinFirst(r.IgnoredProxy)))
 	}
+	if len(r.OtherDefaults) > 0 {
+		reason = ReasonOtherDefaults
+		step = nextStep("delete these ConfigMaps; a Gateway names one of its own in spec.infrastructure.parametersRef") + step
+		all := make([]string, 0, len(r.OtherDefaults))
+		for _, other := range r.OtherDefaults {
+			all = append(all, describeDefaults(other))
+		}
+		texts = append([]string{joinFirst(all)}, texts...)
+	}
 	return isFalse(reason, strings.Join(texts, "; ")+step), len(texts) > 0
+}
+
+// describeDefaults says what istiod does with defaults that are not hypergate's.
+func describeDefaults(other model.OtherDefaults) string {
+	name, class := "ConfigMap "+plain(other.ConfigMap), "gateways of class "+plain(other.Class)
+	switch {
+	case !other.Used:
+		return "istiod ignores " + name + ": of defaults for " + class + ", it reads only the oldest"
+	case other.Problem != "":
+		return "istiod neither creates nor changes " + class + ": it rejects " + name + ", which replaces hypergate's defaults (" +
+			plain(other.Problem) + ")"
+	default:
+		return class + " have the defaults in " + name + ", which is older than hypergate's and replaces them"
+	}
 }

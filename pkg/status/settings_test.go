@@ -30,3 +30,37 @@ func TestSettingsApplied(t *testing.T) {
 	checkCondition(t, status.Result{SettingsAt: at, IgnoredProxy: invalid}, status.SettingsApplied,
 		want{metav1.ConditionFalse, status.ReasonInvalidProxy, delayed + "; " + ignored + both + step})
 }
+
+func TestOtherDefaults(t *testing.T) {
+	t.Parallel()
+	const step = " [delete these ConfigMaps; a Gateway names one of its own in spec.infrastructure.parametersRef]"
+	used := model.OtherDefaults{Class: "a", ConfigMap: "openshift-ingress/mine", Used: true}
+	broken := used
+	broken.Problem = `"deploymnet" is not one of the keys deployment`
+	ignored := model.OtherDefaults{Class: "b", ConfigMap: "openshift-ingress/late"}
+	for name, test := range map[string]struct {
+		result status.Result
+		want   string
+	}{
+		"used": {
+			status.Result{OtherDefaults: []model.OtherDefaults{used}},
+			"gateways of class a have the defaults in ConfigMap openshift-ingress/mine, which is older than hypergate's and " +
+				"replaces them" + step,
+		},
+		"rejected": {
+			status.Result{OtherDefaults: []model.OtherDefaults{broken}},
+			"istiod neither creates nor changes gateways of class a: it rejects ConfigMap openshift-ingress/mine, which replaces " +
+				`hypergate's defaults ("deploymnet" is not one of the keys deployment)` + step,
+		},
+		"ignored, and a proxy": {
+			status.Result{OtherDefaults: []model.OtherDefaults{ignored}, IgnoredProxy: []string{"x"}},
+			"istiod ignores ConfigMap openshift-ingress/late: of defaults for gateways of class b, it reads only the oldest; " +
+				"gateways ignore a part of the guest's proxy settings: x" + step + " [correct proxies.config.openshift.io cluster]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checkCondition(t, test.result, status.SettingsApplied, want{metav1.ConditionFalse, status.ReasonOtherDefaults, test.want})
+		})
+	}
+}

@@ -50,13 +50,18 @@ func WaitingForLongerToken(life time.Duration) Waiting {
 }
 
 // WaitingForWebhook returns what an installation waits for until the webhook probe succeeds. err is the error of the
-// last probe. It is nil if the webhook did not reject the test object.
-func WaitingForWebhook(err error) Waiting {
-	why := "a test object was accepted"
+// last probe. It is nil if the webhook did not reject the test object. url is where the guest calls it. Empty: at its
+// Service.
+func WaitingForWebhook(url string, err error) Waiting {
+	at, why := "", "a test object was accepted"
+	if url != "" {
+		at = " at " + url
+	}
 	if err != nil {
 		why = onSide(model.SideGuest, apply.Classify(err, "create", webhookProbes()))
 	}
-	return Waiting{"the guest's kube-apiserver to reach istiod's validating webhook; failurePolicy stays Ignore until then (" + why + ")"}
+	return Waiting{"the guest's kube-apiserver to reach istiod's validating webhook" + at +
+		"; failurePolicy stays Ignore until then (" + why + ")"}
 }
 
 // waitsFor returns what an installation waits for, as the object of "waiting for".

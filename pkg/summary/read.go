@@ -27,6 +27,8 @@ const (
 	Ending  State = "deleting"
 	// Unreported means that a pod holds the Lease, and has not written a summary yet.
 	Unreported State = "unreported"
+	// Overdue means that it has not written one for longer than it may take.
+	Overdue State = "overdue"
 	// Expiring means that a credential, the token or the mesh CA expires soon, and should have been renewed by now.
 	Expiring State = "expiring"
 	// IsDegraded means that the condition Degraded is True. IsUnavailable means that Available is False, and nothing is
@@ -55,7 +57,7 @@ const (
 // States returns all states from the worst to the best.
 func States() []State {
 	return []State{
-		Silent, Unreadable, IsUnavailable, IsDegraded, Expiring, Unreported, Waiting, InProgress, OnHold, Ending, OK,
+		Silent, Overdue, Unreadable, IsUnavailable, IsDegraded, Expiring, Unreported, Waiting, InProgress, OnHold, Ending, OK,
 	}
 }
 
@@ -66,7 +68,7 @@ func (s State) Outcome() Outcome {
 		return Well
 	case InProgress, OnHold, Waiting, Ending, Unreported:
 		return UnderWay
-	case Silent, Unreadable, IsUnavailable, IsDegraded, Expiring:
+	case Silent, Overdue, Unreadable, IsUnavailable, IsDegraded, Expiring:
 	}
 	return Act
 }
@@ -126,6 +128,9 @@ const (
 	// (pkg/controller/lease.go). A longer duration in the Lease counts, up to longestDuration.
 	renewedWithin   = 137 * time.Second
 	longestDuration = 10 * time.Minute
+	// reportedWithin is how long a pod may hold the Lease without a summary of its own. A pass may take five minutes
+	// (stuckAfter in pkg/controller/durations.go), and the next renewal of the Lease writes the summary.
+	reportedWithin = 6 * time.Minute
 	// caLeft and credentialLeft are the times that are left when a renewal is overdue. For a credential with a short
 	// life, it is a quarter of its life. For istiod's token, it is a tenth: hypergate renews it after 80 %.
 	caLeft         = 30 * 24 * time.Hour
@@ -158,15 +163,23 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
 			"if hypergate was uninstalled, delete the Lease")
 	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
-		return r.is(Unreported, acquired, "the pod has not written a summary yet; if this lasts longer than a minute, see its log")
+		return r.unreported(acquired, now, "the pod has not written a summary yet")
 	case err != nil:
 		return r.is(Unreadable, time.Time{}, err.Error())
 	case r.Holder == "":
 		return r.is(Unreported, r.Renewed, "no pod holds the Lease yet; the summary is from "+found.Holder)
 	case found.Holder != r.Holder:
-		return r.is(Unreported, acquired, "the pod has not written a summary yet; the summary is from "+found.Holder)
+		return r.unreported(acquired, now, "the pod has not written a summary yet; the summary is from "+found.Holder)
 	}
-	return r.judge()
+	return r.judge(now)
+}
+
+// unreported returns the reading without a current summary. since is since when the pod holds the Lease, if known.
+func (r Reading) unreported(since, now time.Time, why string) Reading {
+	if !since.IsZero() && now.Sub(since) > reportedWithin {
+		return r.is(Overdue, since, why+"; see the log of pod "+r.Holder+", and restart it if it does nothing")
+	}
+	return r.is(Unreported, since, why+"; if this lasts longer than a minute, see the log of pod "+r.Holder)
 }
 
 func (r Reading) is(state State, since time.Time, why string) Reading {
@@ -175,7 +188,7 @@ func (r Reading) is(state State, since time.Time, why string) Reading {
 }
 
 // judge returns the reading of a current summary.
-func (r Reading) judge() Reading {
+func (r Reading) judge(now time.Time) Reading {
 	s := r.Summary
 	failed, failure := s.failure()
 	switch {
@@ -190,7 +203,7 @@ func (r Reading) judge() Reading {
 	case s.Lifecycle == Starting:
 		return r.is(Waiting, time.Time{}, "the control plane is not initialized yet")
 	default:
-		return r.progress()
+		return r.progress(now)
 	}
 }
 
@@ -211,10 +224,10 @@ func (s Summary) failure() (State, Condition) {
 }
 
 // progress returns the reading of a summary that requires no action.
-func (r Reading) progress() Reading {
+func (r Reading) progress(now time.Time) Reading {
 	switch available, progressing := r.Summary.Condition(Available), r.Summary.Condition(Progressing); {
 	case available.Type == "":
-		return r.is(Unreported, r.Summary.Time, "the summary has no conditions yet")
+		return r.unreported(r.Summary.Time, now, "the summary has no conditions yet")
 	case available.Status == Unknown:
 		return r.of(InProgress, available)
 	case progressing.Status == True:

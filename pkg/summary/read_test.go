@@ -133,14 +133,28 @@ func TestLeases(t *testing.T) {
 		"released":          {leaseOf(current, "", time.Hour), summary.Silent, "no pod renews"},
 		"another pod":       {leaseOf(current, "next", 10*time.Second), summary.Unreported, "the summary is from " + holder},
 		"the first summary": {leaseOf("", holder, 10*time.Second), summary.Unreported, "has not written a summary yet; if this lasts"},
-		"forged":            {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
-		"later":             {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use the command of a later hypergate"},
+		"never a summary": {
+			acquired("", "pod-1", 6*time.Minute+time.Second), summary.Overdue, "summary yet; see the log of pod pod-1, and",
+		},
+		"almost in time": {acquired("", "pod-1", 6*time.Minute), summary.Unreported, "if this lasts"},
+		"no summary of its own": {
+			acquired(current, "pod-2", time.Hour), summary.Overdue, "the summary is from " + holder + "; see the log of pod pod-2, and",
+		},
+		"forged": {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
+		"later":  {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use the command of a later hypergate"},
 	} {
 		got := summary.Read(tc.lease, noon())
 		if got.State != tc.want || !strings.Contains(got.Why, tc.why) {
 			t.Errorf("%s: %s (%s), want %s (%s)", name, got.State, got.Why, tc.want, tc.why)
 		}
 	}
+}
+
+// acquired returns a Lease that its holder renews, and has held for some time.
+func acquired(text, holder string, ago time.Duration) *coordinationv1.Lease {
+	lease := leaseOf(text, holder, 10*time.Second)
+	lease.Spec.AcquireTime = &metav1.MicroTime{Time: noon().Add(-ago)}
+	return lease
 }
 
 // TestAnInstallationIsUnreportedSinceItsPodLeads checks since when there is no summary of the pod that holds the Lease.

@@ -481,7 +481,7 @@ func TestLargeMessagesAreReadOneAtATime(t *testing.T) {
 	g.SetDefaultEventuallyTimeout(hang.Deadline)
 	l := newLiar(t, func(w http.ResponseWriter, r *http.Request, _ int) {
 		if r.URL.Query().Get("sendInitialEvents") == "true" {
-			send(w, event("ADDED", 1, `,"data":{"a":"`+strings.Repeat("x", 48<<10)+`"}`)+listEnd)
+			send(w, event("ADDED", 1, `,"data":{"a":"`+strings.Repeat("x", 56<<10)+`"}`)+listEnd)
 		} else {
 			send(w, "")
 		}

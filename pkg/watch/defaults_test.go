@@ -57,8 +57,8 @@ func TestTheLimitsOfAGuest(t *testing.T) {
 			func(_ *Budget, m *Meter) { add(m, 1, keptOverhead) }, "there are more than 20000 objects",
 		},
 		"what is kept of one object": {
-			func(_ *Budget, m *Meter) { begin(m, true); add(m, 1, 48<<10) },
-			func(_ *Budget, m *Meter) { add(m, 1, 48<<10+1) }, "what is kept of one object has more than 48 KiB",
+			func(_ *Budget, m *Meter) { begin(m, true); add(m, 1, 56<<10) },
+			func(_ *Budget, m *Meter) { add(m, 1, 56<<10+1) }, "what is kept of one object has more than 56 KiB",
 		},
 		"what one watch keeps": {
 			func(_ *Budget, m *Meter) { begin(m, true); add(m, 8<<20/large, large) },

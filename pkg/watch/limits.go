@@ -22,9 +22,9 @@ const (
 	MaxListBytes = 64 << 20
 	// MaxObjects is the maximum number of objects that a watch keeps. Beyond it, the attempt ends.
 	MaxObjects = 20_000
-	// MaxKeptObject is the maximum estimated memory of what is kept of one object. A GatewayClass has five messages
+	// MaxKeptObject is the maximum estimated memory of what is kept of one object. A GatewayClass has six messages
 	// of 8 KiB. Beyond it, the attempt ends.
-	MaxKeptObject = 48 << 10
+	MaxKeptObject = 56 << 10
 	// MaxVersion is the maximum length of a resourceVersion. Kubernetes' own have 20 digits at most. client-go keeps
 	// the last one of each watch. Beyond it, the attempt ends.
 	MaxVersion = 256

@@ -50,7 +50,7 @@ func factsOf(r summary.Reading, now time.Time) facts {
 		fromProxy:    fact{"xDS", classOf(s.Published.State), []string{s.Published.State}},
 	}
 	f.istiod.lines = append(f.istiod.lines, "planned "+s.Istio)
-	if r.State == summary.Silent || r.State == summary.Unreadable {
+	if r.State == summary.Silent || r.State == summary.Overdue || r.State == summary.Unreadable {
 		f.hypergate.class = classAct
 		f.hypergate.lines = append(f.hypergate.lines, stateOf(r.State).Word)
 	}

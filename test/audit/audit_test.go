@@ -122,6 +122,12 @@ func TestRead(t *testing.T) {
 		`"objectRef":{"resource":"pods","namespace":"a","name":"p","subresource":"log"},"responseStatus":{"code":200}}` + "\n"
 	others := `{"verb":"get","user":{"username":"you"},"objectRef":{"resource":"pods"},"responseStatus":{"code":200}}` + "\n" +
 		`{"verb":"get","user":{"username":"me"},"requestURI":"/healthz","responseStatus":{"code":200}}` + "\n"
+	write := func(verb, uri string) string {
+		return `{"verb":"` + verb + `","user":{"username":"me"},"userAgent":"tool/v1 (linux)","requestURI":"` + uri + `",` +
+			`"objectRef":{"resource":"pods","name":"p"},"responseStatus":{"code":409}}` + "\n"
+	}
+	others += write("patch", "/api/v1/pods/p?force=true&fieldManager=me%2Fv1") + write("update", "/api/v1/pods/p") +
+		write("list", "/api/v1/pods")
 	if err := os.WriteFile(log, []byte(line+others+line[:40]), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +139,14 @@ func TestRead(t *testing.T) {
 		User: "me", At: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC), Verb: "get", Namespace: "a", Resource: "pods", Subresource: "log",
 		Name: "p", Code: 200,
 	}}
+	for _, of := range [][2]string{{"patch", "me/v1"}, {"update", "tool"}, {"list", ""}} {
+		want = append(want, audit.Request{User: "me", Verb: of[0], Resource: "pods", Name: "p", Code: 409, Manager: of[1]})
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if all, err := audit.Read(log); err != nil || len(all) != len(want)+1 {
+		t.Errorf("without a name, it returns %d requests: %v", len(all), err)
 	}
 	if _, err := audit.Read(log+"-missing", "me"); err == nil {
 		t.Error("a missing log is not an error")

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -19,9 +21,19 @@ type Request struct {
 	At                                                  time.Time
 	Verb, Namespace, Group, Resource, Subresource, Name string
 	Code                                                int32
+	// Manager is the field manager of a write, or empty. Without one in the URL, it is the first part of the user
+	// agent.
+	Manager string
 }
 
-// Read returns the requests of the named users from an audit log. The server may still be writing the log.
+// IsWrite reports whether the request can change an object.
+func (r Request) IsWrite() bool { return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) }
+
+// Succeeded reports whether the API server did what was asked.
+func (r Request) Succeeded() bool { return r.Code < http.StatusBadRequest }
+
+// Read returns the requests of the named users from an audit log, or of all users without a name. The server may
+// still be writing the log.
 func Read(log string, users ...string) ([]Request, error) {
 	data, err := os.ReadFile(log)
 	if err != nil {
@@ -34,16 +46,29 @@ func Read(log string, users ...string) ([]Request, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("reading audit log %s: %w", log, err)
 		}
-		if e.ObjectRef == nil || e.ResponseStatus == nil || !slices.Contains(users, e.User.Username) {
+		if e.ObjectRef == nil || e.ResponseStatus == nil || len(users) > 0 && !slices.Contains(users, e.User.Username) {
 			continue
 		}
 		o := e.ObjectRef
-		out = append(out, Request{
+		r := Request{
 			User: e.User.Username, At: e.RequestReceivedTimestamp.Time, Verb: e.Verb, Namespace: o.Namespace, Group: o.APIGroup,
 			Resource: o.Resource, Subresource: o.Subresource, Name: o.Name, Code: e.ResponseStatus.Code,
-		})
+		}
+		if r.IsWrite() {
+			r.Manager = manager(&e)
+		}
+		out = append(out, r)
 	}
 	return out, nil
+}
+
+// manager returns the field manager of a write (apiserver pkg/endpoints/handlers/create.go, managerOrUserAgent).
+func manager(e *auditv1.Event) string {
+	if u, err := url.Parse(e.RequestURI); err == nil && u.Query().Get("fieldManager") != "" {
+		return u.Query().Get("fieldManager")
+	}
+	agent, _, _ := strings.Cut(e.UserAgent, "/")
+	return agent
 }
 
 // String returns the request in one line.

@@ -33,7 +33,13 @@ type gatewayWorld struct {
 // newGatewayWorld returns an installation with Gateways of one class, each with a Deployment of one pod.
 func newGatewayWorld(t *testing.T, names ...string) (w *gatewayWorld, stop func()) {
 	t.Helper()
-	w = &gatewayWorld{harness: newHarness(t)}
+	return newGatewayWorldOn(newHarness(t), names...)
+}
+
+// newGatewayWorldOn does the same with a harness.
+func newGatewayWorldOn(h *harness, names ...string) (w *gatewayWorld, stop func()) {
+	h.Helper()
+	w = &gatewayWorld{harness: h}
 	w.cfg.IstioResources = nil // nothing here could answer the probe of the webhook
 	w.namespace = "shop-" + w.cfg.Revision
 	stop = w.run()

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +24,12 @@ func execute(t *testing.T, args ...string) result {
 	var out, errOut bytes.Buffer
 	code := app.Execute(t.Context(), args, &out, &errOut)
 	return result{code, out.String(), errOut.String()}
+}
+
+// executeTo runs a command line, and returns its exit code.
+func executeTo(t *testing.T, out, errOut io.Writer, args ...string) int {
+	t.Helper()
+	return app.Execute(t.Context(), args, out, errOut)
 }
 
 // fails checks that a command line ends with code 1, prints only one error, and that the error contains all texts in

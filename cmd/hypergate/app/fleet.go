@@ -36,6 +36,7 @@ deploy/fleet has a ClusterRole with the permissions it needs.
 
 States, from the worst to the best:
   silent       No pod renews the Lease.
+  overdue      The pod that holds the Lease has not written a summary for six minutes.
   unreadable   The Lease has no summary that this version can read.
   unavailable  istiod does not serve, and nothing is in progress that changes that.
   degraded     The condition Degraded is True.

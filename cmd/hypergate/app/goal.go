@@ -44,7 +44,8 @@ func (g goal) outcome(r summary.Reading) summary.Outcome {
 	if g.condition == "" {
 		return required
 	}
-	if r.Summary == nil || slices.Contains([]summary.State{summary.Silent, summary.Unreadable, summary.Unreported}, r.State) {
+	unknown := []summary.State{summary.Silent, summary.Overdue, summary.Unreadable, summary.Unreported}
+	if r.Summary == nil || slices.Contains(unknown, r.State) {
 		return required
 	}
 	// On hold before the start, or after the end, nothing was observed that a condition could be about.

@@ -11,7 +11,6 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -96,11 +95,7 @@ func (a *guestAccess) fromSecret(ctx context.Context, timeout time.Duration) (*r
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	content, key, err := mgmt.ReadGuestKubeconfig(ctx, client, types.NamespacedName{Namespace: a.namespace, Name: a.secret})
-	if err != nil {
-		return nil, fmt.Errorf("--guest-kubeconfig-secret: %w", err)
-	}
-	guest, err := kubeconfig.ParseSecret(a.secret, key, content)
+	guest, err := mgmt.ReadGuestKubeconfig(ctx, client, types.NamespacedName{Namespace: a.namespace, Name: a.secret})
 	if err != nil {
 		return nil, fmt.Errorf("--guest-kubeconfig-secret: %w", err)
 	}

@@ -24,8 +24,7 @@ func newMigrate() *cobra.Command {
 		Short: "Replace the istiod in a guest by a hosted one",
 		Long: `Replace the istiod that a guest has by a hosted one, Gateway by Gateway, and go back.
 
-These commands show what a migration would do, request it, and show how far it is. This version of "hypergate run" does
-not carry requests out yet.`,
+These commands show what a migration would do, request it, and show how far it is. "hypergate run" carries requests out.`,
 		Example: `  # Show whether a guest can be migrated, and what would be written
   hypergate migrate plan --guest-kubeconfig guest.kubeconfig
 

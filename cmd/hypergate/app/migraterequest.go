@@ -65,7 +65,7 @@ func (r requestReport) table(out io.Writer) {
 		fmt.Fprintln(out, "Nothing was requested.")
 	case r.Changed:
 		fmt.Fprintf(out, "lease/%s: %s requested at %s\n", r.Lease, r.Request, r.RequestedAt)
-		fmt.Fprintln(out, "This version of hypergate records requests, and does not carry them out yet.")
+		fmt.Fprintln(out, "Follow it with: hypergate migrate status -n", r.Namespace, "--watch")
 	default:
 		fmt.Fprintf(out, "lease/%s: %s was requested before; nothing is changed\n", r.Lease, r.Request)
 	}
@@ -88,8 +88,8 @@ type requestText struct {
 const exitCodesOfRequests = `
 
 The request is written to annotations of the Lease hypergate-migration-<revision>, in the namespace of the hosted control
-plane. This version of hypergate records requests, and does not carry them out yet. The command needs the permissions of
-deploy/migration-operator. GitOps can set the same annotations.
+plane. hypergate carries it out. The command needs the permissions of deploy/migration-operator. GitOps can set the same
+annotations.
 
 Exit codes:
   0  The request is written, or the same was requested before.

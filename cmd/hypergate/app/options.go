@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -27,8 +28,12 @@ type planOptions struct {
 	networkPolicies                     peerOptions
 	crds                                crdOptions
 	chartsDir, releaseVersion           string
+	replicas                            string
 	valuesFile                          string
 }
+
+// replicasAuto is the value of --replicas with which the cluster decides.
+const replicasAuto = "auto"
 
 func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	o.addGuestFlags(flags)
@@ -47,6 +52,9 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 		"of the mesh CA.", string(model.WebhooksManaged), string(model.WebhooksExternal))
 	flags.BoolVar(&o.sidecarInjection, "sidecar-injection", false, "If true, add the mutating webhook that injects sidecars into pods.")
 	o.networkPolicies.addFlags(flags)
+	choose(flags, &o.replicas, "replicas", "", replicasAuto, "Number of istiod's pods, if no HostedControlPlane decides. {values}. "+
+		"Two pods roll one after the other, hold leader elections in the guest, and have a PodDisruptionBudget. "+
+		"auto is 2 for a standalone OpenShift cluster with several nodes (its Infrastructure), and otherwise 1.", replicasAuto, "1", "2")
 	flags.StringVar(&o.releaseVersion, "release-version", "", "OpenShift release that contains hypergate and istiod's image. "+
 		"Other components wait until istiod has the version of a release. "+
 		"Defaults to the version in the HostedControlPlane, which can be ahead of the images during an upgrade.")
@@ -99,6 +107,9 @@ func (o *planOptions) config() (model.Config, error) {
 		Webhooks:         model.Webhooks(o.webhooks),
 		SidecarInjection: o.sidecarInjection,
 		ReleaseVersion:   o.releaseVersion,
+	}
+	if o.replicas != replicasAuto && o.replicas != "" { // a command without the flag
+		cfg.Replicas, _ = strconv.ParseInt(o.replicas, 10, 64) // the flag has a closed list
 	}
 	if cfg.Topology == model.TopologyStandalone && cfg.MgmtNamespace == "" {
 		cfg.MgmtNamespace = cfg.GuestNamespace

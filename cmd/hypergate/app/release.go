@@ -125,7 +125,7 @@ func (o *releaseOptions) release(ctx context.Context, cluster *guest.Cluster, ou
 func (o *releaseOptions) releaseEach(ctx context.Context, cluster *guest.Cluster, held []model.ForeignObject, out io.Writer) error {
 	var errs []error
 	for _, of := range held {
-		patch, err := model.NewForeignPatch(model.ReasonReleaseGateway, o.revision, of)
+		patch, err := model.ReleasePatch(of)
 		if err == nil {
 			err = cluster.PatchForeign(ctx, patch)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // Folders with HostedControlPlanes, with what is applied for them (pkg/mgmt, TestGoldens), and with their mesh CA.
@@ -48,7 +50,7 @@ func renderFor(name string, more ...string) []string {
 }
 
 // TestRenderIsWhatRunApplies compares the output of render for each HostedControlPlane with what run applies: the
-// objects in their order, their owners, and istiod's Deployment.
+// objects in their order, their owners, istiod's Deployment, and a hash of each whole object.
 func TestRenderIsWhatRunApplies(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(planes, "*.yaml"))
 	if err != nil || len(files) < 11 {
@@ -87,7 +89,7 @@ func summarize(t *testing.T, objects []map[string]any) appliedFor {
 		for _, owner := range u.GetOwnerReferences() {
 			owners = append(owners, owner.Kind+" "+owner.Name+" "+string(owner.UID))
 		}
-		out.Objects = append(out.Objects, name+", of "+strings.Join(owners, ", "))
+		out.Objects = append(out.Objects, name+", of "+strings.Join(owners, ", ")+", "+golden.Digest(t, &u))
 		if u.GetKind() == "Deployment" {
 			out.Deployment = objects[i]
 		}

@@ -8,10 +8,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestOneVocabulary checks that all commands name the clusters, the namespace and the format with the same flags.
@@ -101,8 +105,8 @@ func clusterAt(t *testing.T, server string) string {
 	return path
 }
 
-// nobody returns the URL of a server that refuses connections.
-func nobody(t *testing.T) string {
+// closedServer returns the URL of a server that refuses connections.
+func closedServer(t *testing.T) string {
 	t.Helper()
 	closed, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -123,7 +127,7 @@ func imageFlags() []string {
 func TestPreviewsSelectClustersAsKubectlDoes(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	t.Setenv("KUBECONFIG", clusterAt(t, nobody(t)))
+	t.Setenv("KUBECONFIG", clusterAt(t, closedServer(t)))
 	for _, verb := range []string{"preflight", "diff"} {
 		for name, tc := range map[string]struct {
 			flags []string
@@ -132,17 +136,38 @@ func TestPreviewsSelectClustersAsKubectlDoes(t *testing.T) {
 			"no guest":      {nil, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required"},
 			"a context":     {[]string{"--context=other", "--guest-context=c"}, `the management cluster: context "other" does not exist`},
 			"guest context": {[]string{"--guest-context=other"}, `finding the guest: context "other" does not exist`},
-			"both":          {[]string{"--context=c", "--guest-context=c", "--timeout=5s"}, "connection refused"},
+			"both":          {[]string{"--context=c", "--guest-context=c"}, "connection refused"},
 			"standalone": {
 				[]string{"--topology=standalone", "-n", "openshift-ingress", "--guest-context=c"}, "a standalone cluster is its own guest",
 			},
 		} {
-			code, text := output(t, append(append([]string{verb}, imageFlags()...), tc.flags...)...)
+			run := output
+			if name == "both" {
+				run = refusedOutput
+			}
+			code, text := run(t, append(append([]string{verb}, imageFlags()...), tc.flags...)...)
 			if code == exitOK || !strings.Contains(text, tc.want) {
 				t.Errorf("%s, %s: %d, %q, want %q", verb, name, code, text, tc.want)
 			}
 		}
 	}
+}
+
+// refusedOutput runs a command until it reports a refused connection. Commands that watch try again until their
+// timeout. On a busy machine, a short timeout can end before the first connection is refused. So it is doubled until it
+// is enough.
+func refusedOutput(t *testing.T, args ...string) (code int, text string) {
+	t.Helper()
+	if !slices.Contains([]string{"crds", "diff", "preflight"}, args[0]) {
+		return output(t, args...)
+	}
+	for timeout := 100 * time.Millisecond; timeout < hang.Deadline; timeout *= 2 {
+		code, text = output(t, append(slices.Clone(args), "--timeout="+timeout.String())...)
+		if strings.Contains(text, "connection refused") {
+			break
+		}
+	}
+	return code, text
 }
 
 // TestAnUnreachableClusterHasANextStep checks that each command names what it did, the cause, and what to do, if no
@@ -152,7 +177,7 @@ func TestAnUnreachableClusterHasANextStep(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", "")
 	t.Chdir(t.TempDir())
-	away := clusterAt(t, nobody(t))
+	away := clusterAt(t, closedServer(t))
 	mgmt, guest := "--kubeconfig="+away, "--guest-kubeconfig="+away
 	for name, tc := range map[string]struct {
 		args []string
@@ -161,16 +186,16 @@ func TestAnUnreachableClusterHasANextStep(t *testing.T) {
 		"status":           {[]string{"status", mgmt}, exitError},
 		"fleet":            {[]string{"fleet", mgmt}, exitError},
 		"rotate-ca":        {[]string{"rotate-ca", mgmt, "-n=a"}, exitError},
-		"crds":             {[]string{"crds", guest, "--timeout=1s"}, exitError},
+		"crds":             {[]string{"crds", guest}, exitError},
 		"release":          {[]string{"release", guest}, exitError},
 		"migrate plan":     {[]string{"migrate", "plan", guest}, exitError},
 		"proxies":          {[]string{"proxies", guest, "--address=istiod.example.com:443"}, exitError},
 		"guest-kubeconfig": {[]string{"guest-kubeconfig", guest, mgmt, "-n=a"}, exitError},
 		"bundle":           {[]string{"bundle", mgmt, guest, "-n=a"}, exitError},
-		"diff":             {append([]string{"diff", mgmt, guest, "--timeout=5s"}, imageFlags()...), exitError},
-		"preflight":        {append([]string{"preflight", mgmt, guest, "--timeout=5s"}, imageFlags()...), exitAct},
+		"diff":             {append([]string{"diff", mgmt, guest}, imageFlags()...), exitError},
+		"preflight":        {append([]string{"preflight", mgmt, guest}, imageFlags()...), exitAct},
 	} {
-		code, text := output(t, tc.args...)
+		code, text := refusedOutput(t, tc.args...)
 		for _, want := range []string{"connection refused", ": check that the "} {
 			if code != tc.code || !strings.Contains(text, want) {
 				t.Errorf("%s: %d, want %d with %q:\n%s", name, code, tc.code, want, text)
@@ -192,7 +217,7 @@ func TestABundleWithoutASide(t *testing.T) {
 	t.Cleanup(empty.Close)
 	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	code, text := output(t,
-		"bundle", "--kubeconfig="+clusterAt(t, empty.URL), "--guest-kubeconfig="+clusterAt(t, nobody(t)), "-n=a", "-o="+file)
+		"bundle", "--kubeconfig="+clusterAt(t, empty.URL), "--guest-kubeconfig="+clusterAt(t, closedServer(t)), "-n=a", "-o="+file)
 	if code != exitAct || !strings.Contains(text, "the archive lacks a side: reading the guest side: ") ||
 		!strings.Contains(text, "connection refused: check that the cluster is running") {
 		t.Errorf("%d: %s", code, text)

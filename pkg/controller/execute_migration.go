@@ -1,0 +1,104 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// migrate writes the state of a migration to its Lease, and then does the step in the guest, if there is one. It
+// reports whether istiod may be changed as the step requires: that is not so before the state is written.
+func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
+	e.outcome.migration = migrationOutcome{report: m.report, active: m.active, mode: m.mode, problem: m.problem}
+	if m.step == nil {
+		return true
+	}
+	if err := e.writeMigration(ctx, m); err != nil {
+		e.memory.migration.next = e.clock.Now().Add(migrationAfterAct)
+		if !apierrors.IsConflict(err) { // the Lease has another request by now
+			e.outcome.migration.problem = err
+			e.logMigration(ctx, "Writing the state of the migration failed", err)
+		}
+		return false
+	}
+	e.memory.migration.decide(m, e.clock.Now())
+	if act, is := m.step.(migration.Act); is {
+		logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
+		e.act(ctx, act, m)
+	}
+	return true
+}
+
+// writeMigration writes the memo and the report, if they differ from what the Lease has.
+func (e *execution) writeMigration(ctx context.Context, m migrationStep) error {
+	memo, err := m.memo.Encode()
+	if err != nil {
+		return err
+	}
+	report, err := m.report.Encode()
+	if err != nil {
+		return err
+	}
+	lease := e.observed.migration.lease
+	if lease.Annotations[migration.MemoAnnotation] == memo && lease.Annotations[migration.ReportAnnotation] == report {
+		return nil
+	}
+	return e.mgmt.WriteMigration(ctx, lease, map[string]string{migration.MemoAnnotation: memo, migration.ReportAnnotation: report})
+}
+
+// act does an action in the guest. SetHosted is done by the plan.
+func (e *execution) act(ctx context.Context, act migration.Act, m migrationStep) {
+	facts := m.facts
+	switch a := act.Action.(type) {
+	case migration.SetHosted:
+	case migration.HoldGateways:
+		e.patchForeign(ctx, model.ReasonHoldGateway, a.Gateways, func(of model.ForeignObject) (model.ForeignPatch, error) {
+			return model.HoldPatch(e.config.Revision, of)
+		})
+	case migration.ReleaseGateways:
+		e.patchForeign(ctx, model.ReasonReleaseGateway, a.Gateways, model.ReleasePatch)
+	case migration.ScaleOrigin:
+		e.patchForeign(ctx, model.ReasonScaleOrigin, one(facts.Origin), func(of model.ForeignObject) (model.ForeignPatch, error) {
+			return model.ReplicasPatch(of, a.Replicas)
+		})
+	case migration.RelaxWebhook:
+		e.patchForeign(ctx, model.ReasonRelaxWebhook, one(facts.Webhook), func(of model.ForeignObject) (model.ForeignPatch, error) {
+			return model.IgnorePatch(of, facts.Blocking)
+		})
+	case migration.RestoreTemplate:
+		e.restoreTemplate(ctx, a.Gateway, facts.Deployments[a.Gateway.UID])
+	}
+}
+
+// restoreTemplate gives a Gateway's Deployment the pod template of before.
+func (e *execution) restoreTemplate(ctx context.Context, gateway, deployment model.ForeignObject) {
+	inGuest, over := e.inGuest(ctx)
+	template, err := e.guest.OriginTemplate(inGuest, deployment, gateway.Key.Name)
+	over()
+	if err != nil {
+		e.logMigration(ctx, "Restoring the pods of a Gateway failed", err)
+		return
+	}
+	e.patchForeign(ctx, model.ReasonRestoreTemplate, one(deployment), func(of model.ForeignObject) (model.ForeignPatch, error) {
+		return model.TemplatePatch(of, template)
+	})
+}
+
+// one returns a list of an object that exists.
+func one(of model.ForeignObject) []model.ForeignObject {
+	if of.UID == "" {
+		return nil
+	}
+	return []model.ForeignObject{of}
+}
+
+// logMigration logs a failure once, until its text changes.
+func (e *execution) logMigration(ctx context.Context, text string, err error) {
+	if e.memory.migration.logged.isNew(text + err.Error()) {
+		logr.FromContextOrDiscard(ctx).Info(text, "err", err.Error())
+	}
+}

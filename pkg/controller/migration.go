@@ -1,0 +1,306 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+)
+
+// observedMigration is what both sides show of a migration.
+type observedMigration struct {
+	lease  model.MigrationLease
+	record migration.Record
+	// unreadable is why the request on the Lease cannot be read.
+	unreadable error
+	// reading is what the guest showed, if no decision has used it yet.
+	reading *migrationReading
+	// unread is why the last reading of the guest failed. Nil: it did not, or there was none.
+	unread error
+	// ready reports whether the istiod of this installation is rolled out, and was seen where it is published.
+	ready bool
+}
+
+// goal returns the goal of the request on the Lease. It is migration.NoGoal if there is none, or if it cannot be read.
+func (m observedMigration) goal() migration.Goal {
+	if m.unreadable != nil {
+		return migration.NoGoal
+	}
+	return m.record.Intent.Goal
+}
+
+// migrationStep is the step of a migration that a pass does, and what follows from it for istiod.
+type migrationStep struct {
+	// mode is the mode that istiod should have.
+	mode model.IstiodMode
+	// active reports whether a migration decides which Gateways are held.
+	active bool
+	// step is what was decided in this pass. Nil: nothing was, because no reading of the guest is new.
+	step migration.Step
+	// memo and report are what the Lease should have before the step is done.
+	memo   migration.Memo
+	report migration.Report
+	facts  guest.MigrationFacts
+	// problem is why no step is decided, although one is requested. Nil: there is no such reason.
+	problem error
+}
+
+// decideMigration decides the next step of a migration. Without a new reading of the guest, it returns the mode that
+// istiod has.
+func (d decider) decideMigration(o observation) migrationStep {
+	m := o.migration
+	origin := len(ownership.Conflicts(d.config, o.guest.Foreign)) > 0
+	out := migrationStep{mode: d.presentMode(o, origin)}
+	if m.goal() == migration.NoGoal {
+		out.problem, out.active = d.unrequested(m, out.mode), out.mode.IsBeside()
+		return out
+	}
+	if out.report, out.active = m.record.Report, !hasEnded(m.record); m.reading == nil || len(o.guest.Classes) == 0 {
+		return out
+	}
+	evidence := migrationEvidence(o, m.reading, m.record.Intent.Accepted)
+	out.facts = m.reading.facts
+	out.step, out.memo = migration.Decide(evidence, m.record.Intent, m.record.Memo, o.now)
+	out.report = migration.NewReport(evidence, m.record.Intent, out.step, out.memo, m.record.Report, o.now)
+	if act, is := out.step.(migration.Act); is {
+		if set, is := act.Action.(migration.SetHosted); is {
+			out.mode = modeOf(set.Mode)
+		}
+	}
+	out.active = !endsMigration(out.step)
+	return out
+}
+
+// unrequested returns why no step is decided without a request that can be read. Nil: none was requested.
+func (d decider) unrequested(m observedMigration, mode model.IstiodMode) error {
+	switch {
+	case m.unreadable != nil:
+		return fmt.Errorf("the request on Lease %s cannot be read: %w: correct the annotation, or remove it", m.lease.Name, m.unreadable)
+	case mode == model.IstiodServing || mode == model.IstiodLeading:
+		return fmt.Errorf("the request on Lease %s was removed while a migration was in progress: request rollback, or start again",
+			model.MigrationLeaseName(d.config.Revision))
+	default:
+		return nil
+	}
+}
+
+// presentMode returns the mode that istiod should have without a step: that of the last step of this process, or that
+// of its Deployment. origin reports whether the guest has an istiod of its own.
+func (d decider) presentMode(o observation, origin bool) model.IstiodMode {
+	deployed := o.mgmt.Istiod != model.Absent
+	switch {
+	case o.migration.goal() == migration.NoGoal && !deployed, !origin && !deployed && !d.migrating.removes:
+		return model.IstiodAlone // there is nothing to migrate
+	case d.migrating.decided && o.migration.goal() != migration.NoGoal:
+		return d.migrating.mode
+	case deployed:
+		return o.mgmt.IstiodMode
+	default:
+		return model.IstiodNone
+	}
+}
+
+// blocked returns why a migration that was requested cannot begin. Nil: that is not known, or nothing was requested.
+func (m observedMigration) blocked(step migrationStep) error {
+	report := step.report
+	switch {
+	case step.problem != nil:
+		return migration.BlockedError{Cause: step.problem}
+	case m.goal() != migration.Forward:
+		return nil
+	case m.unread != nil:
+		return migration.BlockedError{Cause: m.unread}
+	case report.IsFor(m.record.Intent) && len(report.Findings) > 0:
+		return migration.BlockedError{Findings: report.Findings}
+	default:
+		return nil
+	}
+}
+
+// hasEnded reports whether the state on the Lease answers its request, and the migration has ended.
+func hasEnded(r migration.Record) bool {
+	return r.Report.IsFor(r.Intent) && r.Report.Progress == migration.Ended && isEnd(r.Report.Why)
+}
+
+func endsMigration(s migration.Step) bool {
+	rest, is := s.(migration.Rest)
+	return is && isEnd(rest.Why)
+}
+
+// isEnd reports whether a reason means that no Gateway is held any more.
+func isEnd(why migration.Reason) bool {
+	return slices.Contains([]migration.Reason{migration.Parked, migration.Finished, migration.RolledBack, migration.NotRequested}, why)
+}
+
+// modeOf returns the mode of istiod that a step sets.
+func modeOf(m migration.HostedMode) model.IstiodMode {
+	switch m {
+	case migration.HostedServing:
+		return model.IstiodServing
+	case migration.HostedLeading:
+		return model.IstiodLeading
+	case migration.HostedAlone:
+		return model.IstiodAlone
+	default:
+		return model.IstiodNone
+	}
+}
+
+// hostedMode is the inverse of modeOf, for an istiod that was observed.
+func hostedMode(m model.ManagementObservation) migration.HostedMode {
+	switch {
+	case m.Istiod == model.Absent:
+		return migration.HostedAbsent
+	case m.IstiodMode == model.IstiodServing:
+		return migration.HostedServing
+	case m.IstiodMode == model.IstiodLeading:
+		return migration.HostedLeading
+	default:
+		return migration.HostedAlone
+	}
+}
+
+// migrationEvidence returns the evidence of a reading of the guest, and of the management side.
+func migrationEvidence(o observation, r *migrationReading, accepted migration.Waivers) migration.Evidence {
+	facts := r.facts
+	origin, deployment := facts.Inventory.Origin, facts.Inventory.Origin.Deployment
+	out := migration.Evidence{
+		Origin: migration.Origin{Exists: origin.Kind() != migration.NoOrigin},
+		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.ready},
+		Lock:   leaderOf(facts),
+	}
+	if deployment != nil {
+		out.Origin.Replicas, out.Origin.Pods, out.Origin.Ready = deployment.Wanted, deployment.Existing, deployment.Ready
+		out.Origin.Lead = migration.LeadModeOf(deployment.Version)
+	}
+	if len(facts.Blocking) > 0 {
+		out.Origin.Webhook = migration.WebhookBlocks
+	}
+	if out.Hosted.Mode == migration.HostedAlone {
+		out.Lock = migration.LockHosted
+	}
+	for _, g := range facts.Inventory.Gateways {
+		g.Connected = r.connected[g.UID] == g.Deployment.Generation && g.Deployment.Generation != 0
+		out.Gateways = append(out.Gateways, g.Gateway)
+	}
+	out.Findings = migration.Run(r.checked, accepted)
+	return out
+}
+
+// leaderOf returns which istiod deploys Gateways. A name that is not that of an existing pod counts as none: its lock
+// expires.
+func leaderOf(facts guest.MigrationFacts) migration.Lock {
+	switch {
+	case strings.HasPrefix(facts.Leader, model.HostedIdentity):
+		return migration.LockHosted
+	case slices.Contains(facts.Pods, facts.Leader):
+		return migration.LockOrigin
+	default:
+		return migration.LockFree
+	}
+}
+
+// migrationMemory is what is remembered of a migration between passes.
+type migrationMemory struct {
+	// result receives what the reading that is in progress finds. Nil: there is none in progress.
+	result chan migrationReading
+	// next is when the next reading may begin.
+	next time.Time
+	// checked is the inventory of the last check, and checkedAt when it was. connected are the Gateways all of whose
+	// pods were seen at the hosted istiod, with the generation of their Deployment.
+	checked   migration.Inventory
+	checkedAt time.Time
+	connected map[types.UID]int64
+	// intent is the request that the last reading was for. unread is why the last reading failed.
+	intent migration.Intent
+	unread error
+	// decided is what the last step of this process requires of istiod.
+	decided decidedMode
+	// published is where the last plan publishes istiod. Empty: that is not known.
+	published model.HostPort
+	// logged is what was logged of it.
+	logged lastLogged
+}
+
+// decidedMode is the mode of istiod that a step has decided. removes reports whether it removes istiod, and that is not
+// complete.
+type decidedMode struct {
+	decided, removes bool
+	mode             model.IstiodMode
+}
+
+// observe returns what both sides show of a migration. It takes the result of a reading that has ended.
+func (m *migrationMemory) observe(o observation, ready bool) observedMigration {
+	out := observedMigration{lease: o.mgmt.Migration, ready: ready}
+	if o.mgmtProblem != nil {
+		return out
+	}
+	out.record, _, out.unreadable = migration.ParseRecord(o.mgmt.Migration.Annotations)
+	if out.goal() == migration.NoGoal {
+		m.decided = decidedMode{}
+	}
+	select {
+	case r := <-m.result:
+		m.result, m.unread = nil, r.err
+		if r.err == nil {
+			m.keep(&r, o.now)
+			out.reading = &r
+		}
+	default:
+	}
+	out.unread = m.unread
+	return out
+}
+
+// keep remembers what a reading has found, and adds to it what an earlier one has found.
+func (m *migrationMemory) keep(r *migrationReading, now time.Time) {
+	if r.facts.Checked {
+		m.checked, m.checkedAt = r.facts.Inventory, now
+	}
+	r.checked = m.checked
+	r.checked.Origin, r.checked.Gateways = r.facts.Inventory.Origin, r.facts.Inventory.Gateways
+	connected := map[types.UID]int64{}
+	for _, g := range r.facts.Inventory.Gateways {
+		generation, seen := r.connected[g.UID]
+		if !seen {
+			generation, seen = m.connected[g.UID]
+		}
+		if seen && generation == g.Deployment.Generation && g.Of == migration.OfHosted {
+			connected[g.UID] = generation
+		}
+	}
+	m.connected, r.connected = connected, connected
+}
+
+// decide remembers a step. The next reading begins after it.
+func (m *migrationMemory) decide(s migrationStep, now time.Time) {
+	if s.step == nil {
+		return
+	}
+	m.decided = decidedMode{decided: true, mode: s.mode, removes: s.mode == model.IstiodNone && !endsMigration(s.step)}
+	m.next = now.Add(untilReading(s.step))
+}
+
+// untilReading returns how long after a step the guest is read again.
+func untilReading(s migration.Step) time.Duration {
+	switch s := s.(type) {
+	case migration.Act:
+		return migrationAfterAct
+	case migration.Wait:
+		if s.Why == migration.OriginExists || s.Why == migration.OriginReturns {
+			return migrationAtRest
+		}
+		return migrationWaiting
+	case migration.Stop:
+		return migrationStopped
+	default:
+		return migrationAtRest
+	}
+}

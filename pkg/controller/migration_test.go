@@ -1,0 +1,278 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/proxies"
+	"github.com/hypergate/hypergate/pkg/rollout"
+)
+
+// besideOrigin changes an observation to that of a guest with an istiod of its own, and a request on the Lease.
+func besideOrigin(goal migration.Goal) func(*observation) {
+	return func(o *observation) {
+		o.mgmt.Istiod = model.Absent
+		o.guest.Foreign.Istiods = []model.ForeignDeployment{{Name: "istiod-r"}}
+		o.migration.record.Intent.Goal = goal
+		o.migration.lease = model.MigrationLease{Name: "hypergate-migration-r", UID: "l-1", ResourceVersion: "7"}
+	}
+}
+
+// deployed changes an observation to one with an istiod in a mode, ready where it is published.
+func deployed(mode model.IstiodMode) func(*observation) {
+	return func(o *observation) {
+		o.mgmt.Istiod, o.mgmt.IstiodMode, o.migration.ready = model.Available, mode, true
+	}
+}
+
+// originFacts returns what a guest shows of an istiod by the sail library, and of one Gateway that it has deployed.
+func originFacts(edit func(*guest.MigrationFacts)) guest.MigrationFacts {
+	gateway := migration.InventoryGateway{
+		Class: "a", Address: "istiod-r.openshift-ingress.svc:15012", Root: "openshift-gw-ca-root-cert",
+		Gateway: migration.Gateway{
+			ForeignObject: model.ForeignObject{
+				Key: types.NamespacedName{Namespace: "shop", Name: "web"}, UID: "g-1", ResourceVersion: "3",
+			},
+			Of: migration.OfOrigin, Programmed: true, Routes: 2,
+			Deployment: model.GatewayDeployment{State: model.DeploymentComplete, Generation: 1, Wanted: 1, Ready: 1},
+		},
+	}
+	out := guest.MigrationFacts{
+		Checked: true, Leader: "istiod-r-1", Pods: []string{"istiod-r-1"}, Blocking: []int{0},
+		Origin: model.ForeignObject{
+			Key: types.NamespacedName{Namespace: "openshift-ingress", Name: "istiod-r"}, UID: "d", ResourceVersion: "5",
+		},
+		Inventory: migration.Inventory{
+			Revision: "r", Namespace: "openshift-ingress", Ours: migration.Version{Major: 1, Minor: 29, Patch: 2},
+			Origin: migration.OriginFacts{Finalized: []string{"a"}, Deployment: &migration.OriginDeployment{
+				Labels:  map[string]string{migration.ManagedByLabel: "sail-library", migration.HelmLabel: "Helm"},
+				Version: migration.Version{Major: 1, Minor: 28, Patch: 5}, Wanted: 1, Ready: 1, Existing: 1,
+			}},
+			Gateways: []migration.InventoryGateway{gateway},
+		},
+	}
+	if edit != nil {
+		edit(&out)
+	}
+	return out
+}
+
+// readFacts adds a reading of the guest to an observation.
+func readFacts(edit func(*guest.MigrationFacts)) func(*observation) {
+	return func(o *observation) {
+		facts := originFacts(edit)
+		o.migration.reading = &migrationReading{facts: facts, checked: facts.Inventory, connected: map[types.UID]int64{}}
+	}
+}
+
+// TestDecideBesideAnOrigin has a row for each mode of istiod beside an istiod of the guest, with and without a reading.
+func TestDecideBesideAnOrigin(t *testing.T) {
+	start, back := besideOrigin(migration.Forward), besideOrigin(migration.Backward)
+	checkDecisions(t, []decisionCase{
+		{
+			name: "nothing requested", edit: []func(*observation){besideOrigin(migration.NoGoal)},
+			want: "no plan, renew false, again 0s", problem: "istiod of the revision r",
+		},
+		{
+			name: "not read yet", edit: []func(*observation){start},
+			want: "no plan, renew false, again 0s", problem: "istiod of the revision r",
+		},
+		{
+			name: "cannot be read", want: "no plan, renew false, again 0s", problem: "the guest cannot be checked: no answer",
+			edit: []func(*observation){start, func(o *observation) { o.migration.unread = errors.New("no answer") }},
+		},
+		{name: "may begin", edit: []func(*observation){start, readFacts(nil)}, want: "converge, installed true, acquire 0"},
+		{
+			name: "blocked", want: "no plan, renew false, again 0s", problem: "SidecarsInUse: Namespace mesh",
+			edit: []func(*observation){start, readFacts(func(f *guest.MigrationFacts) {
+				f.Inventory.Sidecars = []migration.Object{{Kind: "Namespace", Name: "mesh"}}
+			})},
+		},
+		{
+			name: "serves, without a reading", edit: []func(*observation){start, deployed(model.IstiodServing)},
+			want: "converge, installed true, acquire 0",
+		},
+		{
+			name: "the request was removed", want: "converge, installed true, acquire 0",
+			edit: []func(*observation){besideOrigin(migration.NoGoal), deployed(model.IstiodLeading)},
+		},
+		{
+			name: "alone, and an origin came", want: "no plan, renew true, again 0s", problem: "istiod of the revision r",
+			edit: []func(*observation){start, deployed(model.IstiodAlone)},
+		},
+		{
+			name: "alone, and an origin was read", edit: []func(*observation){start, deployed(model.IstiodAlone), readFacts(nil)},
+			want: "converge, installed true, acquire 0",
+		},
+		{
+			name: "rolled back", edit: []func(*observation){back, func(o *observation) { o.ownership = ownership.Unowned{} }},
+			want: "no plan, renew false, again 0s", problem: "istiod of the revision r",
+		},
+		{
+			name: "rolled back, and not everything is removed", edit: []func(*observation){back},
+			want: "converge, installed false, acquire 0",
+		},
+		{
+			name: "removed at the end of a rollback", want: "converge, installed false, acquire 0",
+			edit: []func(*observation){back, deployed(model.IstiodServing), readFacts(nil)},
+		},
+	})
+}
+
+// TestAGuestWithoutAnOriginNeedsNoMigration checks that a request that stays on the Lease does not stop an
+// installation.
+func TestAGuestWithoutAnOriginNeedsNoMigration(t *testing.T) {
+	d := newTestDecider(t)
+	for _, goal := range []migration.Goal{migration.Forward, migration.Backward, migration.Retired} {
+		step := d.decideMigration(d.observed(func(o *observation) {
+			besideOrigin(goal)(o)
+			o.guest.Foreign = model.ForeignInstallations{}
+		}))
+		if step.mode != model.IstiodAlone || step.step != nil {
+			t.Errorf("%s: mode %q, step %v; want alone", goal, step.mode, step.step)
+		}
+	}
+}
+
+// TestAMigrationSuspendsRollouts checks that no rollout releases what a migration holds, and that one looks for holds
+// after it.
+func TestAMigrationSuspendsRollouts(t *testing.T) {
+	d := newTestDecider(t)
+	decided, is := d.decide(d.observed(func(o *observation) {
+		besideOrigin(migration.Forward)(o)
+		deployed(model.IstiodLeading)(o)
+	})).(converge)
+	if !is {
+		t.Fatal("nothing is converged")
+	}
+	if _, changes := decided.rollout.step.(rollout.Change); !changes || !decided.rollout.memo.Holds {
+		t.Errorf("step %#v, memo %#v: want a change, and a memo that expects holds", decided.rollout.step, decided.rollout.memo)
+	}
+}
+
+// TestMigrationEvidence checks what a step follows from.
+func TestMigrationEvidence(t *testing.T) {
+	d := newTestDecider(t)
+	observed := d.observed(func(o *observation) {
+		besideOrigin(migration.Forward)(o)
+		deployed(model.IstiodLeading)(o)
+		readFacts(func(f *guest.MigrationFacts) { f.Leader = model.HostedIdentity + "istiod-r-9" })(o)
+	})
+	observed.migration.reading.connected = map[types.UID]int64{"g-1": 1}
+	got := migrationEvidence(observed, observed.migration.reading, migration.Waivers{})
+	want := migration.Evidence{
+		Origin: migration.Origin{Exists: true, Replicas: 1, Pods: 1, Ready: 1, Webhook: migration.WebhookBlocks},
+		Hosted: migration.Hosted{Mode: migration.HostedLeading, Ready: true}, Lock: migration.LockHosted,
+	}
+	gateways, findings := got.Gateways, got.Findings
+	got.Gateways, got.Findings = nil, nil
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(gateways) != 1 || !gateways[0].Connected || gateways[0].Of != migration.OfOrigin {
+		t.Errorf("Gateways: %+v", gateways)
+	}
+	if len(findings) != 1 || findings[0].Code != migration.SinglePod {
+		t.Errorf("findings: %+v", findings)
+	}
+}
+
+// TestLeaderOf checks that only the name of an existing pod of the origin counts as the origin's.
+func TestLeaderOf(t *testing.T) {
+	t.Parallel()
+	for leader, want := range map[string]migration.Lock{
+		"": migration.LockFree, "istiod-r-1": migration.LockOrigin, "istiod-r-0": migration.LockFree,
+		model.HostedIdentity + "istiod-r-1": migration.LockHosted,
+	} {
+		if got := leaderOf(guest.MigrationFacts{Leader: leader, Pods: []string{"istiod-r-1", "istiod-r-2"}}); got != want {
+			t.Errorf("%q: got %d, want %d", leader, got, want)
+		}
+	}
+}
+
+// TestConnectedGateways checks that each pod counts, with everything acknowledged.
+func TestConnectedGateways(t *testing.T) {
+	t.Parallel()
+	facts := originFacts(func(f *guest.MigrationFacts) {
+		f.Inventory.Gateways[0].Deployment.Wanted, f.Inventory.Gateways[0].Deployment.Generation = 2, 4
+		f.GatewayPods = map[types.UID][]string{"g-1": {"web-1.shop", "web-2.shop"}}
+	})
+	state := func(states ...proxies.State) bool {
+		p := proxies.Proxy{}
+		for _, s := range states {
+			p.Types = append(p.Types, proxies.Type{State: s})
+		}
+		return isSynced(p)
+	}
+	for name, of := range map[string]struct {
+		synced map[string]bool
+		want   map[types.UID]int64
+	}{
+		"both":    {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
+		"one":     {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
+		"stale":   {map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{}},
+		"nothing": {map[string]bool{"web-1.shop": true, "web-2.shop": state()}, map[types.UID]int64{}},
+		"not all types": {
+			map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.NotSent)}, map[types.UID]int64{"g-1": 4},
+		},
+	} {
+		if diff := cmp.Diff(of.want, connectedGateways(facts, of.synced)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestAReadingIsUsedOnce checks that a decision uses a reading once, and that the next one begins after the step.
+func TestAReadingIsUsedOnce(t *testing.T) {
+	d := newTestDecider(t)
+	observed := d.observed(besideOrigin(migration.Forward))
+	observed.mgmt.Migration.Annotations = map[string]string{migration.GoalAnnotation: string(migration.Forward)}
+	m := migrationMemory{result: make(chan migrationReading, 1)}
+	m.result <- migrationReading{facts: originFacts(nil)}
+	observed.migration = m.observe(observed, false)
+	if observed.migration.reading == nil || m.result != nil {
+		t.Fatal("the reading was not taken")
+	}
+	step := d.decideMigration(observed)
+	m.decide(step, observed.now)
+	if act, is := step.step.(migration.Act); !is || act.Phase != migration.StandBy || step.mode != model.IstiodServing {
+		t.Errorf("step %#v, mode %q: want the hosted istiod to serve", step.step, step.mode)
+	}
+	if wait := m.next.Sub(observed.now); wait != migrationAfterAct {
+		t.Errorf("the next reading begins after %s", wait)
+	}
+	if observed.migration = m.observe(observed, false); observed.migration.reading != nil {
+		t.Error("the reading is used twice")
+	}
+	d.migrating = m.decided
+	if step = d.decideMigration(observed); step.step != nil || step.mode != model.IstiodServing {
+		t.Errorf("without a reading: step %#v, mode %q; want the mode of before", step.step, step.mode)
+	}
+}
+
+// TestUntilReading checks that a guest is read seldom while nothing is in progress.
+func TestUntilReading(t *testing.T) {
+	t.Parallel()
+	for want, steps := range map[time.Duration][]migration.Step{
+		migrationAfterAct: {migration.Act{Phase: migration.Hold}},
+		migrationWaiting:  {migration.Wait{Why: migration.GatewayRolling}, migration.Wait{Why: migration.LockPending}},
+		migrationStopped:  {migration.Stop{Why: migration.Blocked}, migration.Stop{Why: migration.GatewayFailed}},
+		migrationAtRest: {
+			migration.Rest{Why: migration.Parked}, migration.Rest{Why: migration.Paused}, migration.Wait{Why: migration.OriginExists},
+		},
+	} {
+		for _, step := range steps {
+			if got := untilReading(step); got != want {
+				t.Errorf("%#v: %s, want %s", step, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package controller
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/proxies"
+)
+
+// migrationReading is what a reading of the guest, and a question to istiod, have found.
+type migrationReading struct {
+	facts guest.MigrationFacts
+	// checked is what the check follows from: this reading, with what an earlier one has found of other resources.
+	checked migration.Inventory
+	// connected are the Gateways all of whose pods are connected to the hosted istiod, and have acknowledged what it
+	// sent, with the generation of their Deployment.
+	connected map[types.UID]int64
+	err       error
+}
+
+// readsMigration reports whether the next step of a migration follows from a reading of the guest.
+func (r *Reconciler) readsMigration(o observation) bool {
+	m := o.migration
+	if m.goal() == migration.NoGoal || !r.mayMigrate(o) {
+		return false
+	}
+	origin := len(ownership.Conflicts(r.config, o.guest.Foreign)) > 0
+	deployed := o.mgmt.Istiod != model.Absent
+	if !hasEnded(m.record) {
+		return origin || deployed
+	}
+	switch m.record.Report.Why {
+	case migration.Finished:
+		return origin || o.mgmt.IstiodMode.IsBeside()
+	case migration.RolledBack:
+		return deployed
+	default:
+		return origin || deployed
+	}
+}
+
+// mayMigrate reports whether both sides are known, and allow a step of a migration.
+func (r *Reconciler) mayMigrate(o observation) bool {
+	for _, problem := range []error{o.guestProblem, o.mgmtProblem, o.identityProblem, o.hold} {
+		if problem != nil {
+			return false
+		}
+	}
+	switch o.ownership.(type) {
+	case ownership.Owned, ownership.Unowned:
+		return o.wantsInstallation(r.config)
+	default:
+		return false
+	}
+}
+
+// readMigration begins a reading of the guest if one is due, in a goroutine of its own: a guest that answers slowly
+// delays no pass. It returns when the next one is due. Zero: it is not.
+func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Duration {
+	m, now := &r.memory.migration, r.clock.Now()
+	if !r.readsMigration(o) {
+		return 0
+	}
+	if m.result != nil {
+		return 0 // its end wakes a pass
+	}
+	if o.migration.record.Intent != m.intent {
+		m.intent, m.next = o.migration.record.Intent, now // another request is answered at once
+	}
+	if wait := m.next.Sub(now); wait > 0 {
+		return wait
+	}
+	m.next = now.Add(migrationWaiting) // if it fails
+	m.result = make(chan migrationReading, 1)
+	question := guest.MigrationQuestion{
+		Ours: migration.ParseVersion(charts.EmbeddedVersion), Check: now.Sub(m.checkedAt) >= migrationCheck || m.checkedAt.IsZero(),
+		Seen: m.connected,
+	}
+	if m.published != (model.HostPort{}) {
+		question.Published = m.published.String()
+	}
+	ask := r.proxiesQuestion(o, now)
+	go func(to chan<- migrationReading) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationReadingTime)
+		defer cancel()
+		to <- read(ctx, r.guest, question, ask)
+		r.notify()
+	}(m.result)
+	return 0
+}
+
+// read reads the guest, and asks istiod about pods that it has deployed.
+func read(
+	ctx context.Context, g *guest.Cluster, q guest.MigrationQuestion, ask func(context.Context) ([]proxies.Proxy, error),
+) migrationReading {
+	out := migrationReading{connected: map[types.UID]int64{}}
+	if out.facts, out.err = g.Migration(ctx, q); out.err != nil || len(out.facts.GatewayPods) == 0 {
+		return out
+	}
+	synced := map[string]bool{}
+	for range proxiesAsked { // there can be two istiods, and one of them answers
+		all, err := ask(ctx)
+		if err != nil {
+			break // no pod counts as connected
+		}
+		for _, p := range all {
+			synced[p.Name] = synced[p.Name] || isSynced(p)
+		}
+		if out.connected = connectedGateways(out.facts, synced); len(out.connected) == len(out.facts.GatewayPods) {
+			break
+		}
+	}
+	return out
+}
+
+// connectedGateways returns the Gateways all of whose pods are synced, with the generation of their Deployment.
+func connectedGateways(facts guest.MigrationFacts, synced map[string]bool) map[types.UID]int64 {
+	out := map[types.UID]int64{}
+	for _, g := range facts.Inventory.Gateways {
+		pods, listed := facts.GatewayPods[g.UID]
+		missing := slices.ContainsFunc(pods, func(pod string) bool { return !synced[pod] })
+		if listed && !missing && len(pods) >= int(g.Deployment.Wanted) {
+			out[g.UID] = g.Deployment.Generation
+		}
+	}
+	return out
+}
+
+// isSynced reports whether a proxy has acknowledged all that istiod has sent it.
+func isSynced(p proxies.Proxy) bool {
+	return len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t proxies.Type) bool {
+		return t.State != proxies.Synced && t.State != proxies.NotSent
+	})
+}
+
+// proxiesQuestion returns how istiod is asked which proxies are connected to it: where gateways reach it, with a client
+// certificate of the mesh. istiod answers clients in its own namespace for all proxies (pilot/pkg/xds/debug.go).
+func (r *Reconciler) proxiesQuestion(o observation, now time.Time) func(context.Context) ([]proxies.Proxy, error) {
+	published, ca := r.memory.migration.published, o.mgmt.CA
+	dial, namespace := r.dialer(o.mgmt.ControlPlane, published), r.config.GuestNamespace
+	return func(ctx context.Context) ([]proxies.Proxy, error) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		certificate, err := clientOf(ca, namespace, now)
+		if err != nil {
+			return nil, err
+		}
+		return proxies.Ask(ctx, proxies.Question{
+			Address: published.String(), Roots: ca.Root, Namespace: namespace, Certificate: &certificate,
+			Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx) },
+		})
+	}
+}
+
+// clientOf returns a client certificate for an account in a namespace. It is made for one question, and kept nowhere.
+func clientOf(ca pki.CA, namespace string, now time.Time) (tls.Certificate, error) {
+	identity := &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/" + namespace + "/sa/hypergate-migration"}
+	certificate, err := ca.Client(now, identity)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("making a client certificate: %w", err)
+	}
+	return certificate, nil
+}

@@ -1,0 +1,110 @@
+package guest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/watch"
+)
+
+// maxOtherDefaults is how many ConfigMaps of others are reported, those that istiod uses first.
+const maxOtherDefaults = 20
+
+// defaultsItem is the part of a ConfigMap with the defaults of a class that is kept.
+type defaultsItem struct {
+	metav1.ObjectMeta
+	class   string
+	made    time.Time
+	own     bool
+	problem string
+}
+
+// KeptBytes returns the number of bytes that are kept besides the metadata.
+func (i *defaultsItem) KeptBytes() int { return 2*stringSize + 32 + len(i.class) + len(i.problem) }
+
+// newDefaultsWatch returns a watch of the ConfigMaps in istiod's namespace that have defaults for the gateways of a
+// class. owner is the value of hypergate's label on its own.
+func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget *watch.Budget, notify func()) *watch.Watch {
+	options := selectedWatch("configmaps", client, metav1.ListOptions{LabelSelector: model.ClassDefaultsLabel})
+	options.Example, options.Client, options.Budget = &corev1.ConfigMap{}, client, budget
+	options.Transform = func(obj any) (any, error) {
+		m, ok := obj.(*corev1.ConfigMap)
+		if !ok {
+			return obj, nil
+		}
+		item := &defaultsItem{
+			ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion},
+			class:      bounded(m.Labels[model.ClassDefaultsLabel], maxName), made: m.CreationTimestamp.Time,
+			own: m.Labels[model.OwnerLabel] == owner,
+		}
+		if !item.own {
+			item.problem = model.DefaultsProblem(m.Data)
+		}
+		return item, nil
+	}
+	options.OnEvent = func(e watch.Event) {
+		before, _ := e.Before.(*defaultsItem)
+		after, is := e.Object.(*defaultsItem)
+		if e.Gone || !is || before == nil || before.class != after.class || before.own != after.own || before.problem != after.problem {
+			notify()
+		}
+	}
+	options.OnSynced, options.OnTrouble = notify, notify
+	return watch.New(options)
+}
+
+// otherDefaults returns the ConfigMaps of others with defaults for the gateways of these classes. Those that istiod
+// uses come first.
+func otherDefaults(items []any, classes []model.GatewayClass) []model.OtherDefaults {
+	oldest := map[string]*defaultsItem{}
+	for _, class := range classes {
+		oldest[class.Name] = nil
+	}
+	var others []*defaultsItem
+	for _, obj := range items {
+		item, is := obj.(*defaultsItem)
+		if !is {
+			continue
+		}
+		first, ours := oldest[item.class]
+		if !ours {
+			continue
+		}
+		if first == nil || olderDefaults(item, first) < 0 {
+			oldest[item.class] = item
+		}
+		if !item.own {
+			others = append(others, item)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	out := make([]model.OtherDefaults, 0, len(others))
+	for _, item := range others {
+		out = append(out, model.OtherDefaults{
+			Class: item.class, ConfigMap: item.Namespace + "/" + item.Name, Used: oldest[item.class] == item, Problem: item.problem,
+		})
+	}
+	slices.SortFunc(out, func(a, b model.OtherDefaults) int {
+		if a.Used != b.Used {
+			if a.Used {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ConfigMap, b.ConfigMap))
+	})
+	return out[:min(len(out), maxOtherDefaults)]
+}
+
+// olderDefaults compares as istiod does (pkg/kube/controllers/common.go, OldestObject).
+func olderDefaults(a, b *defaultsItem) int {
+	return cmp.Or(a.made.Compare(b.made), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,253 @@
+package guest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// MigrationQuestion is what a reading for a migration depends on.
+type MigrationQuestion struct {
+	// Ours is the version of the hosted istiod, and Published where gateways reach it. Published is empty while that is
+	// not known.
+	Ours      migration.Version
+	Published string
+	// Check reports whether to read everything that the check of a migration follows from.
+	Check bool
+	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
+	Seen map[types.UID]int64
+}
+
+// MigrationFacts is what the guest shows of a migration.
+type MigrationFacts struct {
+	// Inventory is what the check follows from. Without Check, it has only the origin and the Gateways.
+	Inventory migration.Inventory
+	Checked   bool
+	// Origin is the Deployment of the origin: the zero value if there is none. Webhook is its validating webhook, and
+	// Blocking are the indices of the webhooks that block writes without a pod of the origin.
+	Origin, Webhook model.ForeignObject
+	Blocking        []int
+	// Leader is the name with which an istiod leads. Pods are the names of the origin's pods.
+	Leader string
+	Pods   []string
+	// Deployments are those of the Gateways, by the UID of the Gateway.
+	Deployments map[types.UID]model.ForeignObject
+	// GatewayPods are the pods of Gateways that the hosted istiod has deployed completely, as <pod>.<namespace>, by the
+	// UID of the Gateway. Those in Seen are left out.
+	GatewayPods map[types.UID][]string
+}
+
+const (
+	// deploymentLock is the beginning of the name of the Lease by which istiods of a revision decide which of them
+	// deploys Gateways (pilot/pkg/leaderelection/leaderelection.go, GatewayDeploymentController).
+	deploymentLock = "istio-gateway-deployment-"
+	// mostOriginPods is how many pods of the origin are named. mostGatewayPods is how many of a Gateway, and
+	// gatewaysPerReading of how many Gateways pods are listed in one reading.
+	mostOriginPods, mostGatewayPods, gatewaysPerReading = 100, 1000, 10
+	// mostReplicaSets is how many ReplicaSets of a Gateway are examined.
+	mostReplicaSets = 100
+)
+
+// Migration reads what a step of a migration follows from. It sends reads only, and reads no Secret. ctx limits the
+// time. It returns an error if a request fails, unless the guest does not permit it: that is in Inventory.Unread.
+func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
+	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
+	m := &migrationReader{inventoryReader: r, facts: MigrationFacts{
+		Checked: q.Check, Deployments: map[types.UID]model.ForeignObject{}, GatewayPods: map[types.UID][]string{},
+	}}
+	reads := []func(context.Context) error{r.classes, r.origin, r.originObjects, m.lock, m.webhook, r.gateways, r.gatewayDeployments}
+	if q.Check {
+		reads = append(reads, r.foreign, r.alpha, r.sidecars, r.root, m.permissions)
+	}
+	reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
+	for _, read := range reads {
+		if err := read(ctx); err != nil {
+			return MigrationFacts{}, err
+		}
+	}
+	m.facts.Inventory = r.out
+	m.facts.Origin, m.facts.Pods, m.facts.Deployments = r.originObject, r.originPods, r.deployments
+	return m.facts, nil
+}
+
+// migrationReader reads what only a step needs, besides an inventory.
+type migrationReader struct {
+	*inventoryReader
+
+	facts MigrationFacts
+}
+
+// lock reads which istiod deploys Gateways.
+func (m *migrationReader) lock(ctx context.Context) error {
+	gvr := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	u, err := m.get(ctx, gvr, m.c.cfg.GuestNamespace, deploymentLock+m.c.cfg.Revision)
+	if err != nil || u == nil {
+		return err
+	}
+	var lease coordinationv1.Lease
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &lease); err != nil {
+		return fmt.Errorf("reading Lease %s: %w", u.GetName(), err)
+	}
+	if lease.Spec.HolderIdentity != nil {
+		m.facts.Leader = bounded(*lease.Spec.HolderIdentity, maxName)
+	}
+	return nil
+}
+
+// webhook reads the failure policies of the origin's validating webhook.
+func (m *migrationReader) webhook(ctx context.Context) error {
+	gvr := schema.GroupVersionResource{
+		Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations",
+	}
+	u, err := m.get(ctx, gvr, "", migration.OriginWebhook(m.c.cfg.Revision, m.c.cfg.GuestNamespace))
+	if err != nil || u == nil {
+		return err
+	}
+	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &configuration); err != nil {
+		return fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", u.GetName(), err)
+	}
+	m.facts.Webhook = foreignObjectOf(u)
+	for i, w := range configuration.Webhooks {
+		if w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail { // the default is Fail
+			m.facts.Blocking = append(m.facts.Blocking, i)
+		}
+	}
+	return nil
+}
+
+// gatewayPods lists the pods of Gateways that the hosted istiod has deployed completely.
+func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]int64) error {
+	listed := 0
+	for _, g := range m.out.Gateways {
+		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete
+		if generation, is := seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
+			continue
+		}
+		listed++
+		names := []string{}
+		options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + g.Key.Name}
+		err := m.each(ctx, podResource(), g.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+			phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+			ended := phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+			if u.GetDeletionTimestamp() == nil && !ended {
+				names = append(names, bounded(u.GetName(), maxName)+"."+g.Key.Namespace)
+			}
+			return len(names) < mostGatewayPods
+		})
+		if err != nil {
+			return err
+		}
+		m.facts.GatewayPods[g.UID] = names
+	}
+	return nil
+}
+
+// permissions adds the writes of a migration that the guest does not permit to Unread.
+func (m *migrationReader) permissions(ctx context.Context) error {
+	for _, w := range model.ForeignWrites() {
+		name := ""
+		switch w.Reason {
+		case model.ReasonScaleOrigin:
+			name = m.c.cfg.IstiodName()
+		case model.ReasonRelaxWebhook:
+			name = migration.OriginWebhook(m.c.cfg.Revision, m.c.cfg.GuestNamespace)
+		case model.ReasonHoldGateway, model.ReasonReleaseGateway, model.ReasonRestoreTemplate:
+		}
+		allowed, err := m.mayPatch(ctx, w, name)
+		if err != nil {
+			return err
+		}
+		if !allowed {
+			m.out.Unread = append(m.out.Unread, "patch "+w.GVR().GroupResource().String())
+		}
+	}
+	m.out.Unread = slices.Compact(m.out.Unread)
+	return nil
+}
+
+// mayPatch reports whether the guest permits a patch. An empty name means any object.
+func (m *migrationReader) mayPatch(ctx context.Context, w model.ForeignWrite, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
+	defer cancel()
+	attributes := &authorizationv1.ResourceAttributes{Verb: "patch", Group: w.GVK.Group, Resource: w.Resource, Name: name}
+	if name != "" && w.Namespaced {
+		attributes.Namespace = m.c.cfg.GuestNamespace
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
+	if err != nil {
+		return false, fmt.Errorf("encoding an access review: %w", err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetAPIVersion("authorization.k8s.io/v1")
+	u.SetKind("SelfSubjectAccessReview")
+	gvr := schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+	answered, err := m.c.dynamic.Resource(gvr).Create(ctx, u, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("reviewing permissions: %w", answer.Brief(err))
+	}
+	allowed, _, _ := unstructured.NestedBool(answered.Object, "status", "allowed")
+	return allowed, nil
+}
+
+// foreignObjectOf returns the identity and the version of an object.
+func foreignObjectOf(u *unstructured.Unstructured) model.ForeignObject {
+	return model.ForeignObject{
+		Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()},
+		UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+	}
+}
+
+// revisionAnnotation is the number of a ReplicaSet of a Deployment (kubernetes pkg/controller/deployment/util).
+const revisionAnnotation = "deployment.kubernetes.io/revision"
+
+// OriginTemplate returns the latest pod template of a Gateway's Deployment that has the address of the origin. It is an
+// error if there is none.
+func (c *Cluster) OriginTemplate(ctx context.Context, deployment model.ForeignObject, gateway string) (map[string]any, error) {
+	r := &inventoryReader{c: c}
+	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
+	var template map[string]any
+	latest, examined := -1, 0
+	err := r.each(ctx, gvr, deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+		examined++
+		var set appsv1.ReplicaSet
+		number, err := strconv.Atoi(u.GetAnnotations()[revisionAnnotation])
+		if err != nil || number <= latest || !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) {
+			return examined < mostReplicaSets
+		}
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
+		if err == nil && addressOf(set.Spec.Template.Spec) == migration.OriginAddress(c.cfg) {
+			latest = number
+			template, _, _ = unstructured.NestedMap(u.Object, "spec", "template")
+		}
+		return examined < mostReplicaSets
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(r.out.Unread) > 0:
+		return nil, fmt.Errorf("the guest does not permit: %s", r.out.Unread[0])
+	case template == nil:
+		return nil, fmt.Errorf("the Deployment %s has no ReplicaSet of the istiod in the guest", deployment.Key)
+	}
+	unstructured.RemoveNestedField(template, "metadata", "labels", appsv1.DefaultDeploymentUniqueLabelKey)
+	return template, nil
+}

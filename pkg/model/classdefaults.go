@@ -1,0 +1,20 @@
+package model
+
+import "github.com/hypergate/hypergate/pkg/values"
+
+// ClassDefaultsLabel is on each ConfigMap with defaults for the gateways of a class, in istiod's namespace. Its value
+// is the name of the class. istiod uses only the oldest ConfigMap of a class.
+const ClassDefaultsLabel = "gateway.istio.io/defaults-for-class"
+
+// OtherDefaults are defaults for the gateways of a class in a ConfigMap that is not hypergate's.
+type OtherDefaults struct {
+	Class, ConfigMap string
+	// Used reports whether istiod uses them in place of hypergate's. Otherwise it ignores them.
+	Used bool
+	// Problem is why istiod rejects them. Empty: no reason is known.
+	Problem string
+}
+
+// DefaultsProblem returns why istiod rejects the content of a ConfigMap with defaults for gateways, or the empty
+// string.
+func DefaultsProblem(data map[string]string) string { return values.OverlayProblem(data) }

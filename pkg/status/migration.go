@@ -1,0 +1,138 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// MigrationCondition is the type of the condition of a GatewayClass about a migration from an istiod in the guest. Its
+// reason is the phase. The condition exists only if a migration was requested.
+const MigrationCondition = model.ConditionDomain + "Migration"
+
+// Reasons of the conditions of a HostedControlPlane about a migration.
+const (
+	// ReasonMigrating: Gateways move from one istiod to the other.
+	ReasonMigrating = "Migrating"
+	// ReasonMigrationBlocked: a finding of the check blocks.
+	ReasonMigrationBlocked = "MigrationBlocked"
+	// ReasonMigrationStopped: it does not go on without a person.
+	ReasonMigrationStopped = "MigrationStopped"
+)
+
+// Migration is what conditions say about a migration.
+type Migration struct {
+	// Report is what hypergate has reported on the Lease. The zero value: no migration was requested.
+	Report migration.Report
+	// Active reports whether it is in progress, or paused. Beside reports whether the guest has another istiod.
+	Active, Beside bool
+	// Problem is why no step can be decided. Nil: there is no such reason.
+	Problem error
+}
+
+// requested reports whether there is something to say about a migration.
+func (m Migration) requested() bool { return m.Report.Progress != "" }
+
+// what returns the state of a migration as a sentence.
+func (m Migration) what() string {
+	r := m.Report
+	if r.Progress == migration.Acting {
+		return "the step is being done"
+	}
+	what, _ := r.Why.Explain()
+	return what
+}
+
+// step returns the next step for a person. It is empty if no action is required.
+func (m Migration) step() string {
+	_, next := m.Report.Why.Explain()
+	if next == "" || m.Report.Progress == migration.Acting || m.Report.Progress == migration.Waiting {
+		return ""
+	}
+	return nextStep(next)
+}
+
+// migration returns the condition of a GatewayClass about a migration, and whether there is one. Each change of a
+// class makes istiod look at all of its Gateways again, so the progress is only on the HostedControlPlane.
+func (r Result) migration() (metav1.Condition, bool) {
+	m := r.Migration
+	if !m.requested() {
+		return metav1.Condition{}, false
+	}
+	text := m.what() + m.step()
+	switch m.Report.Progress {
+	case migration.Acting, migration.Waiting:
+		return isTrue(string(m.Report.Phase), "the Gateways of this class move to another istiod, one after another"), true
+	default:
+		return isFalse(string(m.Report.Phase), plain(text)), true
+	}
+}
+
+// migrating returns what a migration does or waits for. It is empty if there is none, or if it stopped or ended.
+func (r Result) migrating() string {
+	m := r.Migration
+	if m.Report.Progress != migration.Acting && m.Report.Progress != migration.Waiting {
+		return ""
+	}
+	text := fmt.Sprintf("migration, phase %s: %d of %d Gateways are at the hosted istiod", m.Report.Phase, m.Report.Moved, m.Report.Moving)
+	if m.Report.Progress == migration.Acting {
+		return text
+	}
+	if text += "; " + m.what(); m.Report.Gateway != "" {
+		text += " (" + m.Report.Gateway + ")"
+	}
+	return plain(text)
+}
+
+// isRolledBack reports whether the hosted istiod is being removed, because another one serves the guest again.
+func (r Result) isRolledBack() bool { return r.Migration.Beside && !r.Plan.Installed }
+
+// migrationProblems returns why a migration does not go on. It returns none if that is why there is no plan.
+func (r Result) migrationProblems() []problem {
+	m := r.Migration
+	_, isPlanProblem := errors.AsType[migration.BlockedError](r.PlanProblem)
+	switch {
+	case isPlanProblem:
+		return nil
+	case m.Problem != nil:
+		return []problem{{reason: ReasonMigrationStopped, text: "migrating: " + stableText(m.Problem)}}
+	case m.Report.Progress != migration.Stopped:
+		return nil
+	case m.Report.Why == migration.Blocked:
+		err := migration.BlockedError{Findings: m.Report.Findings}
+		return []problem{{reason: ReasonMigrationBlocked, text: plain(err.Error())}}
+	}
+	text := fmt.Sprintf("migrating, phase %s: %s", m.Report.Phase, m.what())
+	if m.Report.Gateway != "" {
+		text += ": Gateway " + m.Report.Gateway
+	}
+	return []problem{{reason: ReasonMigrationStopped, text: plain(text) + m.step()}}
+}
+
+// migrationText returns that a migration is in progress. It returns an empty string if it is not.
+func (r Result) migrationText() string {
+	if !r.Migration.Active || !r.Migration.requested() {
+		return ""
+	}
+	return "Gateways are being migrated (phase " + plain(string(r.Migration.Report.Phase)) + ")" +
+		nextStep("wait until the migration has ended: hypergate migrate status")
+}
+
+// blockedMigration is the problem of a plan that is rejected because a requested migration cannot begin.
+func blockedMigration(err error) (planProblem, bool) {
+	e, is := errors.AsType[migration.BlockedError](err)
+	if !is {
+		return planProblem{}, false
+	}
+	public := e.Error()
+	if e.Cause != nil {
+		public = "a migration was requested, and the guest cannot be checked; see hypergate's log for the reason"
+	}
+	p := rejectedPlan("checking a migration", err, e.Error(), e.Fingerprint())
+	p.reason = ReasonMigrationBlocked
+	return planProblem{public: plain(public), problem: p, isForOther: true}, true
+}

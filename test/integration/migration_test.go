@@ -1,0 +1,253 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// originWorld is a guest with an istiod of its own and one Gateway. The test plays both istiods, and all Deployments.
+type originWorld struct {
+	*gatewayWorld
+}
+
+func newOriginWorld(t *testing.T) *originWorld {
+	t.Helper()
+	w := &originWorld{&gatewayWorld{harness: newHarness(t)}}
+	w.cfg.IstioResources = nil
+	w.namespace = "shop-" + w.cfg.Revision
+	w.haveCRDs()
+	w.createNamespace(w.guest, w.cfg.GuestNamespace)
+	w.createNamespace(w.guest, w.namespace)
+	w.createIstiod()
+	w.patchOrigin(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm","app.kubernetes.io/version":"1.29.0"}}}`)
+	w.originPod("origin-1")
+	w.leads("origin-1")
+	w.createClass("demo")
+	w.createGateway("web")
+	w.gatewayOf(migration.OriginAddress(w.cfg), "openshift-gw-ca-root-cert")
+	_, err := w.gateway.Gateways(w.namespace).Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Programmed","status":"True","reason":"Programmed","message":"",
+			"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status")
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return w
+}
+
+func (w *originWorld) patchOrigin(patch string) {
+	w.Helper()
+	_, err := w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Patch(
+		w.Context(), w.cfg.IstiodName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// originPod makes a ready pod of the origin.
+func (w *originWorld) originPod(name string) {
+	w.Helper()
+	_, err := w.guest.CoreV1().Pods(w.cfg.GuestNamespace).Create(w.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "istiod", "istio.io/rev": w.cfg.Revision}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "discovery", Image: "registry.example.com/pilot:1.29.0"}}},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.originReady(1)
+}
+
+func (w *originWorld) originReady(ready int32) {
+	w.Helper()
+	deployments := w.guest.AppsV1().Deployments(w.cfg.GuestNamespace)
+	w.Eventually(func() error {
+		d, err := deployments.Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		d.Status = appsv1.DeploymentStatus{
+			ObservedGeneration: d.Generation, Replicas: ready, UpdatedReplicas: ready, ReadyReplicas: ready, AvailableReplicas: ready,
+		}
+		_, err = deployments.UpdateStatus(w.Context(), d, metav1.UpdateOptions{})
+		return err
+	}).Should(gomega.Succeed())
+}
+
+// leads gives the lock of the controller that deploys Gateways to a name.
+func (w *originWorld) leads(name string) {
+	w.Helper()
+	leases := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "istio-gateway-deployment-" + w.cfg.Revision},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name},
+	}
+	_ = leases.Delete(w.Context(), lease.Name, metav1.DeleteOptions{})
+	_, err := leases.Create(w.Context(), lease, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// gatewayOf gives the Gateway's Deployment the address and the roots of an istiod.
+func (w *originWorld) gatewayOf(address, root string) {
+	w.Helper()
+	deployments := w.guest.AppsV1().Deployments(w.namespace)
+	d, err := deployments.Get(w.Context(), "web-demo", metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CA_ADDR", Value: address}}
+	d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "istiod-ca-cert", VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: root}},
+	}}}
+	_, err = deployments.Update(w.Context(), d, metav1.UpdateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.playGateway("web", "", 1)
+}
+
+// request sets the goal of the migration on its Lease.
+func (w *originWorld) request(goal migration.Goal, at string) {
+	w.Helper()
+	leases := w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace)
+	annotations := map[string]string{migration.GoalAnnotation: string(goal), migration.RequestedAtAnnotation: at}
+	_, err := leases.Create(w.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: migration.LeaseName(w.cfg.Revision), Annotations: annotations},
+	}, metav1.CreateOptions{})
+	if err == nil {
+		return
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = leases.Patch(w.Context(), migration.LeaseName(w.cfg.Revision), types.MergePatchType, patch, metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// report returns what hypergate has reported on the Lease.
+func (w *originWorld) report() migration.Report {
+	lease, err := w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace).
+		Get(w.Context(), migration.LeaseName(w.cfg.Revision), metav1.GetOptions{})
+	if err != nil {
+		return migration.Report{}
+	}
+	record, _, _ := migration.ParseRecord(lease.Annotations)
+	return record.Report
+}
+
+func (w *originWorld) why() migration.Reason { return w.report().Why }
+
+// mode returns the mode of the hosted istiod, or none if it is not installed.
+func (w *originWorld) mode() string {
+	d := w.istiod()
+	if d == nil {
+		return "none"
+	}
+	return d.Spec.Template.Annotations[model.IstiodModeAnnotation]
+}
+
+func (w *originWorld) originReplicas() int32 {
+	d, err := w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Get(w.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+	if err != nil || d.Spec.Replicas == nil {
+		return -1
+	}
+	return *d.Spec.Replicas
+}
+
+// starts goes on until the first Gateway is released: the hosted istiod leads, and the origin serves its proxies.
+func (w *originWorld) starts() {
+	w.Helper()
+	w.Log("the hosted istiod serves, and the Gateway is held")
+	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
+	w.Expect(w.held()).To(gomega.BeEmpty())
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.held).Should(gomega.Equal([]string{"web"}))
+
+	w.Log("the lock goes over while the origin has no pods")
+	w.Eventually(w.mode).Should(gomega.Equal("Leading"))
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.originReplicas).Should(gomega.BeZero())
+	w.Expect(w.guest.CoreV1().Pods(w.cfg.GuestNamespace).Delete(w.Context(), "origin-1", metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64),
+	})).To(gomega.Succeed())
+	w.originReady(0)
+	w.leads(model.HostedIdentity + "istiod-1")
+	w.Eventually(w.originReplicas).Should(gomega.BeEquivalentTo(1))
+	w.Expect(w.held()).To(gomega.Equal([]string{"web"}))
+	w.originPod("origin-2")
+
+	w.Log("the Gateway is released")
+	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.Eventually(w.why).Should(gomega.Equal(migration.GatewayRolling))
+}
+
+// TestAMigrationOnTwoAPIServers goes to the hosted istiod until the Gateway waits for its proxies, and back. Real
+// proxies are in the stories of `make migration`.
+func TestAMigrationOnTwoAPIServers(t *testing.T) {
+	w := newOriginWorld(t)
+	crds := w.crdContents(dynamic.NewForConfigOrDie(w.pair.Guest.Config))
+	w.run()
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionFalse, "OwnedByAnother"))
+	w.request(migration.Forward, "2026-01-01T00:00:00Z")
+	w.starts()
+	w.gatewayOf(w.cfg.XDS.String(), w.cfg.TrustBundleName())
+	w.settleReport(migration.StateRolling)
+	w.Expect(w.condition("demo", model.ConditionDomain+"Migration")).To(haveStatus(metav1.ConditionTrue, "Roll"))
+
+	t.Log("and back: the origin leads again, and gets the Gateway")
+	w.request(migration.Backward, "2026-01-01T00:01:00Z")
+	w.Eventually(w.held).Should(gomega.Equal([]string{"web"}))
+	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
+	w.playIstiod(corev1.ConditionTrue)
+	w.leads("origin-2")
+	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.gatewayOf(migration.OriginAddress(w.cfg), "openshift-gw-ca-root-cert")
+	w.Eventually(w.mode).Should(gomega.Equal("none"))
+	w.Eventually(w.why).Should(gomega.Equal(migration.RolledBack))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
+		Should(haveStatus(metav1.ConditionFalse, "OwnedByAnother"))
+
+	t.Log("nothing of hypergate is left, CRDs are as before, no Secret of the guest was read, and hypergate is at rest")
+	w.Eventually(w.oursInGuest).Should(gomega.BeEmpty())
+	w.Expect(w.crdContents(dynamic.NewForConfigOrDie(w.pair.Guest.Config))).To(gomega.Equal(crds))
+	for _, request := range w.guestRequests.since(0) {
+		w.Expect(strings.Contains(request, "/secrets")).To(gomega.BeFalse(), request)
+	}
+	w.settle()
+}
+
+// settleReport waits until the report shows a state of the Gateway.
+func (w *originWorld) settleReport(state migration.GatewayState) {
+	w.Helper()
+	w.Eventually(func() migration.GatewayState {
+		if gateways := w.report().Gateways; len(gateways) == 1 {
+			return gateways[0].State
+		}
+		return ""
+	}).Should(gomega.Equal(state))
+}
+
+// TestAMigrationThatIsBlocked checks that nothing is written while a finding blocks, that a condition names it, and
+// that the migration begins by itself once it is gone.
+func TestAMigrationThatIsBlocked(t *testing.T) {
+	w := newOriginWorld(t)
+	w.run()
+	_, err := w.gateway.Gateways(w.namespace).Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+model.HoldAnnotation+`":"1000"}}}`), metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.request("sideways", "2026-01-01T00:00:00Z")
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("supported values are start, rollback, retire"))
+	w.request(migration.Forward, "2026-01-01T00:00:01Z")
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.And(
+		gomega.ContainSubstring("ForeignHold: Gateway "+w.namespace+"/web"), gomega.ContainSubstring("remove the annotation")))
+	w.Expect(w.why()).To(gomega.Equal(migration.Blocked))
+	w.Expect(w.mode()).To(gomega.Equal("none"))
+	w.Expect(w.originReplicas()).To(gomega.BeEquivalentTo(1))
+	_, err = w.gateway.Gateways(w.namespace).Patch(t.Context(), "web", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+model.HoldAnnotation+`":null}}}`), metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
+	_ = w.gateway.GatewayClasses().Delete(context.Background(), "demo", metav1.DeleteOptions{})
+	w.Eventually(w.mode).Should(gomega.Equal("none"))
+}
