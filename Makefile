@@ -32,7 +32,7 @@ STORIES ?= race integration e2e upgrade migration conformance rotation scale hos
 CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAndKeepsCRDs|TestNoRequestsAtRest|\
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
-TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform
+TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform|TestAMigrationOnTwoAPIServers
 CORE_TRAFFIC ?= requests_go|tests_of_Gateway_API|control:_a_gateway_that_is_killed|istiod_is_replaced|istiod_is_published
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.
@@ -56,8 +56,8 @@ CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestc
 SLOW := TestKubeconfigChangesDoNotLeak|TestPublishingOnEachPlatform|TestClusterIsObserved|TestGoldens|\
 TestNamespacesAreListedInPages|TestOnlyRoutesOfOwnGatewaysCount|TestContentOfAGuestCRD|\
 TestOLMLookupsAreLimited|TestClassesDisappearWithTheirCRD|TestAnUnrelatedChangeDoesNotRestartTheSearch|TestUnsupportedFieldsInUseAreFound|\
-TestOnlyOwnershipLeasesAreRead|TestObjectsThatAreStillLookedFor|TestOperatorOfAnOLMLabel|TestOLMLookupsFollowObjects
-WITH_SLOW := ./pkg/guest ./pkg/guestconn ./pkg/mgmt
+TestOnlyOwnershipLeasesAreRead|TestObjectsThatAreStillLookedFor|TestOperatorOfAnOLMLabel|TestOLMLookupsFollowObjects|TestIdleStreamsGiveBackTheirBuffers
+WITH_SLOW := ./pkg/guest ./pkg/guestconn ./pkg/mgmt ./pkg/tunnel
 # RACES are the tests of test/adversary that run under the race detector. It makes the other tests several times slower.
 # `make race` runs all of them.
 RACES := TestChecksAndMetricsWhilePassesRun
@@ -224,8 +224,8 @@ unit: envoy-test monitoring-test conformance-test cpo-test ## Run the tests that
 
 .PHONY: race
 race: ## Run all tests of unit and adversary under the race detector. Charts render ten times slower with it.
-	go test -race -short -timeout 60m $(UNIT)
-	@# TestEndlessList measures memory. The memory of the race detector would count.
+	@# These two tests measure memory. The memory of the race detector would count.
+	go test -race -short -timeout 60m -skip '^TestIdleStreamsGiveBackTheirBuffers$$' $(UNIT)
 	go test -race -timeout 60m -skip '^TestEndlessList$$' ./test/adversary
 
 .PHONY: adversary
@@ -265,8 +265,13 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
-	@hack/servers/build.sh pilot-agent proxy-server proxy-agent
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent kubectl helm
 	@hack/e2e.sh -skip '^Test(Upgrade|Speed|Migration)' $(NEED_ROOT)
+
+.PHONY: quickstarts
+quickstarts: servers ## Run the commands of docs/quickstart-*.md on real clusters, as they are there. A part of make e2e. Needs root.
+	@hack/servers/build.sh kubectl helm
+	hack/e2e.sh -v -run '^TestQuickstart$$' ./test/e2e
 
 .PHONY: upgrade
 upgrade: servers ## Change Istio's version under load: 1.28.2 to the embedded one, and back. Needs root.
@@ -291,10 +296,13 @@ next: servers ## Install a development snapshot of Istio with a newer Gateway AP
 	hack/e2e.sh -v -run '^TestUpgradeToTheNextIstio$$' ./test/e2e
 
 .PHONY: migration
-migration: servers ## Start from guests that have an istiod by OLM, or by the ingress operator. ORIGIN_ISTIO=1.28.2 is an older one. Needs root.
+migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGIN_ISTIO=1.28.2 is an older one. Takes hours. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 sail-operator ingress-operator
 	go test -count=1 -timeout 20m ./test/origin
 	hack/e2e.sh -v -timeout 30m -run '^TestMigration$$' ./test/e2e
+	hack/e2e.sh -v -timeout 3h -run '^TestMigrationFromOLM$$' ./test/e2e
+	hack/e2e.sh -v -timeout 1h -run '^TestMigrationReplaced$$' ./test/e2e
+	hack/e2e.sh -v -timeout 2h -run '^TestMigrationFromSail$$' ./test/e2e
 
 .PHONY: rotation
 rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gateways. Print time and failures. Needs root.
@@ -317,6 +325,7 @@ bench: servers build ## Measure time, writes and memory, and compare with the lo
 	go run ./hack/bench $(BENCH_FLAGS)
 	@hack/servers/build.sh proxy-server proxy-agent
 	go test -run '^$$' -bench '^BenchmarkWays$$' -benchtime 500x -timeout 30m ./test/tunnel
+	go test -run '^$$' -bench '^Benchmark(APIServer|Stalled|Gateways)$$' -benchtime 1x -timeout 30m ./test/tunnel
 	@hack/servers/build.sh pilot-agent
 	hack/e2e.sh -v -run '^TestSpeed$$' ./test/e2e
 

@@ -17,19 +17,26 @@ import (
 )
 
 // TestForeignWritesAreDocumented compares the table of writes to objects of other owners with docs/security.md, and
-// with the permissions of deploy/rbac/gateway-rollout.
+// with the permissions of deploy/rbac/gateway-rollout and deploy/rbac/migration.
 func TestForeignWritesAreDocumented(t *testing.T) {
 	g := NewWithT(t)
-	var want, resources []string
+	var want, resources, inMigration []string
 	for _, w := range model.ForeignWrites() {
-		want = append(want, fmt.Sprintf("%s | `%s` | %s | %s", w.GVK.Kind, w.Field(), w.Reason, w.Effect))
-		resources = append(resources, w.Resource+"."+w.GVK.Group)
+		want = append(want, fmt.Sprintf("%s | `%s` | %s | %s", w.GVK.Kind, w.Field, w.Reason, w.Effect))
+		inMigration = append(inMigration, w.GVR().GroupResource().String())
+		if !w.InMigration {
+			resources = append(resources, w.GVR().GroupResource().String())
+		}
 	}
-	slices.Sort(resources)
 	g.Expect(foreignRows(t)).To(Equal(want), "docs/security.md")
-	written, others := gatewayRolloutRules(t)
-	g.Expect(written).To(Equal(slices.Compact(resources)), "deploy/rbac/gateway-rollout: resources that may be patched")
-	g.Expect(others).To(BeEmpty(), "deploy/rbac/gateway-rollout: other verbs than list, watch and patch")
+	for file, want := range map[string][]string{
+		"deploy/rbac/gateway-rollout/clusterrole.yaml": resources, "deploy/rbac/migration/writes.yaml": inMigration,
+	} {
+		slices.Sort(want)
+		written, others := patchRules(t, file)
+		g.Expect(written).To(Equal(slices.Compact(want)), "%s: resources that may be patched", file)
+		g.Expect(others).To(BeEmpty(), "%s: other verbs than get, list, watch and patch", file)
+	}
 }
 
 // foreignRows returns the rows of the table in docs/security.md.
@@ -50,10 +57,10 @@ func foreignRows(t *testing.T) []string {
 	return out[1:] // without the header
 }
 
-// gatewayRolloutRules returns the resources that the role permits to patch, and the verbs that it should not have.
-func gatewayRolloutRules(t *testing.T) (patched, others []string) {
+// patchRules returns the resources that a role permits to patch, and the verbs that it should not have.
+func patchRules(t *testing.T, file string) (patched, others []string) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(root, "deploy/rbac/gateway-rollout/clusterrole.yaml"))
+	data, err := os.ReadFile(filepath.Join(root, file))
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var role rbacv1.ClusterRole
@@ -64,7 +71,7 @@ func gatewayRolloutRules(t *testing.T) (patched, others []string) {
 		for _, rule := range role.Rules {
 			for _, verb := range rule.Verbs {
 				switch verb {
-				case "list", "watch":
+				case "get", "list", "watch":
 				case "patch":
 					patched = append(patched, rule.Resources[0]+"."+rule.APIGroups[0])
 				default:

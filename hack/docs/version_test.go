@@ -17,7 +17,8 @@ import (
 var (
 	versioned = []string{
 		"README.md", "docs/hypershift.md", "deploy/cluster-api/example/kustomization.yaml", "deploy/hosted/example/kustomization.yaml",
-		"deploy/standalone/deployment.yaml",
+		"deploy/standalone/deployment.yaml", "docs/quickstart-hypershift.md", "docs/quickstart-cluster-api.md",
+		"docs/quickstart-standalone.md",
 	}
 	versionForms = regexp.MustCompile(`(pilot:|proxyv2:|istiod |\| Istio \| )(\d+\.\d+\.\d+)\b`)
 )

@@ -47,7 +47,9 @@ pilot-agent-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-agent|$next_ld
 sail-operator|named|origin|github.com/istio-ecosystem/sail-operator/cmd|
 ingress-operator|named|origin|./ingress-operator|
 proxy-server|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/server|
-proxy-agent|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/agent|"
+proxy-agent|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/agent|
+kubectl|named|clients|./kubectl|-X $kube.gitVersion=v$kubernetes_version -X $kube.gitMajor=1 -X $kube.gitMinor=36
+helm|named|clients|helm.sh/helm/v3/cmd/helm|"
 
 export CGO_ENABLED=0
 flags=(-mod=readonly -trimpath -gcflags=all=-dwarf=false)

@@ -99,9 +99,9 @@ func (c *Cluster) GetIn(ctx context.Context, pod types.UID, port int, path strin
 	return string(body), err
 }
 
-// DropConnections drops all further packets of the open TCP connections from a program in a pod to a port. Neither end
-// is told, as if a router had lost its state. New connections work. restore admits the packets again. It is an error
-// if there are fewer connections than least.
+// DropConnections drops all further packets of the open TCP connections from a program in a pod to a port. Neither
+// end learns of it, as if a router had lost its state. New connections work. restore admits the packets again. It is
+// an error if there are fewer connections than least.
 func (c *Cluster) DropConnections(
 	ctx context.Context, pod types.UID, program string, port uint16, least int,
 ) (restore func(context.Context) error, err error) {
@@ -126,6 +126,28 @@ func (c *Cluster) DropConnections(
 		return nil, err
 	}
 	return func(ctx context.Context) error { return nftIn(ctx, pid, "delete table ip hypergate-fault\n") }, nil
+}
+
+// CutOff drops all packets of a running pod, in both directions, as if its node had lost the network. restore admits
+// them again.
+func (c *Cluster) CutOff(ctx context.Context, pod types.UID) (restore func(context.Context) error, err error) {
+	found, err := pidOf(c.run.Cgroup, pod)
+	if err != nil {
+		return nil, err
+	}
+	pid, err := strconv.Atoi(found)
+	if err != nil {
+		return nil, err
+	}
+	const script = `table inet hypergate-cut {
+		chain output { type filter hook output priority 0; policy drop; }
+		chain input { type filter hook input priority 0; policy drop; }
+	}
+`
+	if err := nftIn(ctx, pid, script); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return nftIn(ctx, pid, "delete table inet hypergate-cut\n") }, nil
 }
 
 // nftIn runs a script of nft in the network namespace of a process.

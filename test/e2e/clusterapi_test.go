@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -46,7 +47,7 @@ func started(t *testing.T, options world.Options) *fixture {
 	if testing.Short() {
 		t.Skip("starts real clusters: run without -short")
 	}
-	options.Topology, options.Binary = model.TopologyHosted, build(t)
+	options.Topology, options.Binary = cmp.Or(options.Topology, model.TopologyHosted), build(t)
 	options.Progress, options.Dir = t.Output(), artifacts(t, options.Name)
 	w, err := world.Start(t.Context(), options)
 	if errors.Is(err, cluster.ErrNeedsRoot) {

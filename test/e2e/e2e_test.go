@@ -117,6 +117,7 @@ func standaloneOnly() []story {
 	return []story{
 		// client-go reads a token file again after fifty seconds, and not earlier if the token is refused.
 		{name: "istiod takes up a new token without a restart", run: newToken},
+		{name: "two istiods roll and are drained one after the other", run: twoIstiods},
 	}
 }
 

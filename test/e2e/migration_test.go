@@ -28,51 +28,7 @@ import (
 // other: B begins with the ingress operator's own migration of what A has left.
 func TestMigration(t *testing.T) {
 	t.Parallel()
-	istio := inGuest(t)
-	image, err := istio.Image(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	migration := &migration{fixture: alone(t, world.Options{
-		Name: "e2e-migrate", GuestNodes: 1, GuestImages: []cluster.Image{image},
-	}), istio: istio}
-	t.Cleanup(func() {
-		if migration.origin != nil {
-			migration.origin.Stop()
-		}
-	})
-	whole := t.Context()
-	for _, s := range migrationStories() {
-		t.Run(s.name, func(test *testing.T) {
-			ctx, cancel := context.WithTimeout(whole, storyTimeout)
-			test.Cleanup(cancel)
-			fixture := *migration.fixture
-			fixture.ctx, fixture.T, fixture.Gomega = ctx, test, hang.Gomega(test)
-			fixture.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
-			one := *migration
-			one.fixture = &fixture
-			s.run(&one)
-			migration.origin, migration.edge = one.origin, one.edge
-		})
-	}
-}
-
-// migration is the state that the stories share.
-type migration struct {
-	*fixture
-	istio  origin.Options
-	origin *origin.Origin
-	edge   *edgeOfTheGuest
-}
-
-func migrationStories() []struct {
-	name string
-	run  func(*migration)
-} {
-	return []struct {
-		name string
-		run  func(*migration)
-	}{
+	startMigrationTest(t, "e2e-migrate", 1).runAll([]migrationStory{
 		{"origin A serves gateways", originA},
 		{"hypergate stands by beside origin A", standsByBesideA},
 		{"origin A leaves an istiod at 0 replicas, and repairs the rest", parked},
@@ -81,6 +37,68 @@ func migrationStories() []struct {
 		{"origin B replaces origin A", originB},
 		{"origin B leaves an istiod at 0 replicas, and repairs the rest", parked},
 		{"hypergate stands by beside origin B", standsByBesideB},
+	})
+}
+
+// migrationTest is the state that the stories share.
+type migrationTest struct {
+	*fixture
+	istio origin.Options
+	*guestState
+}
+
+// guestState is what a story leaves for the next one.
+type guestState struct {
+	origin *origin.Origin
+	edgeAt *edgeOfTheGuest
+	// small are the Gateways besides the edge. rows are the results of the stories.
+	small []smallAt
+	rows  []migrationRow
+}
+
+// migrationStory is a story of a guest with an istiod of its own.
+type migrationStory struct {
+	name string
+	run  func(*migrationTest)
+}
+
+// startMigrationTest starts clusters with real nodes of the guest. The istiod of the origin can run on them.
+func startMigrationTest(t *testing.T, name string, guestNodes int) *migrationTest {
+	t.Helper()
+	istio := inGuest(t)
+	image, err := istio.Image(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &migrationTest{
+		fixture: alone(t, world.Options{Name: name, GuestNodes: guestNodes, GuestImages: []cluster.Image{image}}),
+		istio:   istio, guestState: &guestState{},
+	}
+	t.Cleanup(func() {
+		if out.origin != nil {
+			out.origin.Stop()
+		}
+	})
+	return out
+}
+
+// migrationTimeout ends a story that hangs. A migration of many Gateways takes minutes.
+const migrationTimeout = 45 * time.Minute
+
+// runAll runs the stories, one after the other.
+func (t *migrationTest) runAll(stories []migrationStory) {
+	whole := t.T.Context()
+	for _, s := range stories {
+		t.Run(s.name, func(test *testing.T) {
+			ctx, cancel := context.WithTimeout(whole, migrationTimeout)
+			test.Cleanup(cancel) // after all other cleanups
+			fixture := *t.fixture
+			fixture.ctx, fixture.T, fixture.Gomega = ctx, test, hang.Gomega(test)
+			fixture.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+			one := *t
+			one.fixture = &fixture
+			s.run(&one)
+		})
 	}
 }
 
@@ -99,14 +117,14 @@ func inGuest(t *testing.T) origin.Options {
 	return options
 }
 
-func originA(t *migration) {
+func originA(t *migrationTest) {
 	var err error
 	t.origin, err = origin.StartOLM(t.step(), origin.In(t.World), t.istio)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.istiodInGuest(1)
-	t.edge = t.fixture.edge()
-	load := t.edge.load(t.fixture)
+	t.edgeAt = t.edge()
+	load := t.edgeAt.load(t.fixture)
 	t.more(load, 1000)
 	t.judge(load, 1500)
 	t.Expect(t.origin.Err()).NotTo(gomega.HaveOccurred())
@@ -115,8 +133,8 @@ func originA(t *migration) {
 
 // originB starts the ingress operator's own installation. It deletes the resource Istio, waits until the sail-operator
 // has removed its release, and installs the same one again. istiod is away meanwhile, and gateways keep what they have.
-func originB(t *migration) {
-	load := t.edge.load(t.fixture)
+func originB(t *migrationTest) {
+	load := t.edgeAt.load(t.fixture)
 	old, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, origin.Deployment, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	sailOperator := t.origin
@@ -135,15 +153,15 @@ func originB(t *migration) {
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	t.more(load, 1000)
 	t.judge(load, 1500)
-	t.served(t.edge)
+	t.served(t.edgeAt)
 	t.Expect(t.origin.Err()).NotTo(gomega.HaveOccurred())
 	t.snapshot("sail")
 }
 
 // parked checks the facts on which parking rests. An administrator sets istiod's replicas to 0 and the failurePolicy of
 // its validating webhook to Ignore. The operator leaves both, also when it repairs other fields of both objects.
-func parked(t *migration) {
-	load := t.edge.load(t.fixture)
+func parked(t *migrationTest) {
+	load := t.edgeAt.load(t.fixture)
 	deployments := t.GuestClient.AppsV1().Deployments(world.GuestNamespace)
 	webhooks := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	t.Eventually(t.originsFailurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail)) // istiod sets it
@@ -187,7 +205,7 @@ func parked(t *migration) {
 	t.Eventually(t.originsFailurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
 }
 
-func (t *migration) originsFailurePolicy() admissionregistrationv1.FailurePolicyType {
+func (t *migrationTest) originsFailurePolicy() admissionregistrationv1.FailurePolicyType {
 	webhook, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
 		Get(t.ctx, origin.ValidatingWebhook, metav1.GetOptions{})
 	if err != nil || len(webhook.Webhooks) == 0 || webhook.Webhooks[0].FailurePolicy == nil {
@@ -196,8 +214,8 @@ func (t *migration) originsFailurePolicy() admissionregistrationv1.FailurePolicy
 	return *webhook.Webhooks[0].FailurePolicy
 }
 
-func operatorsAway(t *migration) {
-	t.undisturbed(t.edge, func() { t.origin.Stop() })
+func operatorsAway(t *migrationTest) {
+	t.undisturbed(t.edgeAt, func() { t.origin.Stop() })
 	var err error
 	t.origin, err = origin.StartOLM(t.step(), origin.In(t.World), t.istio)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -205,14 +223,14 @@ func operatorsAway(t *migration) {
 
 // anotherRevisionIsSeen moves the Gateway to another revision, and not to another istiod of the same one: the outage
 // of istio/istio#59959. The ingress operator would put its label back.
-func anotherRevisionIsSeen(t *migration) {
+func anotherRevisionIsSeen(t *migrationTest) {
 	t.origin.Stop()
 	relabel := func(revision string) {
 		_, err := t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 	}
-	load, before := t.edge.load(t.fixture), t.gatewayPod()
+	load, before := t.edgeAt.load(t.fixture), t.gatewayPod()
 	relabel("canary")
 	t.Eventually(load.Failed).Should(gomega.BeNumerically(">", 0))
 	t.more(load, 500)
@@ -223,17 +241,17 @@ func anotherRevisionIsSeen(t *migration) {
 	var err error
 	t.origin, err = origin.StartOLM(t.step(), origin.In(t.World), t.istio)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.served(t.edge)
+	t.served(t.edgeAt)
 }
 
-func standsByBesideA(t *migration) {
+func standsByBesideA(t *migrationTest) {
 	t.standsBy("istios.sailoperator.io openshift-gateway")
 	installed := t.condition("ControllerInstalled")
 	t.Expect(installed.Status).To(gomega.Equal(metav1.ConditionFalse))
 	t.Expect(installed.Message).To(gomega.ContainSubstring("istios.sailoperator.io openshift-gateway"))
 }
 
-func standsByBesideB(t *migration) {
+func standsByBesideB(t *migrationTest) {
 	before := t.condition("ControllerInstalled")
 	t.standsBy("its finalizer is on GatewayClass")
 	t.Expect(t.condition("ControllerInstalled").Message).To(gomega.Equal(before.Message), "the condition is the ingress operator's")
@@ -241,10 +259,10 @@ func standsByBesideB(t *migration) {
 
 // standsBy starts hypergate beside an origin. It says why it does not install anything, and neither the gateway nor
 // istiod nor the webhook of the guest changes. istiod's Deployment and the class are written by their operators alone.
-func (t *migration) standsBy(because string) {
+func (t *migrationTest) standsBy(because string) {
 	h := t.start()
 	defer h.Terminate()
-	t.undisturbed(t.edge, func() {
+	t.undisturbed(t.edgeAt, func() {
 		t.Eventually(func() (string, error) {
 			log, err := os.ReadFile(h.Log())
 			return string(log), err
@@ -258,7 +276,7 @@ func (t *migration) standsBy(because string) {
 }
 
 // versions returns the resource versions of what an origin and hypergate could both write.
-func (t *migration) versions() map[string]string {
+func (t *migrationTest) versions() map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	add := func(kind string, object metav1.Object, err error) {
@@ -278,7 +296,7 @@ func (t *migration) versions() map[string]string {
 }
 
 // istiodInGuest waits until istiod in the guest has that number of pods, all ready.
-func (t *migration) istiodInGuest(replicas int) {
+func (t *migrationTest) istiodInGuest(replicas int) {
 	t.Helper()
 	t.Eventually(func(g gomega.Gomega) {
 		t.Expect(t.origin.Err()).NotTo(gomega.HaveOccurred()) // and wait no longer
@@ -292,7 +310,7 @@ func (t *migration) istiodInGuest(replicas int) {
 
 // snapshot writes the objects of an origin that serves to test/origin/testdata, with UPDATE=1. TestParking compares
 // those of an origin without nodes. The status of pods and addresses would differ here.
-func (t *migration) snapshot(name string) {
+func (t *migrationTest) snapshot(name string) {
 	t.Helper()
 	got, err := origin.Snapshot(t.ctx, origin.In(t.World))
 	t.Expect(err).NotTo(gomega.HaveOccurred())

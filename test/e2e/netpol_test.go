@@ -48,6 +48,14 @@ func fenced(t *fixture) {
 		t.Expect(err).To(gomega.MatchError(syscall.EHOSTUNREACH), "from this machine to istiod's port %s", port)
 	}
 
+	t.Log("hypergate's own pod: this machine has a policy for health checks; others have none")
+	hypergate := t.podOf("app=hypergate")
+	for _, port := range []string{"8080", "8081"} {
+		t.Expect(outcome(istiod, net.JoinHostPort(hypergate.Status.PodIP, port))).
+			To(gomega.Equal("forbidden"), "from istiod to port %s", port)
+		t.Expect(outcome(other, net.JoinHostPort(hypergate.Status.PodIP, port))).To(gomega.Equal("forbidden"), "to port %s", port)
+	}
+
 	t.Log("egress: the guest's API server and DNS, but not the management API or any other address")
 	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", net.JoinHostPort(t.HostAddress().String(), "0"))
 	t.Expect(err).NotTo(gomega.HaveOccurred())

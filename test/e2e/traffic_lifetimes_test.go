@@ -31,13 +31,18 @@ const (
 // smallGateway creates a gateway with one pod, and a route to the backends. It returns the address.
 func (t *fixture) smallGateway(name, certificateLife string) string {
 	t.Helper()
+	return t.smallGatewayIn(world.GuestNamespace, name, certificateLife)
+}
+
+func (t *fixture) smallGatewayIn(namespace, name, certificateLife string) string {
+	t.Helper()
 	t.Expect(t.Apply(t.step(), "smallgateway.yaml", map[string]string{
-		"name": name, "gatewayNamespace": world.GuestNamespace, "namespace": backends, "class": class, "host": hostOf(name),
+		"name": name, "gatewayNamespace": namespace, "namespace": backends, "class": class, "host": hostOf(name),
 		"certificateLife": certificateLife,
 	})).To(gomega.Succeed())
-	t.Expect(t.Programmed(t.step(), world.GuestNamespace, name)).To(gomega.Succeed())
-	t.available(world.GuestNamespace, name+"-"+class)
-	gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, name, metav1.GetOptions{})
+	t.Expect(t.Programmed(t.step(), namespace, name)).To(gomega.Succeed())
+	t.available(namespace, name+"-"+class)
+	gateway, err := t.Gateways.Gateways(namespace).Get(t.ctx, name, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(gateway.Status.Addresses).NotTo(gomega.BeEmpty())
 	return gateway.Status.Addresses[0].Value
@@ -46,12 +51,17 @@ func (t *fixture) smallGateway(name, certificateLife string) string {
 // deleteSmallGateway returns when the pods of the gateway are gone. The next story may create one with the same name.
 func (t *fixture) deleteSmallGateway(name string) {
 	t.Helper()
+	t.deleteSmallGatewayIn(world.GuestNamespace, name)
+}
+
+func (t *fixture) deleteSmallGatewayIn(namespace, name string) {
+	t.Helper()
 	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
-	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.Expect(t.Gateways.Gateways(namespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func(g gomega.Gomega) {
-		_, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, name+"-"+class, metav1.GetOptions{})
+		_, err := t.GuestClient.AppsV1().Deployments(namespace).Get(t.ctx, name+"-"+class, metav1.GetOptions{})
 		g.Expect(err).To(gomega.Satisfy(apierrors.IsNotFound))
-		g.Expect(t.podsOf(world.GuestNamespace, "gateway.networking.k8s.io/gateway-name="+name)).To(gomega.BeEmpty())
+		g.Expect(t.podsOf(namespace, "gateway.networking.k8s.io/gateway-name="+name)).To(gomega.BeEmpty())
 	}).Should(gomega.Succeed())
 }
 

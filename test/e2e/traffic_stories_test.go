@@ -88,15 +88,21 @@ func backendsReplaced(t *fixture, edge *edgeOfTheGuest) {
 		defer pace.Stop()
 		for range replaced {
 			<-pace.C
-			var oldest corev1.Pod
-			t.Eventually(func(g gomega.Gomega) {
-				ready := slices.DeleteFunc(t.podsOf(backends, "app=backend"), func(p corev1.Pod) bool { return !servesRequests(&p) })
-				g.Expect(len(ready)).To(gomega.BeNumerically(">=", replicas-1))
-				oldest = slices.MinFunc(ready, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-			}).Should(gomega.Succeed())
-			t.Expect(t.GuestClient.CoreV1().Pods(backends).Delete(t.ctx, oldest.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+			t.replaceOldestBackend(replicas)
 		}
 	})
+}
+
+// replaceOldestBackend deletes the oldest backend, once all but one of the others are ready.
+func (t *fixture) replaceOldestBackend(replicas int) {
+	t.Helper()
+	var oldest corev1.Pod
+	t.Eventually(func(g gomega.Gomega) {
+		ready := slices.DeleteFunc(t.podsOf(backends, "app=backend"), func(p corev1.Pod) bool { return !servesRequests(&p) })
+		g.Expect(len(ready)).To(gomega.BeNumerically(">=", replicas-1))
+		oldest = slices.MinFunc(ready, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	}).Should(gomega.Succeed())
+	t.Expect(t.GuestClient.CoreV1().Pods(backends).Delete(t.ctx, oldest.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
 // servesRequests reports whether a pod is ready and was not asked to end.

@@ -89,6 +89,7 @@ func trafficStories() []trafficStory {
 		{"a node of the guest is drained, and no request fails", guestNodeDrained},
 		{"two replicas of istiod are replaced, and no request fails", twoIstiodsReplaced},
 		{"TLS passes through to the backend, and no request fails", passthrough},
+		{"an InferencePool's picker decides where requests go, and no other request fails", inferencePool},
 		{"the guest has a proxy, and gateways reach istiod without it", guestsProxy},
 		{"istiod is published by the tunnel instead, and no request fails", publishedByTunnel},
 	}

@@ -10,7 +10,7 @@
 // A caller starts a world with real nodes of the guest, and with [Image] among its images. StartOLM and StartSail write
 // CRDs and OLM's objects, and start the operators as processes of this machine with the guest's kubeconfig. The
 // operators follow from a GatewayClass. [Origin.Stop] ends the operators, and leaves in the guest what they installed.
-// [Snapshot] returns the objects of the guest that tell one origin from another.
+// [Snapshot] returns the objects of the guest that distinguish one origin from another.
 //
 // # Invariants
 //

@@ -106,6 +106,20 @@ func (o *Origin) Stop() {
 // B begins like this: the next ingress operator is the one of StartSail.
 func (o *Origin) StopIngressOperator() { o.stop(ingressOperator) }
 
+// Remove lets the owner of the installation remove it. For StartOLM, that is a person who ends the ingress operator and
+// deletes the resource Istio. For StartSail, the ingress operator stands down by itself. It returns before all is gone.
+func (o *Origin) Remove(ctx context.Context) error {
+	o.StopIngressOperator()
+	if o.operators[sailOperator] == nil {
+		return o.run(ctx, ingressOperator, "--install=external")
+	}
+	istios := o.guest.Dynamic.Resource(world.Resource("sailoperator.io", "v1", "istios"))
+	if err := istios.Delete(ctx, world.Revision, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting the resource Istio: %w", err)
+	}
+	return nil
+}
+
 func (o *Origin) stop(name string) {
 	if operator := o.operators[name]; operator != nil {
 		operator.Kill()

@@ -25,7 +25,8 @@ type kind struct {
 	names string
 }
 
-// kinds returns what tells one origin from another, and what a migration reads or must not touch. Secrets are not here.
+// kinds returns what distinguishes one origin from another, and what a migration reads or must not touch. Secrets are
+// not here.
 func kinds() []kind {
 	const (
 		rbac      = "rbac.authorization.k8s.io"

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -24,6 +25,8 @@ const istioVersion = charts.EmbeddedVersion
 type Options struct {
 	// Address is the host:port to dial.
 	Address string
+	// Dial connects to Address. Nil means by TCP, from any address.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// ServerName is the SNI, and istiod's certificate must contain it. It is the host of the published discovery
 	// address.
 	ServerName string
@@ -83,7 +86,7 @@ func Dial(ctx context.Context, options Options) (*Client, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("dialling istiod at %s as %s: %w", options.Address, options.ServerName, err), c.Close())
 	}
-	go c.receive(newStream(ads, c.node.proto()))
+	go c.receive(newStream(ads, c.node.Proto()))
 	return c, nil
 }
 
@@ -103,6 +106,9 @@ func connect(options Options) (*Client, error) {
 	dial := []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithNoProxy()}
 	if options.Token != "" {
 		dial = append(dial, grpc.WithPerRPCCredentials(bearer{token: options.Token, cluster: c.node.ClusterID}))
+	}
+	if options.Dial != nil {
+		dial = append(dial, grpc.WithContextDialer(options.Dial))
 	}
 	// With passthrough, the address is dialled unchanged. SNI routers and port forwards need this.
 	conn, err := grpc.NewClient("passthrough:///"+options.Address, dial...)
@@ -171,9 +177,9 @@ func (c *Client) receive(s *stream) {
 	}
 }
 
-// proto returns the node as Istio's agent writes it into Envoy's bootstrap (pkg/bootstrap/config.go,
+// Proto returns the node as Istio's agent writes it into Envoy's bootstrap (pkg/bootstrap/config.go,
 // pkg/model/proxy.go of istio.io/istio).
-func (n Node) proto() *corev3.Node {
+func (n Node) Proto() *corev3.Node {
 	text := structpb.NewStringValue
 	labels := &structpb.Struct{Fields: map[string]*structpb.Value{}}
 	for key, value := range n.Labels {

@@ -35,7 +35,7 @@ func DialSilent(ctx context.Context, options Options, names []string, reads bool
 	}
 	s := &Silent{client: c, ended: make(chan struct{})}
 	for _, typeURL := range []string{clusterType, endpointType, listenerType, routeType, secretType} {
-		request := &discoveryv3.DiscoveryRequest{Node: c.node.proto(), TypeUrl: typeURL}
+		request := &discoveryv3.DiscoveryRequest{Node: c.node.Proto(), TypeUrl: typeURL}
 		if typeURL != clusterType && typeURL != listenerType {
 			request.ResourceNames = names
 		}

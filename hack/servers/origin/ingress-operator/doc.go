@@ -10,7 +10,8 @@
 // A pass handles one GatewayClass of the controller name. With --install=olm, it writes the resource Istio, and the real
 // sail-operator installs istiod (C controller.go, reconcileWithOLM). With --install=library, it does this by Helm
 // itself (C controller.go, reconcileWithSailLibrary): finalizer, removal of the resource Istio, Helm release,
-// conditions, NetworkPolicy, annotation. In both cases, labeler.go puts the revision on Gateways.
+// conditions, NetworkPolicy, annotation. With --install=external, it removes what the library has installed, and nothing
+// else: the way that docs/hypershift.md proposes. In all cases, labeler.go puts the revision on Gateways.
 //
 // # What differs
 //

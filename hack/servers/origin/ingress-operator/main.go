@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 
 	sailv1 "github.com/istio-ecosystem/sail-operator/api/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -25,14 +26,14 @@ func main() {
 // run runs the controller until a signal ends the process.
 func run() error {
 	r := &reconciler{}
-	flag.StringVar((*string)(&r.install), "install", string(byLibrary), "who installs istiod: olm or library")
+	flag.StringVar((*string)(&r.install), "install", string(byLibrary), "who installs istiod: olm, library or external")
 	flag.StringVar(&r.chart, "chart", "", "folder of the chart istiod, for --install=library")
 	flag.StringVar(&r.version, "istio-version", "", "version for the resource Istio, or for the condition ControllerInstalled")
 	flag.StringVar(&r.istiodImage, "istiod-image", "", "image of istiod, for --install=library")
 	flag.StringVar(&r.proxyImage, "proxy-image", "", "image of gateways, for --install=library")
 	flag.Parse() // with the flag --kubeconfig of controller-runtime
-	if r.install != byOLM && r.install != byLibrary {
-		return fmt.Errorf("--install is %q, not olm or library", r.install)
+	if !slices.Contains([]installation{byOLM, byLibrary, byOther}, r.install) {
+		return fmt.Errorf("--install is %q, not olm, library or external", r.install)
 	}
 	ctrl.SetLogger(zap.New())
 	config, err := ctrl.GetConfig()

@@ -39,6 +39,8 @@ type installation string
 const (
 	byOLM     installation = "olm"
 	byLibrary installation = "library"
+	// byOther: another party serves Gateways. It is not in C yet.
+	byOther installation = "external"
 )
 
 const (
@@ -68,8 +70,12 @@ func (r *reconciler) setup(mgr ctrl.Manager) error {
 		return is && class.Spec.ControllerName == controllerName
 	})
 	b := ctrl.NewControllerManagedBy(mgr).For(&gatewayv1.GatewayClass{}, builder.WithPredicates(ours))
-	if r.install == byOLM {
+	switch r.install {
+	case byOther:
+		return b.Complete(r)
+	case byOLM:
 		return b.Watches(&sailv1.Istio{}, handler.EnqueueRequestsFromMapFunc(r.allClasses)).Complete(r)
+	default:
 	}
 	label := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()[managedBy] == library })
 	for _, watched := range []struct {
@@ -167,21 +173,43 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.client.Get(ctx, request.NamespacedName, class); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if r.install == byOLM {
+	switch r.install {
+	case byOLM:
 		return ctrl.Result{}, r.withOLM(ctx, class)
+	case byOther:
+		return ctrl.Result{}, r.standDown(ctx, class)
+	default:
+		return r.withLibrary(ctx, class)
 	}
-	return r.withLibrary(ctx, class)
+}
+
+// standDown removes what the library has installed, then its conditions and its finalizer. C does the same with the
+// latter two when it goes back to OLM (C controller.go, reconcileWithOLM).
+func (r *reconciler) standDown(ctx context.Context, class *gatewayv1.GatewayClass) error {
+	if !controllerutil.ContainsFinalizer(class, finalizer) {
+		return nil
+	}
+	if err := r.uninstall(ctx); err != nil {
+		return err
+	}
+	return r.withoutLibrary(ctx, class)
+}
+
+// withoutLibrary removes the conditions and the finalizer that the library's way has put on a class.
+func (r *reconciler) withoutLibrary(ctx context.Context, class *gatewayv1.GatewayClass) error {
+	next := class.DeepCopy()
+	controllerutil.RemoveFinalizer(next, finalizer)
+	meta.RemoveStatusCondition(&next.Status.Conditions, "ControllerInstalled")
+	meta.RemoveStatusCondition(&next.Status.Conditions, "CRDsReady")
+	err := r.client.Status().Patch(ctx, next.DeepCopy(), client.MergeFrom(class))
+	return cmp.Or(err, r.client.Patch(ctx, next, client.MergeFrom(class)))
 }
 
 // withOLM removes what the library left on the class, and writes the resource Istio: made when it is missing, put back
 // when its spec or owner is another one (C controller.go, reconcileWithOLM; istio_olm.go, ensureIstioOLM).
 func (r *reconciler) withOLM(ctx context.Context, class *gatewayv1.GatewayClass) error {
-	next := class.DeepCopy()
-	if controllerutil.RemoveFinalizer(next, finalizer) {
-		meta.RemoveStatusCondition(&next.Status.Conditions, "ControllerInstalled")
-		meta.RemoveStatusCondition(&next.Status.Conditions, "CRDsReady")
-		err := r.client.Status().Patch(ctx, next.DeepCopy(), client.MergeFrom(class))
-		return cmp.Or(err, r.client.Patch(ctx, next, client.MergeFrom(class)))
+	if controllerutil.ContainsFinalizer(class, finalizer) {
+		return r.withoutLibrary(ctx, class)
 	}
 	values, err := json.Marshal(forIstio())
 	if err != nil {

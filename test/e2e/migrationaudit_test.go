@@ -1,0 +1,184 @@
+package e2e_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/origin"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// lockOfDeployments is the Lease of the istiod that deploys Gateways (istio
+// pilot/pkg/leaderelection/leaderelection.go).
+const lockOfDeployments = "istio-gateway-deployment-" + world.Revision
+
+// originUser is the account of the istiod in the guest.
+func originUser() string { return deploy.UserOf(world.GuestNamespace, origin.Deployment) }
+
+// audited checks the guest's audit log since the begin of the story.
+func (m *move) audited() {
+	m.Helper()
+	all, err := audit.Read(m.AuditLog(model.SideGuest))
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	all = slices.DeleteFunc(all, func(r audit.Request) bool { return r.At.Before(m.began) || !r.Succeeded() })
+	slices.SortStableFunc(all, func(a, b audit.Request) int { return a.At.Compare(b.At) })
+	istiods := map[string]int{}
+	m.Expect(besideHolder(all, m.IstiodUser(), istiods)).To(gomega.BeEmpty(), "writes to Deployments of gateways")
+	m.Expect(notPermitted(all, m.GuestUser(), m.seen.phasesAt)).To(gomega.BeEmpty(), "writes of hypergate that the phase does not have")
+	m.Expect(secretsOf(all, m.GuestUser())).To(gomega.BeEmpty(), "requests of hypergate for Secrets of the guest")
+	m.Logf("writes of istiods to Deployments of gateways: %v", istiods)
+}
+
+// besideHolder returns the writes to Deployments of gateways by an istiod that did not hold the lock then, and by
+// another client than an istiod and hypergate. Kubernetes' own controllers write the status and the number of a
+// rollout. It counts the writes of istiods.
+func besideHolder(all []audit.Request, hosted string, istiods map[string]int) (out []string) {
+	holder := ""
+	for _, r := range all {
+		isIstiod := r.User == hosted || r.User == originUser()
+		switch {
+		case !r.IsWrite():
+		case r.Resource == "leases" && r.Name == lockOfDeployments && isIstiod:
+			holder = r.User
+		case !isGatewaysDeployment(r) || strings.HasPrefix(r.User, "system:serviceaccount:kube-system:"):
+		case isIstiod:
+			istiods[r.User]++
+			if r.Manager != world.ControllerName {
+				out = append(out, line(r)+": its field manager is "+r.Manager)
+			}
+			if holder != "" && holder != r.User {
+				out = append(out, line(r)+": the lock is held by "+holder)
+			}
+		case r.User == deploy.UserOf(world.GuestNamespace, deploy.Account):
+			// RestoreTemplate, which notPermitted judges.
+		case !strings.HasPrefix(r.User, "system:") || r.Subresource == "scale": // the administrator of the story
+		default:
+			out = append(out, line(r))
+		}
+	}
+	return out
+}
+
+// isGatewaysDeployment reports whether a request is for the Deployment of a Gateway of the class.
+func isGatewaysDeployment(r audit.Request) bool {
+	return r.Group == "apps" && r.Resource == "deployments" && strings.HasSuffix(r.Name, "-"+class)
+}
+
+func line(r audit.Request) string {
+	return fmt.Sprintf("%s %s %s", r.At.Format("15:04:05.000"), r.User, r)
+}
+
+// notPermitted returns the writes of hypergate that are not in the list of the phase, and those that no phase has.
+func notPermitted(all []audit.Request, hypergate string, phasesAt func(time.Time) []migration.Phase) (out []string) {
+	for _, r := range all {
+		if r.User != hypergate || !r.IsWrite() {
+			continue
+		}
+		kinds, known := kindsOf(r)
+		phases := phasesAt(r.At)
+		permitted := slices.ContainsFunc(phases, func(p migration.Phase) bool {
+			return slices.ContainsFunc(migration.Permitted(p), func(w migration.Write) bool { return slices.Contains(kinds, w) })
+		})
+		if !known || len(kinds) > 0 && !permitted {
+			out = append(out, fmt.Sprintf("%s, in %v", line(r), phases))
+		}
+	}
+	return out
+}
+
+// kindsOf returns which writes of a migration a request can be. It can be none of them, if hypergate also sends it
+// without a migration. known is false for all others: those that hypergate must not send while there is an origin.
+func kindsOf(r audit.Request) (kinds []migration.Write, known bool) {
+	switch of := r.Resource; {
+	case r.Verb == "delete" && !isHypergates(r):
+		return nil, false
+	case of == "gateways" && r.Subresource == "":
+		return []migration.Write{migration.WriteHold, migration.WriteRelease}, true
+	case of == "deployments" && r.Name == origin.Deployment:
+		return []migration.Write{migration.WriteReplicas}, true
+	case of == "deployments" && isGatewaysDeployment(r):
+		return []migration.Write{migration.WriteTemplate}, true
+	case of == "validatingwebhookconfigurations" && r.Name == origin.ValidatingWebhook:
+		return []migration.Write{migration.WriteWebhook}, true
+	case isHypergates(r), of == "gatewayclasses" && r.Subresource == "status":
+		return nil, of != "customresourcedefinitions"
+	case of == "namespaces" && r.Name == world.GuestNamespace, of == "selfsubjectaccessreviews", of == "events":
+		return nil, true
+	default:
+		return nil, false // also CRDs: those of the origin stay the origin's
+	}
+}
+
+// isHypergates reports whether a request is for an object of hypergate's own. The marker of the default revision has
+// the name that istiod looks for, and no origin makes one.
+func isHypergates(r audit.Request) bool {
+	return strings.HasPrefix(r.Name, "hypergate-") || r.Resource == "services" && r.Name == "istiod-revision-tag-default"
+}
+
+// secretsOf returns the requests of a user for Secrets.
+func secretsOf(all []audit.Request, user string) (out []string) {
+	for _, r := range all {
+		if r.User == user && r.Resource == "secrets" {
+			out = append(out, line(r))
+		}
+	}
+	return out
+}
+
+// TestAuditOfMigrations checks that the audit of the stories finds what it looks for. It needs no cluster.
+func TestAuditOfMigrations(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	hosted, hypergate := deploy.UserOf(world.GuestNamespace, world.GuestIstiod), deploy.UserOf(world.GuestNamespace, deploy.Account)
+	write := func(user, resource, name string) audit.Request {
+		group, namespace, manager := "", world.GuestNamespace, "hypergate"
+		if resource == "deployments" {
+			group, manager = "apps", world.ControllerName
+		}
+		return audit.Request{
+			User: user, Verb: "patch", Group: group, Resource: resource, Namespace: namespace, Name: name, Code: 200, Manager: manager,
+		}
+	}
+	gateway, lock := "edge-"+class, lockOfDeployments
+	istiods := map[string]int{}
+	good := []audit.Request{
+		write(originUser(), "leases", lock), write(originUser(), "deployments", gateway),
+		write(hosted, "leases", lock), write(hosted, "deployments", gateway), write("admin", "deployments", gateway),
+	}
+	g.Expect(besideHolder(good, hosted, istiods)).To(gomega.BeEmpty())
+	g.Expect(istiods).To(gomega.Equal(map[string]int{originUser(): 1, hosted: 1}))
+	for name, bad := range map[string]audit.Request{
+		"the lock is held by":      write(originUser(), "deployments", gateway),
+		"patch deployments.apps":   write("system:serviceaccount:default:other", "deployments", gateway),
+		"its field manager is own": func() audit.Request { r := write(hosted, "deployments", gateway); r.Manager = "own"; return r }(),
+	} {
+		g.Expect(besideHolder(append(slices.Clone(good), bad), hosted, istiods)).To(
+			gomega.ConsistOf(gomega.ContainSubstring(name)), name)
+	}
+
+	in := func(phase migration.Phase) func(time.Time) []migration.Phase {
+		return func(time.Time) []migration.Phase { return []migration.Phase{phase} }
+	}
+	hold, replicas := write(hypergate, "gateways", "edge"), write(hypergate, "deployments", origin.Deployment)
+	own := write(hypergate, "clusterroles", world.GuestIstiod)
+	crd := write(hypergate, "customresourcedefinitions", "gateways.gateway.networking.k8s.io")
+	deleted := hold
+	deleted.Verb = "delete"
+	g.Expect(notPermitted([]audit.Request{hold, own}, hypergate, in(migration.Hold))).To(gomega.BeEmpty())
+	g.Expect(notPermitted([]audit.Request{replicas, own}, hypergate, in(migration.Park))).To(gomega.BeEmpty())
+	for _, bad := range []audit.Request{
+		replicas, write(hypergate, "deployments", gateway), crd, deleted, write(hypergate, "secrets", "s"),
+	} {
+		g.Expect(notPermitted([]audit.Request{bad}, hypergate, in(migration.Hold))).To(gomega.HaveLen(1), bad.String())
+	}
+	g.Expect(secretsOf([]audit.Request{write(hypergate, "secrets", "s"), hold}, hypergate)).To(gomega.HaveLen(1))
+}

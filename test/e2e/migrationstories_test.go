@@ -1,0 +1,192 @@
+package e2e_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/test/origin"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// TestMigrationFromOLM moves Gateways from an istiod that OLM and the sail-operator have installed, and back. Each
+// story begins and ends at that istiod. The last ones do not, and follow from each other.
+func TestMigrationFromOLM(t *testing.T) {
+	t.Parallel()
+	shared := startMigrationTest(t, "e2e-mig-olm", 2)
+	t.Cleanup(shared.printRows)
+	shared.runAll(migrationsFromOLM())
+}
+
+func migrationsFromOLM() []migrationStory {
+	stories := []migrationStory{
+		{"an OLM guest is ready to move", readyFromOLM},
+		{"one Gateway moves, and moves back", thereAndBack},
+		{"what does not fit is refused by name, and nothing is changed", refusedByName},
+		{"three Gateways move, and move back", threeThereAndBack},
+	}
+	for _, phase := range []migration.Phase{migration.StandBy, migration.Hold, migration.Lead, migration.Roll, migration.Park} {
+		stories = append(stories, migrationStory{"rolled back from " + string(phase), func(t *migrationTest) { rolledBackFrom(t, phase) }})
+	}
+	return append(stories,
+		migrationStory{"hypergate is killed after each of 20 changes of the Lease", killedAtEachChange},
+		migrationStory{"the istiod in the guest is restarted in each phase", originRestarted},
+		migrationStory{"a backend is replaced every 2 s, and what that costs at Lead", backendsReplacedMeanwhile},
+		migrationStory{"the published address is away while Gateways roll", publishedAddressAway},
+		migrationStory{"Gateways and routes are made, changed and deleted while others are held", changedWhileHeld},
+		migrationStory{"a hold that another client removes is set again, or the migration stops", holdRemoved},
+		migrationStory{"the guest's API is away for 30 s while Gateways roll", func(t *migrationTest) { guestAPIAway(t, shortAway) }},
+		migrationStory{"the guest's API is away for 3 minutes while Gateways roll", func(t *migrationTest) { guestAPIAway(t, longAway) }},
+		migrationStory{"Gateways with two and three pods move, and move back", morePods},
+		migrationStory{"the operators return after Park, and it stays parked", operatorsReturn},
+		migrationStory{"the HostedControlPlane is paused while Gateways roll", controlPlanePaused},
+		migrationStory{"five Gateways move, and move back", func(t *migrationTest) { many(t, 5) }},
+		migrationStory{"twelve Gateways in four namespaces move, and move back", func(t *migrationTest) { many(t, 12) }},
+		migrationStory{"the class is deleted while Gateways roll", classDeleted},
+		migrationStory{"the owner deletes the resource Istio, and the migration is done", ownerRemoves},
+	)
+}
+
+// TestMigrationReplaced begins with OLM. In the middle of the way to the hosted istiod, the ingress operator replaces
+// that installation by its own one.
+func TestMigrationReplaced(t *testing.T) {
+	t.Parallel()
+	shared := startMigrationTest(t, "e2e-mig-repl", 2)
+	t.Cleanup(shared.printRows)
+	shared.runAll([]migrationStory{
+		{"an OLM guest is ready to move", readyFromOLM},
+		{"the ingress operator replaces the installation while Gateways roll", replacedMeanwhile},
+		{"the HostedControlPlane is deleted while Gateways roll", controlPlaneDeleted},
+	})
+}
+
+// TestMigrationFromSail moves Gateways from an istiod that the sail library of the ingress operator has installed.
+func TestMigrationFromSail(t *testing.T) {
+	t.Parallel()
+	shared := startMigrationTest(t, "e2e-mig-sail", 2)
+	t.Cleanup(shared.printRows)
+	shared.runAll([]migrationStory{
+		{"a guest of the sail library is ready to move", readyFromSail},
+		{"one Gateway moves, and moves back", thereAndBack},
+		{"rolled back from Roll", func(t *migrationTest) { t.addTwo(); rolledBackFrom(t, migration.Roll) }},
+		{"five Gateways move, and move back", func(t *migrationTest) { many(t, 5) }},
+		{"the operators return after Park, and it stays parked", operatorsReturn},
+		{"the ingress operator stands down, and the migration is done", ownerRemoves},
+	})
+}
+
+func readyFromOLM(t *migrationTest) {
+	t.ready(func() (*origin.Origin, error) { return origin.StartOLM(t.step(), origin.In(t.World), t.istio) })
+}
+
+func readyFromSail(t *migrationTest) {
+	t.ready(func() (*origin.Origin, error) { return origin.StartSail(t.step(), origin.In(t.World), t.istio) })
+}
+
+// ready makes a guest with an origin and one Gateway. hypergate has the permissions of a migration, and stands by.
+func (t *migrationTest) ready(start func() (*origin.Origin, error)) {
+	t.Helper()
+	t.Expect(t.AddControlPlane(t.step())).To(gomega.Succeed())
+	var err error
+	t.origin, err = start()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
+	t.istiodInGuest(1)
+	t.edgeAt = t.edge()
+	t.Expect(t.AllowMigration(t.step())).To(gomega.Succeed())
+	t.backAtOrigin()
+	code, out := t.command("plan")
+	t.Log("\n" + out)
+	t.Expect(code).To(gomega.BeZero(), out)
+}
+
+func (t *migrationTest) addTwo() {
+	t.Helper()
+	if len(t.small) == 0 {
+		t.add("team-a", "small-a")
+		t.add("team-b", "small-b")
+	}
+}
+
+func thereAndBack(t *migrationTest) {
+	m := t.moving()
+	m.request("start")
+	m.parks()
+	m.rollsBack()
+	m.arrives()
+}
+
+func threeThereAndBack(t *migrationTest) {
+	t.addTwo()
+	thereAndBack(t)
+}
+
+// rolledBackFrom asks for the way back as soon as the migration is in a phase. Hold lasts for one step, so that the way
+// back can begin in the phase after it.
+func rolledBackFrom(t *migrationTest, phase migration.Phase) {
+	m := t.moving()
+	m.request("start")
+	if phase == migration.Park {
+		m.parks()
+	} else {
+		m.reaches(phase)
+	}
+	m.request("rollback")
+	began := m.until("the rollback is seen", func(r migration.Record) bool { return r.Report.Intent.Goal == migration.Backward })
+	m.Logf("the way back began in %s", began.record.Report.Phase)
+	m.returned()
+	m.arrives()
+}
+
+// many adds Gateways in three further namespaces, so that there are that many.
+func many(t *migrationTest, gateways int) {
+	var added []string
+	for i := len(t.gateways()); i < gateways; i++ {
+		name := fmt.Sprintf("more-%d", i)
+		t.add([]string{"team-a", "team-b", "team-c", world.GuestNamespace}[i%4], name)
+		added = append(added, name)
+	}
+	thereAndBack(t)
+	t.remove(added...)
+}
+
+// morePods gives the Gateways two and three pods, as an autoscaler would.
+func morePods(t *migrationTest) {
+	t.addTwo()
+	for i, g := range t.gateways() {
+		replicas := int32(2 + i%2)
+		t.scale(g.namespace, g.name+"-"+class, replicas)
+		defer t.scale(g.namespace, g.name+"-"+class, 1)
+	}
+	thereAndBack(t)
+}
+
+// ownerRemoves goes to the end: after Park, the owner of the installation removes it. Then hypergate runs istiod
+// without elections, and there is no way back.
+func ownerRemoves(t *migrationTest) {
+	m := t.moving()
+	m.request("start")
+	m.parks()
+	m.request("retire")
+	m.until("it waits for the owner", func(r migration.Record) bool { return r.Report.Why == migration.OriginExists })
+	m.Expect(t.origin.Remove(m.ctx)).To(gomega.Succeed())
+	m.ends(migration.Finished)
+	m.allAt(m.XDS().String())
+	m.Expect(m.heldEverywhere()).To(gomega.BeEmpty())
+	m.reconfiguredEverywhere()
+	d := m.istiodPod()
+	elections := ""
+	for _, e := range d.Spec.Containers[0].Env {
+		if e.Name == "ENABLE_LEADER_ELECTION" {
+			elections = e.Value
+		}
+	}
+	m.Expect(elections).To(gomega.Equal("false"))
+	code, out := m.command("rollback")
+	m.Expect(code).To(gomega.Equal(1), out)
+	m.Expect(out).To(gomega.ContainSubstring("there is no way back"))
+	m.arrives()
+	m.restsAfterDone()
+}
