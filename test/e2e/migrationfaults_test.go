@@ -232,8 +232,8 @@ func guestAPIAway(t *migrationTest, away time.Duration) {
 	m.arrives()
 }
 
-// operatorsReturn lets the operators of the origin be away during the migration. After Park they return, and somebody
-// scales their istiod up, twice. hypergate parks it again, at most once a minute.
+// operatorsReturn lets the operators of the origin be away during the migration. After Park they return, and their
+// istiod is scaled up, twice. hypergate parks it again, at most once a minute.
 func operatorsReturn(t *migrationTest) {
 	t.origin.Stop()
 	m := t.moving()

@@ -20,12 +20,7 @@ import (
 func refusedByName(t *migrationTest) {
 	m := t.moving()
 	began, before := time.Now(), t.versions()
-	for _, c := range []struct {
-		code   migration.Code
-		object string
-		// set makes the guest unfit. unset reverts it.
-		set, unset func()
-	}{
+	for _, one := range []unfit{
 		{
 			migration.IgnoredResources, "AuthorizationPolicy " + backends + "/deny-admin",
 			func() { t.Expect(t.ApplyObject(t.step(), authorizationPolicy())).To(gomega.Succeed()) },
@@ -44,23 +39,7 @@ func refusedByName(t *migrationTest) {
 			func() { t.versionOfOrigin(t.istio.Version) },
 		},
 	} {
-		t.Logf("%s: the command", c.code)
-		c.set()
-		code, out := t.command("start")
-		t.Expect(code).To(gomega.Equal(2), out)
-		t.Expect(out).To(gomega.And(gomega.ContainSubstring("Blocker "+string(c.code)), gomega.ContainSubstring(c.object)))
-		t.Logf("%s: the Lease", c.code)
-		t.byGitOps(`"start"`)
-		t.Eventually(func(g gomega.Gomega) {
-			r := t.report()
-			g.Expect(r.Progress).To(gomega.BeEquivalentTo(migration.Stopped))
-			g.Expect(r.Reason).To(gomega.BeEquivalentTo(migration.Blocked))
-			g.Expect(r.Findings).To(gomega.ContainElement(gomega.HaveField("Code", string(c.code))))
-		}).Should(gomega.Succeed())
-		code, out = t.command("status")
-		t.Expect(code).To(gomega.Equal(2), out)
-		t.withoutLease()
-		c.unset()
+		t.isRefused(one)
 	}
 	t.Log("an intent that is not one")
 	t.byGitOps(`"Roll"`)
@@ -85,6 +64,36 @@ func refusedByName(t *migrationTest) {
 	t.Expect(out).To(gomega.ContainSubstring("a migration is in progress already"))
 	m.rollsBack()
 	m.arrives()
+}
+
+// unfit is a state of the guest in which no migration begins.
+type unfit struct {
+	code   migration.Code
+	object string
+	// set makes the guest unfit. unset reverts it.
+	set, unset func()
+}
+
+// isRefused requests a migration of an unfit guest. The guest is fit again afterwards, also if a check fails.
+func (t *migrationTest) isRefused(of unfit) {
+	t.Helper()
+	defer of.unset()
+	of.set()
+	t.Logf("%s: the command", of.code)
+	code, out := t.command("start")
+	t.Expect(code).To(gomega.Equal(2), out)
+	t.Expect(out).To(gomega.And(gomega.ContainSubstring("Blocker "+string(of.code)), gomega.ContainSubstring(of.object)))
+	t.Logf("%s: the Lease", of.code)
+	t.byGitOps(`"start"`)
+	defer t.withoutLease()
+	t.Eventually(func(g gomega.Gomega) {
+		r := t.report()
+		g.Expect(r.Progress).To(gomega.BeEquivalentTo(migration.Stopped))
+		g.Expect(r.Reason).To(gomega.BeEquivalentTo(migration.Blocked))
+		g.Expect(r.Findings).To(gomega.ContainElement(gomega.HaveField("Code", string(of.code))))
+	}).Should(gomega.Succeed())
+	code, out = t.command("status")
+	t.Expect(code).To(gomega.Equal(2), out)
 }
 
 func authorizationPolicy() *unstructured.Unstructured {
@@ -117,7 +126,7 @@ func (t *migrationTest) byGitOps(goal string) {
 	t.Helper()
 	_, err := t.MgmtClient.CoordinationV1().Leases(t.MgmtNamespace).Patch(t.ctx, migration.LeaseName(world.Revision), types.ApplyPatchType,
 		[]byte(`{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"`+migration.LeaseName(world.Revision)+
-			`","annotations":{"`+migration.GoalAnnotation+`":`+goal+`}}}`), metav1.PatchOptions{FieldManager: "gitops"})
+			`","annotations":{"`+migration.GoalAnnotation+`":`+goal+`}}}`), metav1.PatchOptions{FieldManager: "gitops", Force: new(true)})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"slices"
 	"strings"
@@ -60,22 +61,26 @@ func (t *migrationTest) moving() *move {
 	m.load, err = traffic.Start(t.ctx, m.streams()...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	m.more(m.load, fewRequests)
-	t.Expect(m.load.Failed()).To(gomega.BeZero(), "requests fail before anything is requested: the machine is too busy for this load")
+	const busy = "the machine is too busy for this load, before anything is requested"
+	t.Expect(m.load.Failed()).To(gomega.BeZero(), busy)
+	for _, row := range m.load.SoFar().Rows {
+		t.Expect(row.P50).To(gomega.BeNumerically("<", slowest), "%s: %s", row.Stream, busy)
+	}
 	return m
 }
 
 // fewRequests are the requests of about ten seconds.
-const fewRequests = 200
+const fewRequests = 2000
 
-// streams returns a load that leaves CPUs to the servers of both clusters. They share one machine, and istiod,
-// hypergate and new pods need it most while Gateways move.
+// slowest is the median latency of a stream from which on a story says nothing about a migration.
+const slowest = time.Second
+
+// streams returns the load of all stories about traffic, of about 200 requests per second, with downloads that outlast
+// the drain of a pod.
 func (m *move) streams() []traffic.Stream {
-	streams := m.edgeAt.shortStreams()
-	for i := range streams {
-		streams[i].Rate /= 8
-	}
-	streams = append(streams, traffic.Stream{
-		Name: longDownload, Kind: traffic.Download, Address: streams[0].Address, Host: trafficHost, Rate: 0.2, Duration: 2 * drainOfPods,
+	streams := append(m.edgeAt.shortStreams(), traffic.Stream{
+		Name: longDownload, Kind: traffic.Download, Address: net.JoinHostPort(m.edgeAt.address, "80"), Host: trafficHost,
+		Rate: 0.2, Duration: 2 * drainOfPods,
 	})
 	for _, s := range m.small {
 		streams = append(streams, lightStreams(s)...)
@@ -319,8 +324,10 @@ type migrationRow struct {
 	story                        string
 	requests, failed, cut, aged  int
 	away, longest, beyondRollout time.Duration
-	moves                        int
-	took                         time.Duration
+	// gap and p99 are the longest ones of the edge's streams of short requests.
+	gap, p99 time.Duration
+	moves    int
+	took     time.Duration
 }
 
 // arrives ends the load, and judges the story: no request failed but downloads that outlasted the drain of an old
@@ -334,6 +341,11 @@ func (m *move) arrives() {
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	row := migrationRow{
 		story: m.story, requests: report.Requests, away: m.seen.awayAt(migration.Lead), took: time.Since(m.began),
+	}
+	for _, of := range report.Rows {
+		if strings.HasPrefix(of.Stream, "HTTP") {
+			row.gap, row.p99 = max(row.gap, of.Gap), max(row.p99, of.P99)
+		}
 	}
 	for _, f := range report.Failures {
 		switch name, _, _ := strings.Cut(f.Stream, ", "); {
@@ -374,11 +386,11 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds())
 // printRows prints the table of all stories.
 func (t *migrationTest) printRows() {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-64s %8s %6s %4s %4s %12s %5s %12s %16s %8s\n", "STORY", "REQUESTS", "FAILED", "CUT", "AGED", "AWAY AT LEAD",
-		"MOVES", "LONGEST MOVE", "BEYOND ROLLOUT", "TOOK")
+	fmt.Fprintf(&out, "%-64s %8s %6s %4s %4s %7s %7s %12s %5s %12s %16s %8s\n", "STORY", "REQUESTS", "FAILED", "CUT", "AGED", "GAP", "P99",
+		"AWAY AT LEAD", "MOVES", "LONGEST MOVE", "BEYOND ROLLOUT", "TOOK")
 	for _, r := range t.rows {
-		fmt.Fprintf(&out, "%-64s %8d %6d %4d %4d %12s %5d %12s %16s %8s\n", r.story, r.requests, r.failed, r.cut, r.aged, seconds(r.away),
-			r.moves, seconds(r.longest), seconds(r.beyondRollout), seconds(r.took))
+		fmt.Fprintf(&out, "%-64s %8d %6d %4d %4d %7s %7s %12s %5d %12s %16s %8s\n", r.story, r.requests, r.failed, r.cut, r.aged,
+			seconds(r.gap), seconds(r.p99), seconds(r.away), r.moves, seconds(r.longest), seconds(r.beyondRollout), seconds(r.took))
 	}
 	t.Log("\n" + out.String())
 }

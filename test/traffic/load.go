@@ -154,6 +154,9 @@ func (l *Load) Failed() int {
 	return failed
 }
 
+// SoFar returns the report of what has ended so far. The load goes on.
+func (l *Load) SoFar() Report { return l.report(time.Now()) }
+
 // Stop starts no more requests, waits for the end of those under way, and returns the report. It is an error if fewer
 // than least requests were sent.
 func (l *Load) Stop(least int) (Report, error) {

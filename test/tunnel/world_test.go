@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/tunnel"
 	"github.com/hypergate/hypergate/test/cluster/planes"
@@ -37,8 +38,6 @@ const (
 	istiodName = "istiod.istio-system.svc"
 	tunnelName = "tunnel.istiod.istio-system.svc"
 	health     = ":15444"
-	// memoryLimit is the soft limit of both ends. It is a little more than a thousand streams need.
-	memoryLimit = "24MiB"
 )
 
 // world is a guest's API server, the mesh CA, and the files of a relay and a sidecar.
@@ -163,10 +162,11 @@ func (w *world) pod(name, ip string) {
 }
 
 // start starts a process of hypergate-tunnel, which ends with the test.
-func (w *world) start(name string, args ...string) *proc.Process {
+func (w *world) start(name, softLimit string, args ...string) *proc.Process {
 	w.t.Helper()
 	process, err := proc.Spec{
-		Name: name, LogDir: w.dir, Argv: append([]string{w.binary}, args...), Env: []string{"GOMEMLIMIT=" + memoryLimit},
+		Name: name, LogDir: w.dir, Argv: append([]string{w.binary}, args...),
+		Env: []string{"GOGC=" + model.TunnelGC, "GOMEMLIMIT=" + softLimit},
 	}.Start()
 	w.must(err)
 	w.t.Cleanup(func() {
@@ -180,13 +180,13 @@ func (w *world) start(name string, args ...string) *proc.Process {
 
 func (w *world) relay(name, ip string) *proc.Process {
 	w.t.Helper()
-	return w.start(name, "relay", "--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
+	return w.start(name, model.RelaySoftLimit, "relay", "--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
 		"--gateways-address="+ip+":15012", "--tunnels-address="+ip+":15443", "--health-address="+ip+health)
 }
 
 func (w *world) sidecar() *proc.Process {
 	w.t.Helper()
-	return w.start("sidecar", "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
+	return w.start("sidecar", model.SidecarSoftLimit, "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
 		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
 		"--pod-ip="+istiodIP, "--health-address="+istiodIP+health)
 }

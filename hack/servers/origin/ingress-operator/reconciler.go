@@ -288,7 +288,8 @@ func (r *reconciler) deleted(ctx context.Context, class *gatewayv1.GatewayClass)
 	return r.client.Patch(ctx, next, client.MergeFrom(class))
 }
 
-// olmRemoved deletes the resource Istio by its name, and reports whether the IstioRevision is gone, too (C migration.go).
+// olmRemoved deletes the resource Istio by its name, and reports whether the IstioRevision is gone, too (C
+// migration.go).
 func (r *reconciler) olmRemoved(ctx context.Context) (bool, error) {
 	istio := &sailv1.Istio{}
 	err := r.reader.Get(ctx, types.NamespacedName{Name: revision}, istio)
