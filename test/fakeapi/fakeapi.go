@@ -122,9 +122,13 @@ func (s *Server) change(in Collection, do func(*collection)) {
 	}
 	c.changed = make(chan struct{})
 	do(c)
+	next := make([]*unstructured.Unstructured, 0, len(c.objects))
 	for _, u := range c.objects {
+		u = u.DeepCopy() // a request that is under way encodes the previous object
 		u.SetResourceVersion(strconv.Itoa(s.version))
+		next = append(next, u)
 	}
+	c.objects = next
 }
 
 // ServeHTTP answers as an API server does.
