@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -91,11 +93,11 @@ func (p *draft) addWebhookSecret() error {
 	return p.addMgmt(&p.plan.Mgmt, u)
 }
 
-// withURLs returns the object with URLs for its admission or conversion webhooks. In a standalone cluster it returns
-// the object unchanged, because webhooks reach istiod through its Service.
+// withURLs returns the object with URLs for its admission or conversion webhooks. In a standalone cluster, webhooks
+// reach istiod through its Service.
 func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if p.cfg.Topology == model.TopologyStandalone {
-		return u, nil
+		return u, p.withNamespace(u)
 	}
 	endpoint, err := webhookurl.NewEndpoint(
 		types.NamespacedName{Namespace: p.cfg.GuestNamespace, Name: p.cfg.IstiodName()},
@@ -107,4 +109,24 @@ func (p *draft) withURLs(u *unstructured.Unstructured) (*unstructured.Unstructur
 		return u, nil // a CRD without a conversion webhook: do not copy a megabyte
 	}
 	return webhookurl.Rewrite(u, endpoint)
+}
+
+// withNamespace sets the namespace of istiod's Service in the webhooks of an object of a standalone cluster. The chart
+// assumes that istiod is in the system namespace. An error is a reference to another Service.
+func (p *draft) withNamespace(u *unstructured.Unstructured) error {
+	webhooks, _, err := unstructured.NestedSlice(u.Object, "webhooks")
+	if err != nil || p.cfg.MgmtNamespace == p.cfg.GuestNamespace || len(webhooks) == 0 {
+		return err
+	}
+	for i, webhook := range webhooks {
+		fields, is := webhook.(map[string]any)
+		name, _, err := unstructured.NestedString(fields, "clientConfig", "service", "name")
+		if !is || err != nil || name != p.cfg.IstiodName() {
+			return fmt.Errorf("webhook %d of %s %s calls the Service %q, and %q is expected", i, u.GetKind(), u.GetName(), name, p.cfg.IstiodName())
+		}
+		if err := unstructured.SetNestedField(fields, p.cfg.MgmtNamespace, "clientConfig", "service", "namespace"); err != nil {
+			return err
+		}
+	}
+	return unstructured.SetNestedSlice(u.Object, webhooks, "webhooks")
 }

@@ -66,11 +66,6 @@ func validateNames(c model.Config, add func(ok bool, flag, format string, args .
 	const noNamespace = "%q is not a namespace name: use lower-case letters, digits and hyphens, at most 63 characters"
 	add(model.IsLabel(c.MgmtNamespace), "namespace", noNamespace, c.MgmtNamespace)
 	add(model.IsLabel(c.GuestNamespace), "guest-namespace", noNamespace, c.GuestNamespace)
-	if c.Topology == model.TopologyStandalone {
-		add(c.MgmtNamespace == c.GuestNamespace, "namespace",
-			"%q differs from --guest-namespace %q: with --topology standalone both sides are one cluster, so set both flags to one value",
-			c.MgmtNamespace, c.GuestNamespace)
-	}
 	add(controllerNamePattern.MatchString(c.ControllerName) && len(c.ControllerName) <= maxControllerName, "controller-name",
 		"%q is not a controller name: use a name such as openshift.io/gateway-controller/v1", c.ControllerName)
 	// The longest value that contains the revision is the value of the owner label: <revision>.management.

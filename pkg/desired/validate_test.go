@@ -48,10 +48,6 @@ func TestValidateNamesTheFlag(t *testing.T) {
 		"a namespace with dots":    {func(c *model.Config) { c.MgmtNamespace = "a.b" }, []string{"--namespace", `"a.b"`}},
 		"guest namespace":          {func(c *model.Config) { c.GuestNamespace = "Ingress" }, []string{"--guest-namespace", `"Ingress"`}},
 		"guest namespace too long": {func(c *model.Config) { c.GuestNamespace = strings.Repeat("n", 64) }, []string{"--guest-namespace"}},
-		"standalone apart": {
-			func(c *model.Config) { c.Topology = model.TopologyStandalone },
-			[]string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"},
-		},
 		"controller name without a path": {
 			func(c *model.Config) { c.ControllerName = "openshift.io" }, []string{"--controller-name", `"openshift.io"`, "such as"},
 		},

@@ -50,7 +50,8 @@ func (c *Cluster) Inventory(ctx context.Context, ours migration.Version) (migrat
 
 func (c *Cluster) newInventory(ours migration.Version) migration.Inventory {
 	return migration.Inventory{
-		Standalone: c.cfg.Topology == model.TopologyStandalone, Revision: c.cfg.Revision, Namespace: c.cfg.GuestNamespace, Ours: ours,
+		OneNamespace: c.cfg.Topology == model.TopologyStandalone && c.cfg.MgmtNamespace == c.cfg.GuestNamespace,
+		Revision:     c.cfg.Revision, Namespace: c.cfg.GuestNamespace, Ours: ours,
 	}
 }
 

@@ -22,7 +22,7 @@ type Code string
 
 // The codes of blockers.
 const (
-	StandaloneCluster  Code = "StandaloneCluster"
+	OneNamespace       Code = "OneNamespace"
 	OriginMissing      Code = "OriginMissing"
 	OriginChanging     Code = "OriginChanging"
 	OriginUnknown      Code = "OriginUnknown"
@@ -151,9 +151,9 @@ func originRows() []row {
 	known := func(i Inventory) bool { return i.version() != Version{} }
 	return []row{
 		{
-			Blocker, StandaloneCluster, "in a standalone cluster, both istiods would have the same names",
-			"install hypergate after the istiod was removed; a migration needs a hosted control plane",
-			onIstiod(func(i Inventory) bool { return i.Standalone }, nothing), nil,
+			Blocker, OneNamespace, "both istiods would have the same name in one namespace",
+			"run hypergate with --namespace, in a namespace of its own",
+			onIstiod(func(i Inventory) bool { return i.OneNamespace }, nothing), nil,
 		},
 		{
 			Blocker, OriginMissing, "the guest has no istiod of this revision, so there is nothing to migrate",

@@ -110,8 +110,9 @@ func (o Object) String() string {
 
 // Inventory is what the check follows from.
 type Inventory struct {
-	// Standalone reports whether there is one cluster, and no management side.
-	Standalone bool
+	// OneNamespace reports whether the hosted istiod would be in the namespace of the origin: in a standalone cluster,
+	// unless hypergate has another namespace.
+	OneNamespace bool
 	// Revision and Namespace are those of the origin. Ours is the version of the hosted istiod.
 	Revision, Namespace string
 	Ours                Version

@@ -39,7 +39,8 @@ const (
 // Config is the configuration from the flags. It does not change while the process runs.
 type Config struct {
 	Topology Topology
-	// MgmtNamespace is the namespace of istiod: HyperShift's control plane namespace, or GuestNamespace if standalone.
+	// MgmtNamespace is the namespace of istiod: HyperShift's control plane namespace. In a standalone cluster it is
+	// GuestNamespace, or a namespace of its own beside an istiod that was there before.
 	MgmtNamespace string
 	// GuestNamespace is istiod's system namespace in the guest. It contains istiod's service account, its Leases and
 	// the gateway defaults.

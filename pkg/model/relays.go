@@ -28,11 +28,11 @@ const (
 
 // Settings of Go's garbage collector for both ends of the tunnel.
 const (
-	// TunnelGC is the value of GOGC: the heap is collected when it has grown by a quarter. Both ends then need less than
-	// 32 MiB of resident memory with 1,000 gateways (docs/tunnel.md).
+	// TunnelGC is the value of GOGC: the heap is collected when it has grown by a quarter. Both ends then need less
+	// than 32 MiB of resident memory with 1,000 gateways (docs/tunnel.md).
 	TunnelGC = "25"
-	// RelaySoftLimit and SidecarSoftLimit are the values of GOMEMLIMIT: three quarters of the container's limit. A limit
-	// that a busy tunnel reaches makes Go collect without a pause, and slows all streams.
+	// RelaySoftLimit and SidecarSoftLimit are the values of GOMEMLIMIT: three quarters of the container's limit. A
+	// limit that a busy tunnel reaches makes Go collect without a pause, and slows all streams.
 	RelaySoftLimit   = "288MiB"
 	SidecarSoftLimit = "96MiB"
 )

@@ -64,9 +64,10 @@ func Conflicts(cfg model.Config, seen model.ForeignInstallations) []ConflictingC
 		}
 	}
 	for _, d := range seen.Istiods {
-		// In the standalone topology, hypergate's own istiod runs in this cluster.
+		// In a standalone cluster, hypergate's own istiod runs in this namespace, unless it has one of its own.
+		here := cfg.Topology == model.TopologyStandalone && cfg.MgmtNamespace == cfg.GuestNamespace
 		ours := d.Owner == cfg.OwnerValue(model.SideMgmt) || d.Owner == model.Unlabelled
-		if cfg.Topology != model.TopologyStandalone || !ours {
+		if !here || !ours {
 			out = append(out, ForeignIstiod{fmt.Sprintf("Deployment %s/%s", cfg.GuestNamespace, text.Plain(d.Name, longestName))})
 		}
 	}

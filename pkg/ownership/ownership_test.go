@@ -207,7 +207,8 @@ func TestConflictingControllers(t *testing.T) {
 		return model.ForeignInstallations{Istiods: []model.ForeignDeployment{{Name: "istiod-openshift-gateway", Owner: owner}}}
 	}
 	hosted, standalone := config(model.TopologyHosted), config(model.TopologyStandalone)
-	renamed, revised := hosted, hosted
+	renamed, revised, apart := hosted, hosted, standalone
+	apart.MgmtNamespace = "hypergate-system"
 	renamed.ControllerName = "example.com/gateways"
 	revised.Revision = "mine"
 	for name, test := range map[string]struct {
@@ -244,6 +245,9 @@ func TestConflictingControllers(t *testing.T) {
 		"our own istiod, standalone":               {standalone, istiods("openshift-gateway.management"), nil},
 		"the user's istiod, standalone":            {standalone, istiods(""), []ownership.ConflictingController{deployment}},
 		"our own without its label is drift":       {standalone, istiods(model.Unlabelled), nil},
+		"standalone, with a namespace of its own": {
+			apart, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment},
+		},
 		"but in a guest it is another hypergate's": {hosted, istiods(model.Unlabelled), []ownership.ConflictingController{deployment}},
 		"both": {
 			hosted,

@@ -310,10 +310,6 @@ func TestBadFlagsOfRun(t *testing.T) {
 			flags("--topology=standalone", "--namespace=", "--guest-kubeconfig-secret=guest1-kubeconfig"),
 			[]string{"--guest-kubeconfig-secret", "standalone", "--topology hosted"},
 		},
-		"standalone apart": {
-			flags("--topology=standalone"),
-			[]string{"--namespace", `"clusters-guest1"`, `"openshift-ingress"`, "one cluster"},
-		},
 		"another rollout":    {flags("--gateway-rollout=Slowly"), []string{"--gateway-rollout", `"Slowly"`, "OneByOne", "AllAtOnce"}},
 		"a token too short":  {flags("--token-lifetime=9m"), []string{"--token-lifetime", "9m", "10m"}},
 		"a token of no time": {flags("--token-lifetime=day"), []string{"--token-lifetime", `"day"`}},

@@ -50,7 +50,7 @@ func (a *guestAccess) config(ctx context.Context, topology model.Topology, timeo
 		return nil, errTwoKubeconfigs
 	case a.secret != "":
 		return a.fromSecret(ctx, timeout)
-	case a.namespace != "" || a.mgmt.isSet():
+	case a.namespace != "" && topology != model.TopologyStandalone || a.mgmt.isSet():
 		return nil, errors.New("--namespace, --kubeconfig and --context require --guest-kubeconfig-secret: " +
 			"set it, or omit them; the guest is selected by --guest-kubeconfig and --guest-context")
 	case !a.guest.isSet() && topology != model.TopologyStandalone:

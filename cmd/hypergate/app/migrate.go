@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -98,6 +99,7 @@ func newMigratePlan() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
+	flags.Lookup("namespace").Usage += " With --topology=standalone, the namespace of hypergate, which defaults to --guest-namespace."
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
 	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
 	o.check.addFlags(flags)
@@ -167,6 +169,7 @@ func (o *migratePlanOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	cfg.MgmtNamespace = cmp.Or(o.guest.namespace, cfg.GuestNamespace)
 	found, err := o.check.inventory(ctx, cfg, o.guest)
 	if err != nil {
 		return err

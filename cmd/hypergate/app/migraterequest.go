@@ -230,6 +230,7 @@ func (o *migrateStartOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	cfg.MgmtNamespace = lease.namespace
 	access, err := o.guest(cfg.Topology)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func (o *publishOptions) into(cfg *model.Config) (err error) {
 		cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress)
 		return err
 	case cfg.Topology == model.TopologyStandalone && way == model.PublishAuto:
-		cfg.XDS = model.HostPort{Host: cfg.IstiodName() + "." + cfg.GuestNamespace + ".svc", Port: 15012}
+		cfg.XDS = model.HostPort{Host: cfg.IstiodName() + "." + cfg.MgmtNamespace + ".svc", Port: 15012}
 		return nil
 	case o.nodePort != 0 && way != model.PublishNodePort:
 		return fmt.Errorf("--publish-node-port is only supported with --publish=%s", model.PublishNodePort)
