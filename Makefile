@@ -32,7 +32,8 @@ STORIES ?= race integration e2e upgrade migration conformance rotation scale hos
 CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAndKeepsCRDs|TestNoRequestsAtRest|\
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
-TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform|TestAMigrationOnTwoAPIServers
+TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform|TestAMigrationOnTwoAPIServers|\
+TestAMigrationOnAStandaloneCluster
 CORE_TRAFFIC ?= requests_go|tests_of_Gateway_API|control:_a_gateway_that_is_killed|istiod_is_replaced|istiod_is_published
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.

@@ -59,6 +59,7 @@ func checkManifests(t *testing.T, own *planes.Pair) {
 		{"hosted/guest", []*planes.Plane{own.Guest}, ""},
 		{"cluster-api/example", []*planes.Plane{own.Mgmt}, deployedMgmtNamespace},
 		{"standalone", []*planes.Plane{own.Mgmt}, ""},
+		{"standalone-own-namespace", []*planes.Plane{own.Mgmt}, ""},
 		{"sidecar-injection", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"istio-resources", []*planes.Plane{own.Guest, own.Mgmt}, ""},
 		{"rbac/migration", []*planes.Plane{own.Guest, own.Mgmt}, ""},
@@ -211,6 +212,7 @@ func prepare(t *testing.T, own *planes.Pair) {
 	}
 	namespace(own.Mgmt.Config, deployedMgmtNamespace)
 	namespace(own.Mgmt.Config, deployedGuestNamespace) // for standalone
+	namespace(own.Mgmt.Config, "hypergate-system")
 	namespace(own.Guest.Config, deployedGuestNamespace)
 	_, err := kubernetes.NewForConfigOrDie(own.Mgmt.Config).SchedulingV1().PriorityClasses().
 		Create(t.Context(), &schedulingv1.PriorityClass{

@@ -23,10 +23,13 @@ type originWorld struct {
 	*gatewayWorld
 }
 
-func newOriginWorld(t *testing.T) *originWorld {
+func newOriginWorld(t *testing.T, changes ...func(*harness)) *originWorld {
 	t.Helper()
 	w := &originWorld{&gatewayWorld{harness: newHarness(t)}}
 	w.cfg.IstioResources = nil
+	for _, change := range changes {
+		change(w.harness)
+	}
 	w.namespace = "shop-" + w.cfg.Revision
 	w.haveCRDs()
 	w.createNamespace(w.guest, w.cfg.GuestNamespace)
@@ -183,8 +186,24 @@ func (w *originWorld) starts() {
 
 // TestAMigrationOnTwoAPIServers goes to the hosted istiod until the Gateway waits for its proxies, and back. Real
 // proxies are in the stories of `make migration`.
-func TestAMigrationOnTwoAPIServers(t *testing.T) {
-	w := newOriginWorld(t)
+func TestAMigrationOnTwoAPIServers(t *testing.T) { newOriginWorld(t).thereAndBack() }
+
+// TestAMigrationOnAStandaloneCluster does the same on one API server. The hosted istiod has a namespace of its own
+// there.
+func TestAMigrationOnAStandaloneCluster(t *testing.T) {
+	w := newOriginWorld(t, func(w *harness) {
+		w.cfg.Topology = model.TopologyStandalone
+		w.cfg.XDS = model.HostPort{Host: w.cfg.IstiodName() + "." + w.cfg.MgmtNamespace + ".svc", Port: 15012}
+		w.cfg.WebhookHost, w.cfg.GuestServer, w.cfg.NetworkPolicies = "", "", nil
+		w.mgmt, w.mgmtConfig = w.guest, counted(w.pair.Guest.Config, w.mgmtRequests)
+		w.createNamespace(w.mgmt, w.cfg.MgmtNamespace)
+		go playGarbageCollector(w.Context(), w.mgmt, w.cfg.MgmtNamespace)
+	})
+	w.thereAndBack()
+}
+
+func (w *originWorld) thereAndBack() {
+	w.Helper()
 	crds := w.crdContents(dynamic.NewForConfigOrDie(w.pair.Guest.Config))
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
@@ -195,7 +214,7 @@ func TestAMigrationOnTwoAPIServers(t *testing.T) {
 	w.settleReport(migration.StateRolling)
 	w.Expect(w.condition("demo", model.ConditionDomain+"Migration")).To(haveStatus(metav1.ConditionTrue, "Roll"))
 
-	t.Log("and back: the origin leads again, and gets the Gateway")
+	w.Log("and back: the origin leads again, and gets the Gateway")
 	w.request(migration.Backward, "2026-01-01T00:01:00Z")
 	w.Eventually(w.held).Should(gomega.Equal([]string{"web"}))
 	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
@@ -208,7 +227,7 @@ func TestAMigrationOnTwoAPIServers(t *testing.T) {
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionFalse, "OwnedByAnother"))
 
-	t.Log("nothing of hypergate is left, CRDs are as before, no Secret of the guest was read, and hypergate is at rest")
+	w.Log("nothing of hypergate is left, CRDs are as before, no Secret of the guest was read, and hypergate is at rest")
 	w.Eventually(w.oursInGuest).Should(gomega.BeEmpty())
 	w.Expect(w.crdContents(dynamic.NewForConfigOrDie(w.pair.Guest.Config))).To(gomega.Equal(crds))
 	for _, request := range w.guestRequests.since(0) {
