@@ -106,7 +106,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	defer cancel()
 	name := "hypergate-" + namespace + "-" + now.UTC().Format("20060102T150405Z")
 	if o.output == "-" {
-		_, away, err := o.collect(ctx, bundle.New(out, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
+		_, away, err := o.collect(ctx, bundle.New(out, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now, progressOn(errOut))
 		if err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	problems, away, err := o.collect(ctx, bundle.New(file, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now)
+	problems, away, err := o.collect(ctx, bundle.New(file, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now, progressOn(errOut))
 	if err := errors.Join(err, file.Close()); err != nil {
 		return errors.Join(err, os.Remove(o.output))
 	}
@@ -144,7 +144,7 @@ func reportAway(errOut io.Writer, away []error) error {
 // collect writes the archive. It returns what is missing in it, and the errors of sides that cannot be read at all. If
 // none can, it returns an error.
 func (o *bundleOptions) collect(
-	ctx context.Context, archive *bundle.Archive, namespace string, mgmt, guestConfig *rest.Config, now time.Time,
+	ctx context.Context, archive *bundle.Archive, namespace string, mgmt, guestConfig *rest.Config, now time.Time, shown progress,
 ) (problems []string, away []error, err error) {
 	if err := archive.Add([]byte(versionsText(ctx, now, mgmt, guestConfig)), "version.txt"); err != nil {
 		return nil, nil, err
@@ -157,7 +157,9 @@ func (o *bundleOptions) collect(
 		sides = append(sides, side{guestConfig, bundle.Side{Name: "guest", Namespace: o.guestNamespace, Kinds: bundle.Guest()}})
 	}
 	for _, side := range sides {
+		done := shown.waits("reading the " + side.Name + " side")
 		err := bundle.Collect(ctx, side.config, side.Side, archive)
+		done()
 		if none, is := errors.AsType[bundle.UnreadError](err); is {
 			away = append(away, accessError("reading the "+none.Side+" side", "get /apis there", none.Err))
 			continue

@@ -53,7 +53,9 @@ func newDiff() *cobra.Command {
   hypergate diff ... -o json > diff.json
   case $? in 0 | 3) ;; *) exit 1 ;; esac`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.diff(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.diff(cmd.Context(), cmd.OutOrStdout(), progressOn(cmd.ErrOrStderr()))
+		},
 	}
 	o.addDiffFlags(cmd.Flags())
 	return cmd
@@ -84,19 +86,24 @@ func (o *diffOptions) bounded(ctx context.Context) (context.Context, context.Can
 	return context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
 }
 
-func (o *diffOptions) diff(ctx context.Context, out io.Writer) error {
+func (o *diffOptions) diff(ctx context.Context, out io.Writer, shown progress) error {
 	options, err := o.checked()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := o.bounded(ctx)
 	defer cancel()
+	done := shown.waits(previewing)
 	found, err := controller.Preview(ctx, options)
+	done()
 	if err != nil {
 		return previewError(err)
 	}
 	return printed(out, o.output, newDiffReport(found))
 }
+
+// previewing is what a preview does.
+const previewing = "observing both sides, and asking the API servers what each write would change"
 
 // previewError returns why both sides could not be observed, with the next step.
 func previewError(err error) error {

@@ -95,7 +95,9 @@ func newMigratePlan() *cobra.Command {
 		Long:    migratePlanLong,
 		Example: migratePlanExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), progressOn(cmd.ErrOrStderr()))
+		},
 	}
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
@@ -143,6 +145,9 @@ func (o *migrationCheck) config(revision string) (model.Config, error) {
 	return cfg, err
 }
 
+// readingGuest is what the check of a migration does.
+const readingGuest = "reading the Gateways of the guest, and its istiod"
+
 // inventory reads what the check follows from.
 func (o *migrationCheck) inventory(ctx context.Context, cfg model.Config, access guestAccess) (migration.Inventory, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
@@ -164,13 +169,15 @@ func (o *migrationCheck) inventory(ctx context.Context, cfg model.Config, access
 	return found, nil
 }
 
-func (o *migratePlanOptions) run(ctx context.Context, out io.Writer) error {
+func (o *migratePlanOptions) run(ctx context.Context, out io.Writer, shown progress) error {
 	cfg, err := o.check.config(o.revision)
 	if err != nil {
 		return err
 	}
 	cfg.MgmtNamespace = cmp.Or(o.guest.namespace, cfg.GuestNamespace)
+	done := shown.waits(readingGuest)
 	found, err := o.check.inventory(ctx, cfg, o.guest)
+	done()
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,9 @@ func newMigrateStart() *cobra.Command {
 		Long:    migrateStartLong,
 		Example: migrateStartExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), progressOn(cmd.ErrOrStderr()))
+		},
 	}
 	flags := cmd.Flags()
 	o.addFlags(flags)
@@ -221,7 +223,7 @@ func newMigrateStart() *cobra.Command {
 	return cmd
 }
 
-func (o *migrateStartOptions) run(ctx context.Context, out io.Writer) error {
+func (o *migrateStartOptions) run(ctx context.Context, out io.Writer, shown progress) error {
 	lease, err := o.lease()
 	if err != nil {
 		return err
@@ -238,7 +240,9 @@ func (o *migrateStartOptions) run(ctx context.Context, out io.Writer) error {
 	if err := lease.may(ctx, migration.RequestStart); err != nil {
 		return err
 	}
+	done := shown.waits(readingGuest)
 	found, err := o.check.inventory(ctx, cfg, access)
+	done()
 	if err != nil {
 		return fmt.Errorf("checking the guest: %w", err)
 	}

@@ -39,7 +39,7 @@ func (o *planOptions) addFlags(flags *pflag.FlagSet) {
 	o.addGuestFlags(flags)
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "Namespace of the hosted control plane on the management cluster. "+
 		"With --topology=standalone, it is the namespace of istiod, and defaults to --guest-namespace. Another one is required to "+
-			"migrate from an istiod in --guest-namespace.")
+		"migrate from an istiod in --guest-namespace.")
 	flags.StringVar(&o.pilotImage, "pilot-image", "", "Image of istiod, from the release payload of the control plane.")
 	flags.StringVar(&o.proxyImage, "proxy-image", "", "Image of the gateways, from the release payload of the guest.")
 	o.publish.addFlags(flags)

@@ -48,13 +48,15 @@ func newPreflight() *cobra.Command {
   # Install only if all checks pass
   hypergate preflight ... && kubectl apply -k deploy/hosted/example`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.preflight(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.preflight(cmd.Context(), cmd.OutOrStdout(), progressOn(cmd.ErrOrStderr()))
+		},
 	}
 	o.addDiffFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *preflightOptions) preflight(ctx context.Context, out io.Writer) error {
+func (o *preflightOptions) preflight(ctx context.Context, out io.Writer, shown progress) error {
 	options, err := o.checked()
 	if err != nil {
 		return err
@@ -70,10 +72,14 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer) error {
 			return printed(out, o.output, report.with("guest kubeconfig", "", err))
 		}
 	}
+	done := shown.waits("asking both API servers for their version")
 	report = report.with(versionOf(ctx, "management cluster", options.MgmtConfig, "")).
 		with(versionOf(ctx, "guest", guestConfig, leastKubernetes))
+	done()
 	if report.code() == exitOK {
+		done = shown.waits(previewing)
 		found, err := controller.Preview(ctx, options)
+		done()
 		report = report.previewed(found, err)
 	}
 	return printed(out, o.output, report)

@@ -1,0 +1,33 @@
+package app
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// patience is how long a command waits in silence.
+const patience = time.Second
+
+// progress prints what a command waits for. Its zero value prints nothing.
+type progress struct{ out io.Writer }
+
+// progressOn returns the progress of a command. It is shown on a terminal only, so that no script sees it.
+func progressOn(errOut io.Writer) progress {
+	if file, is := errOut.(*os.File); is && term.IsTerminal(int(file.Fd())) {
+		return progress{file}
+	}
+	return progress{}
+}
+
+// waits prints what the command does, if it is not done within patience. Call the returned function when it is done.
+func (p progress) waits(what string) (done func()) {
+	if p.out == nil {
+		return func() {}
+	}
+	timer := time.AfterFunc(patience, func() { fmt.Fprintf(p.out, "hypergate: %s ...\n", what) })
+	return func() { timer.Stop() }
+}
