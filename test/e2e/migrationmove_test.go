@@ -49,7 +49,8 @@ type move struct {
 // drainOfPods is how long a gateway of these stories serves after the order to end. See gatewayoptions.yaml.
 const drainOfPods = 15 * time.Second
 
-// longDownload is the stream with downloads that are longer than that.
+// longDownload is the stream with downloads that are longer than that. Each has a connection of its own: a kept one to
+// an old pod, which ends soon, could get the next download.
 const longDownload = "download, long"
 
 // moving begins to follow, and starts the load. All Gateways are at the origin, and hypergate runs.
@@ -80,7 +81,7 @@ const slowest = time.Second
 func (m *move) streams() []traffic.Stream {
 	streams := append(m.edgeAt.shortStreams(), traffic.Stream{
 		Name: longDownload, Kind: traffic.Download, Address: net.JoinHostPort(m.edgeAt.address, "80"), Host: trafficHost,
-		Rate: 0.2, Duration: 2 * drainOfPods,
+		Rate: 0.2, Duration: 2 * drainOfPods, Fresh: true,
 	})
 	for _, s := range m.small {
 		streams = append(streams, lightStreams(s)...)

@@ -56,7 +56,7 @@ type answer struct {
 // sender sends single requests of one stream.
 type sender struct {
 	stream Stream
-	// kept is the client of KeptConnection and Download, fresh that of NewConnection.
+	// kept is the client of KeptConnection and Download, fresh that of NewConnection and of Stream.Fresh.
 	kept, fresh *http.Client
 	grpc        *grpc.ClientConn
 	// answered has the pod that answered last on a connection, by the local address of the connection.
@@ -122,8 +122,11 @@ func (s *sender) send(ctx context.Context) answer {
 	case KeptConnection:
 		return s.get(ctx, s.kept, "/", checkShort)
 	case Download:
-		pieces := s.stream.pieces()
-		return s.get(ctx, s.kept, "/download?pieces="+strconv.Itoa(pieces), func(body io.Reader) error { return checkPieces(body, pieces) })
+		pieces, client := s.stream.pieces(), s.kept
+		if s.stream.Fresh {
+			client = s.fresh
+		}
+		return s.get(ctx, client, "/download?pieces="+strconv.Itoa(pieces), func(body io.Reader) error { return checkPieces(body, pieces) })
 	case GRPC:
 		return s.talk(ctx)
 	}

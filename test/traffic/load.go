@@ -28,6 +28,8 @@ type Stream struct {
 	Rate float64
 	// Duration is the length of a download or of a gRPC stream.
 	Duration time.Duration
+	// Fresh gives each download a connection of its own.
+	Fresh bool
 	// Timeout is the deadline of a short request, and what a long one may take beyond its duration. Zero means 5 s.
 	Timeout time.Duration
 }
