@@ -26,15 +26,14 @@ const (
 	TunnelHealthPort = 15444
 )
 
-// Settings of Go's garbage collector for both ends of the tunnel.
+// Settings of Go's garbage collector for both ends of the tunnel. They need at most 32 MiB of resident memory with 1,000
+// gateways (docs/tunnel.md). Beyond GOMEMLIMIT, Go collects without a pause, which slows all streams.
 const (
-	// TunnelGC is the value of GOGC: the heap is collected when it has grown by a quarter. Both ends then need less
-	// than 32 MiB of resident memory with 1,000 gateways (docs/tunnel.md).
-	TunnelGC = "25"
-	// RelaySoftLimit and SidecarSoftLimit are the values of GOMEMLIMIT: three quarters of the container's limit. A
-	// limit that a busy tunnel reaches makes Go collect without a pause, and slows all streams.
-	RelaySoftLimit   = "288MiB"
-	SidecarSoftLimit = "96MiB"
+	// RelayGC and RelaySoftLimit are the values of GOGC and GOMEMLIMIT of a relay. It needs 67 MiB while 100 gateways
+	// read nothing, with their buffers full.
+	RelayGC, RelaySoftLimit = "25", "288MiB"
+	// SidecarSoftLimit is the value of GOMEMLIMIT of the sidecar, which needs 17 MiB then.
+	SidecarSoftLimit = "20MiB"
 )
 
 // Requests of a relay and of the sidecar, and their memory limits. The sum of the buffers of all streams has no limit
@@ -171,7 +170,9 @@ func apart() map[string]any {
 func (c Config) relayContainer() map[string]any {
 	container := tunnelContainer("relay", c.Publish.RelayImage, relayMemoryLimit)
 	container["args"] = []any{"relay", "--tunnel-name=" + c.TunnelName(), "--mesh-root=" + meshRootPath + "/" + CARootFile}
-	container["env"] = tunnelMemoryEnv(RelaySoftLimit)
+	container["env"] = []any{
+		map[string]any{"name": "GOGC", "value": RelayGC}, map[string]any{"name": "GOMEMLIMIT", "value": RelaySoftLimit},
+	}
 	container["ports"] = []any{
 		containerPort("gateways", GatewaysPort), containerPort("tunnels", TunnelsPort), containerPort("health", TunnelHealthPort),
 	}
@@ -189,19 +190,14 @@ func (c Config) relayContainer() map[string]any {
 func (c Config) SidecarContainer() map[string]any {
 	container := tunnelContainer("tunnel", c.Publish.SidecarImage, sidecarMemoryLimit)
 	container["args"] = []any{"sidecar", "--relay-namespace=" + c.GuestNamespace}
-	container["env"] = append(tunnelMemoryEnv(SidecarSoftLimit), map[string]any{
-		"name": "POD_IP", "valueFrom": map[string]any{"fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "status.podIP"}},
-	})
+	container["env"] = []any{
+		map[string]any{"name": "GOMEMLIMIT", "value": SidecarSoftLimit},
+		map[string]any{"name": "POD_IP", "valueFrom": map[string]any{"fieldRef": map[string]any{
+			"apiVersion": "v1", "fieldPath": "status.podIP",
+		}}},
+	}
 	container["ports"] = []any{containerPort("tunnel-health", TunnelHealthPort)}
 	return container
-}
-
-// tunnelMemoryEnv returns the settings of Go's garbage collector, as environment variables.
-func tunnelMemoryEnv(softLimit string) []any {
-	return []any{
-		map[string]any{"name": "GOGC", "value": TunnelGC},
-		map[string]any{"name": "GOMEMLIMIT", "value": softLimit},
-	}
 }
 
 // tunnelContainer returns what the containers of both ends of the tunnel have in common.

@@ -242,9 +242,9 @@ func TestConflictingControllers(t *testing.T) {
 		"a standalone hypergate's istiod": {
 			hosted, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment},
 		},
-		"our own istiod, standalone":               {standalone, istiods("openshift-gateway.management"), nil},
-		"the user's istiod, standalone":            {standalone, istiods(""), []ownership.ConflictingController{deployment}},
-		"our own without its label is drift":       {standalone, istiods(model.Unlabelled), nil},
+		"our own istiod, standalone":         {standalone, istiods("openshift-gateway.management"), nil},
+		"the user's istiod, standalone":      {standalone, istiods(""), []ownership.ConflictingController{deployment}},
+		"our own without its label is drift": {standalone, istiods(model.Unlabelled), nil},
 		"standalone, with a namespace of its own": {
 			apart, istiods("openshift-gateway.management"), []ownership.ConflictingController{deployment},
 		},

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/proc"
@@ -37,7 +36,7 @@ func BenchmarkGateways(b *testing.B) {
 	w := newWorld(b)
 	w.pod("istiod-relay-0", relay0IP)
 	w.relay("istiod-relay-0", relay0IP)
-	w.start("sidecar", model.SidecarSoftLimit, "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace, "--relays=istiod-relay-0",
+	w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace, "--relays=istiod-relay-0",
 		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
 		"--pod-ip="+istiodIP, fmt.Sprintf("--target-port=%d", realIstiod), "--health-address="+istiodIP+health)
 	w.services()

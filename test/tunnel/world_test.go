@@ -162,11 +162,10 @@ func (w *world) pod(name, ip string) {
 }
 
 // start starts a process of hypergate-tunnel, which ends with the test.
-func (w *world) start(name, softLimit string, args ...string) *proc.Process {
+func (w *world) start(name string, env []string, args ...string) *proc.Process {
 	w.t.Helper()
 	process, err := proc.Spec{
-		Name: name, LogDir: w.dir, Argv: append([]string{w.binary}, args...),
-		Env: []string{"GOGC=" + model.TunnelGC, "GOMEMLIMIT=" + softLimit},
+		Name: name, LogDir: w.dir, Argv: append([]string{w.binary}, args...), Env: env,
 	}.Start()
 	w.must(err)
 	w.t.Cleanup(func() {
@@ -180,13 +179,14 @@ func (w *world) start(name, softLimit string, args ...string) *proc.Process {
 
 func (w *world) relay(name, ip string) *proc.Process {
 	w.t.Helper()
-	return w.start(name, model.RelaySoftLimit, "relay", "--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
+	return w.start(name, []string{"GOGC=" + model.RelayGC, "GOMEMLIMIT=" + model.RelaySoftLimit}, "relay",
+		"--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
 		"--gateways-address="+ip+":15012", "--tunnels-address="+ip+":15443", "--health-address="+ip+health)
 }
 
 func (w *world) sidecar() *proc.Process {
 	w.t.Helper()
-	return w.start("sidecar", model.SidecarSoftLimit, "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
+	return w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
 		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
 		"--pod-ip="+istiodIP, "--health-address="+istiodIP+health)
 }
@@ -335,3 +335,5 @@ func (w *world) resident(p *proc.Process) (anonymous, all float64) {
 	}
 	return anonymous, all
 }
+
+func sidecarEnv() []string { return []string{"GOMEMLIMIT=" + model.SidecarSoftLimit} }
