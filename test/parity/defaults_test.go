@@ -11,26 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
-	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestTheOldestDefaultsCount checks the facts behind the condition about defaults of others, with a real istiod: of all
 // ConfigMaps with defaults for a class, it uses only the oldest. If that one has a key that istiod does not know, it
 // makes no gateway of the class. If there are several of the same second, the name decides.
 func TestTheOldestDefaultsCount(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts etcd, kube-apiserver and istiod")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
-	t.Cleanup(cancel)
-	source, err := charts.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := startGuest(ctx, t)
+	ctx, source, g := realGuest(t)
 	mine := g.defaults(ctx, "a-guests-own", "horizontalPodAutoscaler", "spec: {minReplicas: 5, maxReplicas: 6}")
 	s := ofHypergate(t, source, "", model.SeveralNodes)
 	hypergates := &unstructured.Unstructured{}

@@ -77,6 +77,22 @@ spec:
   listeners: [{name: http, port: 80, protocol: HTTP}]
 `
 
+// realGuest starts a guest with real servers, and returns it with the embedded charts and a context with a deadline. It
+// skips the test with -short.
+func realGuest(t *testing.T) (context.Context, *charts.Source, *guest) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts etcd, kube-apiserver and istiod")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
+	t.Cleanup(cancel)
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, source, startGuest(ctx, t)
+}
+
 func startGuest(ctx context.Context, t *testing.T) *guest {
 	t.Helper()
 	log.SetLogger(logr.Discard()) // otherwise controller-runtime warns on stderr
@@ -174,16 +190,7 @@ func (g *guest) get(ctx context.Context, gateway string, object client.Object) e
 // TestGateways compares the objects of a Gateway with those of cluster-ingress-operator, and checks what a Gateway's
 // own parameters and a user's values make of them.
 func TestGateways(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts etcd, kube-apiserver and istiod")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
-	t.Cleanup(cancel)
-	source, err := charts.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := startGuest(ctx, t)
+	ctx, source, g := realGuest(t)
 	hypergate := g.deployedBy(ctx, ofHypergate(t, source, "", model.SeveralNodes), "web", "own")
 	t.Run("as those of the ingress operator", func(t *testing.T) {
 		operator := g.deployedBy(ctx, ofOperator(t, source, model.Proxy{}), "web", "own")
@@ -199,16 +206,7 @@ func TestGateways(t *testing.T) {
 
 // TestTheGuestsProxy compares the objects of a Gateway in a guest with a proxy with those of cluster-ingress-operator.
 func TestTheGuestsProxy(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts etcd, kube-apiserver and istiod")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
-	t.Cleanup(cancel)
-	source, err := charts.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := startGuest(ctx, t)
+	ctx, source, g := realGuest(t)
 	proxy := model.Proxy{HTTP: "http://proxy.example.com:3128", HTTPS: "http://user:secret@proxy.example.com:3129", No: ".svc,10.0.0.0/16"}
 	hypergate := g.deployedBy(ctx, ofHypergateFor(t, source, "", model.GuestObservation{Proxy: proxy}), "web")
 	operator := g.deployedBy(ctx, ofOperator(t, source, proxy), "web")

@@ -19,11 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/fromyaml"
-	"github.com/hypergate/hypergate/test/hang"
 )
 
 // inferenceCRDs returns the folder of the CRDs of the inference extension in the module that istiod was built with.
@@ -103,16 +101,7 @@ func (g *guest) condition(ctx context.Context, object *unstructured.Unstructured
 // TestInferencePools checks that an istiod with hypergate's permissions starts without the CRD of InferencePools, and
 // serves a route to a pool as soon as the CRD is there, without a restart.
 func TestInferencePools(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts etcd, kube-apiserver and istiod")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
-	t.Cleanup(cancel)
-	source, err := charts.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := startGuest(ctx, t)
+	ctx, source, g := realGuest(t)
 	s := ofHypergate(t, source, "", model.SeveralNodes)
 	g.apply(ctx, s.guest)
 	startIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)

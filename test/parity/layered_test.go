@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
@@ -63,16 +62,7 @@ spec:
 // revision, give a gateway the same configuration from an istiod with the plan of hypergate, and its permissions, as
 // from one of cluster-ingress-operator: byte for byte. The control is an istiod that does not serve these kinds.
 func TestLayeredProducts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts etcd, kube-apiserver and istiod")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
-	t.Cleanup(cancel)
-	source, err := charts.Embedded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := startGuest(ctx, t)
+	ctx, source, g := realGuest(t)
 	g.haveLayered(ctx)
 	web := g.gatewayPod(ctx)
 	s := ofHypergate(t, source, "", model.SeveralNodes)
