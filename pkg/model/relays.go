@@ -26,8 +26,8 @@ const (
 	TunnelHealthPort = 15444
 )
 
-// Settings of Go's garbage collector for both ends of the tunnel. They need at most 32 MiB of resident memory with 1,000
-// gateways (docs/tunnel.md). Beyond GOMEMLIMIT, Go collects without a pause, which slows all streams.
+// Settings of Go's garbage collector for both ends of the tunnel. They need at most 32 MiB of resident memory with
+// 1,000 gateways (docs/tunnel.md). Beyond GOMEMLIMIT, Go collects without a pause, which slows all streams.
 const (
 	// RelayGC and RelaySoftLimit are the values of GOGC and GOMEMLIMIT of a relay. It needs 67 MiB while 100 gateways
 	// read nothing, with their buffers full.

@@ -91,7 +91,8 @@ func (w *world) realIstiod() xds.Options {
 			"--monitoringAddr=" + istiodIP + ":15114", "--grpcAddr=", "--ctrlz_port=0",
 		},
 		Env: []string{
-			// istiod refuses streams beyond a rate that follows from its CPUs. The gateways of this test do not try again.
+			// istiod refuses streams beyond a rate that follows from its CPUs. The gateways of this test do not try
+			// again.
 			"PILOT_MAX_REQUESTS_PER_SECOND=1000",
 			"POD_NAMESPACE=" + namespace, "PILOT_CERT_PROVIDER=istiod", "INJECTION_WEBHOOK_CONFIG_NAME=", "VALIDATION_WEBHOOK_CONFIG_NAME=",
 		},

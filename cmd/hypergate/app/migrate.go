@@ -22,8 +22,8 @@ import (
 func newMigrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Replace the istiod in a guest by a hosted one",
-		Long: `Replace the istiod that a guest has by a hosted one, Gateway by Gateway, and go back.
+		Short: "Replace the istiod in a guest with a hosted one",
+		Long: `Replace the istiod that a guest has with a hosted one, Gateway by Gateway, and go back.
 
 These commands show what a migration would do, request it, and show how far it is. "hypergate run" carries requests out.`,
 		Example: `  # Show whether a guest can be migrated, and what would be written
