@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +16,7 @@ import (
 // reports whether istiod may be changed as the step requires: that is not so before the state is written.
 func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	e.outcome.migration = migrationOutcome{report: m.report, active: m.active, mode: m.mode, problem: m.problem}
+	e.reportUnread(ctx, m)
 	if m.step == nil {
 		return true
 	}
@@ -27,10 +30,29 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	}
 	e.memory.migration.decide(m, e.clock.Now())
 	if act, is := m.step.(migration.Act); is {
-		logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
+		if e.memory.migration.acted.isNew(fmt.Sprint(act)) {
+			logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
+		}
 		e.act(ctx, act, m)
 	}
 	return true
+}
+
+// unreadTime is how long readings of the guest may fail before conditions say so. A restart of its API server is shorter.
+const unreadTime = time.Minute
+
+// reportUnread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that has
+// begun stands still: conditions say so after a time.
+func (e *execution) reportUnread(ctx context.Context, m migrationStep) {
+	switch seen := e.observed.migration; {
+	case seen.unread != nil:
+		e.logMigration(ctx, "Reading the guest for a migration failed", seen.unread)
+		if m.active && m.problem == nil && seen.unreadFor >= unreadTime {
+			e.outcome.migration.problem = seen.unread
+		}
+	case seen.unasked != nil && m.active:
+		e.logMigration(ctx, "Asking istiod which gateways are connected failed", seen.unasked)
+	}
 }
 
 // writeMigration writes the memo and the report, if they differ from what the Lease has.

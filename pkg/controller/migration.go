@@ -24,6 +24,9 @@ type observedMigration struct {
 	reading *migrationReading
 	// unread is why the last reading of the guest failed. Nil: it did not, or there was none.
 	unread error
+	// unreadFor is since how long readings fail. unasked is why istiod did not say which proxies are connected to it.
+	unreadFor time.Duration
+	unasked   error
 	// ready reports whether the istiod of this installation is rolled out, and was seen where it is published.
 	ready bool
 }
@@ -62,8 +65,11 @@ func (d decider) decideMigration(o observation) migrationStep {
 		out.problem, out.active = d.unrequested(m, out.mode), out.mode.IsBeside()
 		return out
 	}
-	if out.report, out.active = m.record.Report, !hasEnded(m.record); m.reading == nil || len(o.guest.Classes) == 0 {
-		return out
+	// Without an installation, nothing is left that could release a Gateway: the rollout does.
+	ended, installs := hasEnded(m.record), o.wantsInstallation(d.config)
+	out.report, out.active = m.record.Report, !ended && installs
+	if m.reading == nil || !installs || ended && d.rollout.Holding() {
+		return out // the holds of a rollout are not those of a migration
 	}
 	evidence := migrationEvidence(o, m.reading, m.record.Intent.Accepted)
 	out.facts = m.reading.facts
@@ -126,12 +132,21 @@ func (m observedMigration) blocked(step migrationStep) error {
 
 // hasEnded reports whether the state on the Lease answers its request, and the migration has ended.
 func hasEnded(r migration.Record) bool {
-	return r.Report.IsFor(r.Intent) && r.Report.Progress == migration.Ended && isEnd(r.Report.Why)
+	return r.Report.IsFor(r.Intent) &&
+		(r.Report.Progress == migration.Ended && isEnd(r.Report.Why) || r.Report.Why == migration.OriginExists)
 }
 
+// endsMigration reports whether nothing is left to do for hypergate, and no Gateway is held: the migration has ended, or
+// waits until another party removes the origin.
 func endsMigration(s migration.Step) bool {
-	rest, is := s.(migration.Rest)
-	return is && isEnd(rest.Why)
+	switch s := s.(type) {
+	case migration.Rest:
+		return isEnd(s.Why)
+	case migration.Wait:
+		return s.Why == migration.OriginExists
+	default:
+		return false
+	}
 }
 
 // isEnd reports whether a reason means that no Gateway is held any more.
@@ -221,12 +236,15 @@ type migrationMemory struct {
 	// intent is the request that the last reading was for. unread is why the last reading failed.
 	intent migration.Intent
 	unread error
+	// unreadSince is since when readings fail. unasked is why istiod did not answer the last question.
+	unreadSince time.Time
+	unasked     error
 	// decided is what the last step of this process requires of istiod.
 	decided decidedMode
 	// published is where the last plan publishes istiod. Empty: that is not known.
 	published model.HostPort
-	// logged is what was logged of it.
-	logged lastLogged
+	// logged and acted are the last failure and the last action that were logged.
+	logged, acted lastLogged
 }
 
 // decidedMode is the mode of istiod that a step has decided. removes reports whether it removes istiod, and that is not
@@ -248,14 +266,19 @@ func (m *migrationMemory) observe(o observation, ready bool) observedMigration {
 	}
 	select {
 	case r := <-m.result:
-		m.result, m.unread = nil, r.err
-		if r.err == nil {
+		m.result, m.unread, m.unasked = nil, r.err, r.unasked
+		switch {
+		case r.err == nil:
 			m.keep(&r, o.now)
-			out.reading = &r
+			out.reading, m.unreadSince = &r, time.Time{}
+		case m.unreadSince.IsZero():
+			m.unreadSince = o.now
 		}
 	default:
 	}
-	out.unread = m.unread
+	if out.unread, out.unasked = m.unread, m.unasked; out.unread != nil {
+		out.unreadFor = o.now.Sub(m.unreadSince)
+	}
 	return out
 }
 
@@ -266,6 +289,7 @@ func (m *migrationMemory) keep(r *migrationReading, now time.Time) {
 	}
 	r.checked = m.checked
 	r.checked.Origin, r.checked.Gateways = r.facts.Inventory.Origin, r.facts.Inventory.Gateways
+	r.checked.Unread = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.checked.Unread, r.facts.Inventory.Unread))))
 	connected := map[types.UID]int64{}
 	for _, g := range r.facts.Inventory.Gateways {
 		generation, seen := r.connected[g.UID]

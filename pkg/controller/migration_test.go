@@ -158,6 +158,33 @@ func TestAMigrationSuspendsRollouts(t *testing.T) {
 	}
 }
 
+// TestHoldsOfARollout checks that a migration that has nothing left to do does not release what a rollout holds, and that
+// without an installation, a rollout releases what a migration holds.
+func TestHoldsOfARollout(t *testing.T) {
+	d := newTestDecider(t)
+	d.rollout = rollout.Memo{Holds: true}
+	parked := func(progress migration.Progress, why migration.Reason) func(*observation) {
+		return func(o *observation) {
+			besideOrigin(migration.Forward)(o)
+			deployed(model.IstiodLeading)(o)
+			readFacts(nil)(o)
+			o.migration.record.Report = migration.Report{Intent: o.migration.record.Intent, Progress: progress, Why: why}
+		}
+	}
+	for name, edit := range map[string]func(*observation){
+		"parked":                       parked(migration.Ended, migration.Parked),
+		"waits for the owner":          parked(migration.Waiting, migration.OriginExists),
+		"in progress, without a class": func(o *observation) { parked(migration.Waiting, migration.GatewayRolling)(o); o.guest.Classes = nil },
+	} {
+		if step := d.decideMigration(d.observed(edit)); step.step != nil || step.active {
+			t.Errorf("%s: step %#v, active %t", name, step.step, step.active)
+		}
+	}
+	if step := d.decideMigration(d.observed(parked(migration.Waiting, migration.GatewayRolling))); step.step == nil || !step.active {
+		t.Errorf("in progress: step %#v, active %t", step.step, step.active)
+	}
+}
+
 // TestMigrationEvidence checks what a step follows from.
 func TestMigrationEvidence(t *testing.T) {
 	d := newTestDecider(t)

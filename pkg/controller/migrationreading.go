@@ -28,7 +28,8 @@ type migrationReading struct {
 	// connected are the Gateways all of whose pods are connected to the hosted istiod, and have acknowledged what it
 	// sent, with the generation of their Deployment.
 	connected map[types.UID]int64
-	err       error
+	// err is why the guest could not be read. unasked is why istiod did not answer.
+	err, unasked error
 }
 
 // readsMigration reports whether the next step of a migration follows from a reading of the guest.
@@ -113,7 +114,7 @@ func read(
 	synced := map[string]bool{}
 	for range proxiesAsked { // there can be two istiods, and one of them answers
 		all, err := ask(ctx)
-		if err != nil {
+		if out.unasked = err; err != nil {
 			break // no pod counts as connected
 		}
 		for _, p := range all {

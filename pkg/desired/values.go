@@ -157,6 +157,8 @@ func certificateHosts(cfg model.Config) []string {
 	hosts := []string{cfg.XDS.Host}
 	if cfg.Topology == model.TopologyHosted {
 		hosts = append(hosts, cfg.WebhookHost)
+	} else if cfg.MgmtNamespace != cfg.GuestNamespace {
+		hosts = append(hosts, cfg.IstiodName()+"."+cfg.MgmtNamespace+".svc") // istiod takes its namespace to be GuestNamespace
 	}
 	return slices.Compact(hosts)
 }

@@ -236,10 +236,15 @@ func viewOf(watches ...*watch.Watch) model.GatewayView {
 
 // rolledGateways joins Gateways with their Deployments, by the owner reference.
 func rolledGateways(gateways, deployments []any, classes map[string]bool) model.ObservedGateways {
-	of := map[types.UID]model.GatewayDeployment{}
+	// An owner reference of another namespace says nothing.
+	type owned struct {
+		namespace string
+		gateway   types.UID
+	}
+	of := map[owned]model.GatewayDeployment{}
 	for _, obj := range deployments {
 		if d, is := obj.(*rolledDeployment); is && d.gateway != "" {
-			of[d.gateway] = d.GatewayDeployment
+			of[owned{d.Namespace, d.gateway}] = d.GatewayDeployment
 		}
 	}
 	out := model.ObservedGateways{View: model.GatewaysKnown}
@@ -251,7 +256,7 @@ func rolledGateways(gateways, deployments []any, classes map[string]bool) model.
 		key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 		out.List = append(out.List, model.Gateway{
 			ForeignObject: model.ForeignObject{Key: key, UID: g.UID, ResourceVersion: g.ResourceVersion},
-			Hold:          g.hold, Deployment: of[g.UID],
+			Hold:          g.hold, Deployment: of[owned{g.Namespace, g.UID}],
 		})
 	}
 	slices.SortFunc(out.List, func(a, b model.Gateway) int {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -114,7 +115,10 @@ func TestObservedGateways(t *testing.T) {
 		rolledOf(t, "d", "gone", model.HoldValue("r")), rolledOf(t, "e", "theirs", model.HoldValue("another")),
 	}
 	ready := model.GatewayDeployment{State: model.DeploymentComplete, Generation: 2, Wanted: 1, Ready: 1}
-	deployments := []any{&rolledDeployment{gateway: "uid-a", GatewayDeployment: ready}, &rolledDeployment{GatewayDeployment: ready}}
+	in := func(namespace string, gateway types.UID) *rolledDeployment {
+		return &rolledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, gateway: gateway, GatewayDeployment: ready}
+	}
+	deployments := []any{in("n", "uid-a"), in("n", ""), in("other", "uid-b")} // the last one names a Gateway of another namespace
 	want := func(name string, hold model.GatewayHold, d model.GatewayDeployment) model.Gateway {
 		key := types.NamespacedName{Namespace: "n", Name: name}
 		return model.Gateway{

@@ -28,6 +28,8 @@ import (
 const (
 	// inventoryPage is the page size of the lists of an inventory, and inventoryPages the number of requests for each.
 	inventoryPage, inventoryPages = 100, 100
+	// smallestInventoryPage is the number of objects on a page after pages that were too long.
+	smallestInventoryPage = 10
 	// inventoryObjects is how many objects of a kind are named, besides Gateways.
 	inventoryObjects = 10
 	// maxRoutes is how many attached routes of a Gateway are counted.
@@ -82,6 +84,10 @@ func (r *inventoryReader) each(
 	options.Limit = inventoryPage
 	for range inventoryPages {
 		page, err := r.list(ctx, gvr, namespace, options)
+		if answer.IsTooLong(err) && options.Limit > smallestInventoryPage {
+			options.Limit = max(options.Limit/5, smallestInventoryPage)
+			continue
+		}
 		if err != nil || page == nil {
 			return err
 		}
@@ -94,7 +100,7 @@ func (r *inventoryReader) each(
 			return nil
 		}
 	}
-	return fmt.Errorf("listing %s: the guest has more than %d pages of %d", gvr.Resource, inventoryPages, inventoryPage)
+	return fmt.Errorf("listing %s: the guest has more than %d pages of %d", gvr.Resource, inventoryPages, options.Limit)
 }
 
 // list returns one page. Nil: the guest does not serve the resource, or does not permit the request.
@@ -298,9 +304,12 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel}
 	return r.each(ctx, deploymentResource(), "", options, func(u *unstructured.Unstructured) bool {
 		rolled, is := rolledDeploymentOf(u).(*rolledDeployment)
-		i, known := of[rolled.gateway]
-		if !is || !known {
+		if !is {
 			return true
+		}
+		i, known := of[rolled.gateway]
+		if !known || r.out.Gateways[i].Key.Namespace != u.GetNamespace() || u.GetDeletionTimestamp() != nil {
+			return true // an owner reference of another namespace says nothing
 		}
 		g := &r.out.Gateways[i]
 		g.Deployment, g.Of = rolled.GatewayDeployment, migration.OfOther

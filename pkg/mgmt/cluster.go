@@ -223,7 +223,7 @@ func (c *Cluster) Observe(ctx context.Context, secrets *Secrets) (model.Manageme
 	}
 	// Ownership of objects is unknown until the watches have synced. A watch that is forbidden never syncs, and does
 	// not block the others.
-	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.objects.Known() {
+	if !c.istiod.Synced() || !c.caWatch.Synced() || !c.objects.Known() || !c.migration.known() {
 		return out, NotSyncedError{err: cmp.Or(c.istiod.Err(), c.caWatch.Err())}
 	}
 	if err := c.readMissing(ctx, secrets); err != nil {

@@ -67,6 +67,9 @@ func migrationOnly(obj any) (any, error) {
 	return out, nil
 }
 
+// known reports whether the Lease is known, or cannot be read. An existing migration must not be taken for none.
+func (l *migrationLease) known() bool { return l.watch.Synced() || l.watch.Err() != nil }
+
 // observed returns the Lease as the watch shows it.
 func (l *migrationLease) observed() model.MigrationLease {
 	obj, _ := l.watch.Get(l.key.String())

@@ -5,6 +5,11 @@ import "github.com/hypergate/hypergate/pkg/model"
 // backward decides for the goal Backward.
 func (d decision) backward() Step {
 	if d.e.Hosted.Mode == HostedAbsent {
+		if d.e.Origin.Exists && d.m.Phase != "" { // without the hosted istiod, Gateways need the origin
+			if step := d.originServes(); step != nil {
+				return step
+			}
+		}
 		if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
 			return Act{Roll, ReleaseGateways{objects(InOrder(held)[:1])}}
 		}
@@ -64,10 +69,16 @@ func (d decision) rollBack() Step {
 		if left := d.timeFor(g); left > 0 {
 			return Wait{Phase: Roll, Why: GatewayRolling, Gateway: g.ForeignObject, Again: left}
 		}
+		if g.Of == OfOrigin && g.Deployment.State == model.DeploymentComplete {
+			continue // it is not programmed, perhaps as before; the others go back, too
+		}
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 	}
-	if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
-		return Act{Roll, ReleaseGateways{objects(InOrder(held)[:1])}}
+	if held := InOrder(d.with(func(g Gateway) bool { return g.Hold == model.Held })); len(held) > 0 {
+		if d.isLate(held[0]) {
+			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: held[0].ForeignObject}
+		}
+		return Act{Roll, ReleaseGateways{objects(held[:1])}}
 	}
 	if others := d.with(func(g Gateway) bool { return g.Of == OfHosted }); len(others) > 0 {
 		return Stop{Phase: Roll, Why: HeldByOther, Gateway: others[0].ForeignObject}

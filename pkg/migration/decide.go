@@ -18,6 +18,8 @@ const (
 	leadTime = 90 * time.Second
 	// gatewayTime is how long a released Gateway may take.
 	gatewayTime = 10 * time.Minute
+	// restoreTime is how long it may take to give a Gateway the pod template of before.
+	restoreTime = time.Minute
 	// parkEvery is the interval at which an origin that returns is parked again.
 	parkEvery = time.Minute
 )
@@ -42,12 +44,33 @@ func (d decision) step() Step {
 	case d.i.Goal == NoGoal:
 		return Rest{Check, NotRequested}
 	case d.i.Paused:
-		return Rest{d.lastPhase(), Paused}
-	case d.i.Goal == Backward:
-		return d.backward()
-	default:
-		return d.forward()
+		return d.paused()
 	}
+	if len(d.unknown()) > 0 {
+		return Stop{Phase: d.lastPhase(), Why: Blocked, Findings: d.blocked()}
+	}
+	if d.i.Goal == Backward {
+		return d.backward()
+	}
+	return d.forward()
+}
+
+// paused starts an origin that has no pods because a pause came while the lock moved: its proxies would get no
+// configuration until the pause ends. Otherwise, it does nothing.
+func (d decision) paused() Step {
+	origin := d.e.Origin
+	if d.lastPhase() == Lead && origin.Exists && origin.Replicas == 0 && origin.Lead == Follows && d.needed() && len(d.unknown()) == 0 {
+		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	}
+	return Rest{d.lastPhase(), Paused}
+}
+
+// unknown returns the findings that say that the evidence is not complete. No step may follow from it then: what is not
+// seen would count as not there.
+func (d decision) unknown() []Finding {
+	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool {
+		return f.Severity != Blocker || f.Code != TooManyGateways && f.Code != MissingPermissions
+	})
 }
 
 func (d decision) lastPhase() Phase {
@@ -145,7 +168,10 @@ func (d decision) memo(step Step) Memo {
 		m.Phase, m.Since = phase, d.now
 	}
 	if phase == Park || phase == Retire || phase == Done {
-		m.Released, m.Routes = "", 0 // all have arrived, and none is given back
+		m.Released, m.Routes, m.Arrived = "", 0, false // all have arrived, and none is given back
+	}
+	if g, is := d.released(); is && phase == Roll && d.i.Goal != Backward && g.Of == OfHosted && d.arrived(g) {
+		m.Arrived = true
 	}
 	switch s := step.(type) {
 	case Wait:
@@ -160,7 +186,7 @@ func (d decision) memo(step Step) Memo {
 // memoOfWait adds since when something is waited for, if that is not known.
 func (d decision) memoOfWait(s Wait, m Memo) Memo {
 	if s.Why == GatewayRolling && s.Gateway.UID != m.Released {
-		m.Released, m.ReleasedAt, m.Routes = s.Gateway.UID, d.now, 0
+		m.Released, m.ReleasedAt, m.Routes, m.Arrived = s.Gateway.UID, d.now, 0, false
 	}
 	if s.Phase == Lead && d.e.Origin.Replicas == 0 && !d.scaledInLead() {
 		m.ScaledAt = d.now
@@ -174,8 +200,8 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 	case ScaleOrigin:
 		return d.memoOfScale(s.Phase, a.Replicas, m)
 	case ReleaseGateways:
-		if s.Phase == Roll {
-			m.Released, m.ReleasedAt = a.Gateways[0].UID, d.now
+		if uid := a.Gateways[0].UID; s.Phase == Roll && (uid != m.Released || m.Arrived || !d.counts(m.ReleasedAt)) {
+			m.Released, m.ReleasedAt, m.Arrived = uid, d.now, false
 			if g, is := (decision{e: d.e, m: m}).released(); is {
 				m.Routes = g.Routes
 			}
@@ -186,7 +212,9 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 			m.Failed, m.FailedAt = g.UID, d.now // no istiod has deployed it
 		}
 	case RestoreTemplate:
-		m.Failed, m.FailedAt = a.Gateway.UID, d.now
+		if m.Failed != a.Gateway.UID || !d.counts(m.FailedAt) {
+			m.Failed, m.FailedAt = a.Gateway.UID, d.now
+		}
 	}
 	return m
 }

@@ -77,6 +77,11 @@ func blocking() []migration.Finding {
 	return []migration.Finding{{Severity: migration.Blocker, Code: migration.OriginNewer}}
 }
 
+// tooMany are findings that say that the evidence is not complete.
+func tooMany() []migration.Finding {
+	return []migration.Finding{{Severity: migration.Blocker, Code: migration.TooManyGateways}}
+}
+
 // ago returns a time before the decision.
 func ago(d time.Duration) time.Time { return start.Add(-d) }
 
@@ -114,6 +119,13 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 		{
 			"paused", leading.with(func(s *situation) { s.i.Paused, s.memo.Phase = true, migration.Lead }),
 			migration.Rest{Phase: migration.Lead, Why: migration.Paused},
+		},
+		{"paused while the lock moves: the origin starts again", leading.with(func(s *situation) {
+			s.i.Paused, s.memo, s.e.Origin.Replicas = true, migration.Memo{Phase: migration.Lead, Replicas: 2}, 0
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
+		{
+			"the hosted istiod cannot be installed", before().with(func(s *situation) { s.memo = since(migration.StandBy, 11*time.Minute) }),
+			migration.Stop{Phase: migration.StandBy, Why: migration.HostedNotReady},
 		},
 		{
 			"blocked", before().with(func(s *situation) { s.e.Findings = blocking() }),
@@ -215,6 +227,20 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 			"its proxies are not connected", onItsWay,
 			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 9 * time.Minute},
 		},
+		{"one that has arrived is not judged again", onItsWay.with(func(s *situation) {
+			late(s)
+			s.memo.Arrived, s.e.Gateways[0].Routes = true, 0
+		}), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}}},
+		{"a release that has no effect", leads.with(func(s *situation) {
+			s.memo = migration.Memo{Phase: migration.Roll, Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+		}), migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: a}},
+		{"a pod template that does not come back", onItsWay.with(func(s *situation) {
+			late(s)
+			s.memo.Failed, s.memo.FailedAt = "uid-a", ago(2*time.Minute)
+		}), migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: a}},
+		{"not all Gateways are seen", moved().with(func(s *situation) {
+			s.memo.Phase, s.e.Findings = migration.Roll, tooMany()
+		}), migration.Stop{Phase: migration.Roll, Why: migration.Blocked, Findings: tooMany()}},
 		{
 			"the next one", onItsWay.with(func(s *situation) { s.e.Gateways[0].Connected = true }),
 			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
@@ -265,9 +291,12 @@ func TestForwardToTheEnd(t *testing.T) {
 		},
 		{"parked", parked(), migration.Rest{Phase: migration.Park, Why: migration.Parked}},
 		{
-			"the hosted istiod restarts", parked().with(func(s *situation) { s.e.Lock, s.e.Hosted.Ready = migration.LockFree, false }),
+			"the hosted istiod restarts, and the memo is lost", parked().with(func(s *situation) { s.e.Lock, s.e.Hosted.Ready = migration.LockFree, false }),
 			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 10 * time.Minute},
 		},
+		{"the hosted istiod restarts", parked().with(func(s *situation) {
+			s.memo.Phase, s.e.Lock, s.e.Hosted.Ready = migration.Park, migration.LockFree, false
+		}), migration.Rest{Phase: migration.Park, Why: migration.Parked}},
 		{
 			"the origin comes back", parked().with(func(s *situation) { s.e.Origin.Replicas = 1 }),
 			migration.Act{Phase: migration.Park, Action: migration.ScaleOrigin{}},
@@ -325,6 +354,14 @@ func TestBackward(t *testing.T) {
 			back(s)
 			s.e.Hosted = migration.Hosted{Mode: migration.HostedServing, Ready: true}
 		}), migration.Act{Phase: migration.StandBy, Action: migration.SetHosted{Mode: migration.HostedAbsent}}},
+		{"one that was never programmed does not keep the others", returned.with(func(s *situation) {
+			s.e.Gateways[0].Hold, s.e.Gateways[0].Programmed = model.Free, false
+			s.memo = migration.Memo{Phase: migration.Roll, Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+		}), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}}},
+		{"the hosted istiod is gone already", parked().with(func(s *situation) {
+			back(s)
+			s.e.Hosted, s.memo = migration.Hosted{Mode: migration.HostedAbsent}, migration.Memo{Phase: migration.Park, Replicas: 2}
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
 		{"rolled back", before().with(back), migration.Rest{Phase: migration.Check, Why: migration.RolledBack}},
 		{
 			"there is no way back", parked().with(func(s *situation) { back(s); s.e.Origin = migration.Origin{} }),

@@ -16,6 +16,9 @@ func (d decision) forward() Step {
 		if blocked := d.blocked(); len(blocked) > 0 {
 			return Stop{Phase: Check, Why: Blocked, Findings: blocked}
 		}
+		if d.elapsed(StandBy) >= readyTime {
+			return Stop{Phase: StandBy, Why: HostedNotReady} // it could not be installed
+		}
 		return Act{StandBy, SetHosted{HostedServing}}
 	case HostedServing:
 		return d.standBy()
@@ -52,6 +55,9 @@ func (d decision) needed() bool {
 	return slices.ContainsFunc(d.e.Gateways, func(g Gateway) bool { return g.Of == OfOrigin })
 }
 
+// isParked reports whether the origin was parked before. A restart of the hosted istiod is not the migration's then.
+func (d decision) isParked() bool { return d.m.Phase == Park || d.m.Phase == Retire }
+
 // takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
 func (d decision) takeLock() Step {
 	if d.e.Lock == LockHosted {
@@ -59,6 +65,9 @@ func (d decision) takeLock() Step {
 	}
 	origin := d.e.Origin
 	if !d.needed() && origin.Replicas == 0 && origin.Pods == 0 {
+		if d.isParked() {
+			return nil
+		}
 		return d.waited(Lead, LockPending) // no other istiod can take it
 	}
 	if step := d.holdAll(); step != nil {
@@ -94,7 +103,7 @@ func (d decision) lockIsLate() Step {
 
 // keepOrigin decides whether the origin serves its proxies while the hosted istiod leads.
 func (d decision) keepOrigin() Step {
-	if !d.e.Hosted.Ready {
+	if !d.e.Hosted.Ready && (d.needed() || !d.isParked()) {
 		return d.waited(Lead, HostedNotReady)
 	}
 	origin := d.e.Origin
@@ -132,7 +141,7 @@ func (d decision) rolling(more bool) Step {
 	if d.m.Released == "" {
 		g, known = d.forgotten(more)
 	}
-	isHosted := g.Of == OfHosted && !d.arrived(g)
+	isHosted := g.Of == OfHosted && !d.m.Arrived && !d.arrived(g)
 	isFree := g.deployed() && g.Of != OfHosted && g.Hold == model.Free
 	if !known || !isHosted && !isFree {
 		return nil
@@ -162,11 +171,21 @@ func (d decision) giveUp(g Gateway) Step {
 		return Stop{Phase: Roll, Why: FewerRoutes, Gateway: g.ForeignObject}
 	case g.Hold == model.Free:
 		return Act{Roll, HoldGateways{[]model.ForeignObject{g.ForeignObject}}}
-	case g.Hold == model.Held && g.Of == OfHosted && d.e.Origin.Ready > 0:
+	case g.Hold == model.Held && g.Of == OfHosted && d.e.Origin.Ready > 0 && d.mayRestore(g):
 		return Act{Roll, RestoreTemplate{g.ForeignObject}}
 	default:
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 	}
+}
+
+// mayRestore reports whether there is time left to give a Gateway the pod template of before.
+func (d decision) mayRestore(g Gateway) bool {
+	return g.UID != d.m.Failed || !d.counts(d.m.FailedAt) || d.now.Sub(d.m.FailedAt) < restoreTime
+}
+
+// isLate reports whether a Gateway that is to be released is still held long after its release.
+func (d decision) isLate(g Gateway) bool {
+	return g.UID == d.m.Released && !d.m.Arrived && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0
 }
 
 // arrived reports whether a Gateway of the hosted istiod works as before. A person can have deleted routes meanwhile: a
@@ -193,6 +212,9 @@ func (d decision) next(remaining []Gateway) Step {
 	case len(held) > 0:
 		if blocked := d.blocked(); len(blocked) > 0 {
 			return Stop{Phase: Roll, Why: Blocked, Findings: blocked}
+		}
+		if d.isLate(held[0]) {
+			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: held[0].ForeignObject}
 		}
 		return Act{Roll, ReleaseGateways{objects(held[:1])}}
 	case len(others) > 0:

@@ -96,6 +96,7 @@ type encodedMemo struct {
 	Released     types.UID `json:"released,omitempty"`
 	ReleasedAt   int64     `json:"releasedAt,omitempty"`
 	Routes       int32     `json:"routes,omitempty"`
+	Arrived      bool      `json:"arrived,omitempty"`
 	Failed       types.UID `json:"failed,omitempty"`
 	FailedAt     int64     `json:"failedAt,omitempty"`
 	ScaledAt     int64     `json:"scaledAt,omitempty"`
@@ -106,7 +107,7 @@ type encodedMemo struct {
 func (m Memo) Encode() (string, error) {
 	out, err := json.Marshal(encodedMemo{
 		Schema: memoSchema, Phase: m.Phase, Since: seconds(m.Since), Replicas: min(m.Replicas, mostReplicas),
-		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes),
+		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes), Arrived: m.Arrived,
 		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
 	})
 	if err != nil {
@@ -141,7 +142,7 @@ func ParseMemo(annotation string) (Memo, error) {
 	}
 	return Memo{
 		Phase: in.Phase, Since: at(in.Since), Replicas: in.Replicas,
-		Released: in.Released, ReleasedAt: at(in.ReleasedAt), Routes: in.Routes,
+		Released: in.Released, ReleasedAt: at(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
 		Failed: in.Failed, FailedAt: at(in.FailedAt), ScaledAt: at(in.ScaledAt), LeadFailedAt: at(in.LeadFailedAt),
 	}, nil
 }

@@ -75,6 +75,9 @@ type Memo struct {
 	RefusedAt time.Time
 }
 
+// Holding reports whether Gateways are held, or istiod waits until they are.
+func (m Memo) Holding() bool { return m.Holds || !m.HoldingSince.IsZero() }
+
 // Report is what conditions are computed from. The zero value: no step was decided.
 type Report struct {
 	Step Step
