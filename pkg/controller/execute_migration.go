@@ -38,11 +38,12 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	return true
 }
 
-// unreadTime is how long readings of the guest may fail before conditions say so. A restart of its API server is shorter.
+// unreadTime is how long readings of the guest may fail before conditions say so. A restart of its API server is
+// shorter.
 const unreadTime = time.Minute
 
-// reportUnread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that has
-// begun stands still: conditions say so after a time.
+// reportUnread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that
+// has begun stands still: conditions say so after a time.
 func (e *execution) reportUnread(ctx context.Context, m migrationStep) {
 	switch seen := e.observed.migration; {
 	case seen.unread != nil:

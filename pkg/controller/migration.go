@@ -136,8 +136,8 @@ func hasEnded(r migration.Record) bool {
 		(r.Report.Progress == migration.Ended && isEnd(r.Report.Why) || r.Report.Why == migration.OriginExists)
 }
 
-// endsMigration reports whether nothing is left to do for hypergate, and no Gateway is held: the migration has ended, or
-// waits until another party removes the origin.
+// endsMigration reports whether nothing is left to do for hypergate, and no Gateway is held: the migration has ended,
+// or waits until another party removes the origin.
 func endsMigration(s migration.Step) bool {
 	switch s := s.(type) {
 	case migration.Rest:

@@ -158,8 +158,8 @@ func TestAMigrationSuspendsRollouts(t *testing.T) {
 	}
 }
 
-// TestHoldsOfARollout checks that a migration that has nothing left to do does not release what a rollout holds, and that
-// without an installation, a rollout releases what a migration holds.
+// TestHoldsOfARollout checks that a migration that has nothing left to do does not release what a rollout holds, and
+// that without an installation, a rollout releases what a migration holds.
 func TestHoldsOfARollout(t *testing.T) {
 	d := newTestDecider(t)
 	d.rollout = rollout.Memo{Holds: true}

@@ -61,6 +61,14 @@ func parked() situation {
 	return s
 }
 
+// onItsWay is the phase Roll, with the first Gateway deployed by the hosted istiod.
+func onItsWay() situation {
+	return held(migration.HostedLeading, migration.LockHosted).with(func(s *situation) {
+		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Minute), Released: "uid-a", ReleasedAt: ago(time.Minute), Routes: 2}
+		s.e.Gateways[0].Of = migration.OfHosted
+	})
+}
+
 func (s situation) with(edit func(*situation)) situation {
 	s.e.Gateways = slices.Clone(s.e.Gateways)
 	edit(&s)
@@ -185,13 +193,8 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 // TestForwardWhileGatewaysMove checks the phases Lead and Roll.
 func TestForwardWhileGatewaysMove(t *testing.T) {
 	t.Parallel()
-	leads := held(migration.HostedLeading, migration.LockHosted)
+	leads, onItsWay := held(migration.HostedLeading, migration.LockHosted), onItsWay()
 	a := only("a")[0]
-	onItsWay := leads.with(func(s *situation) {
-		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Minute), Released: "uid-a", ReleasedAt: ago(time.Minute), Routes: 2}
-		s.e.Gateways[0].Of = migration.OfHosted
-	})
-	late := func(s *situation) { s.memo.ReleasedAt = ago(11 * time.Minute) }
 	checkDecisions(t, []decisionCase{
 		{
 			"the origin returns to serve", leads.with(func(s *situation) { s.e.Origin.Replicas, s.memo.Replicas = 0, 3 }),
@@ -227,6 +230,23 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 			"its proxies are not connected", onItsWay,
 			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 9 * time.Minute},
 		},
+		{"not all Gateways are seen", moved().with(func(s *situation) {
+			s.memo.Phase, s.e.Findings = migration.Roll, tooMany()
+		}), migration.Stop{Phase: migration.Roll, Why: migration.Blocked, Findings: tooMany()}},
+		{
+			"the next one", onItsWay.with(func(s *situation) { s.e.Gateways[0].Connected = true }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+	})
+}
+
+// TestForwardWithoutArrival checks what becomes of a Gateway that does not move.
+func TestForwardWithoutArrival(t *testing.T) {
+	t.Parallel()
+	leads, onItsWay := held(migration.HostedLeading, migration.LockHosted), onItsWay()
+	a := only("a")[0]
+	late := func(s *situation) { s.memo.ReleasedAt = ago(11 * time.Minute) }
+	checkDecisions(t, []decisionCase{
 		{"one that has arrived is not judged again", onItsWay.with(func(s *situation) {
 			late(s)
 			s.memo.Arrived, s.e.Gateways[0].Routes = true, 0
@@ -238,13 +258,6 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 			late(s)
 			s.memo.Failed, s.memo.FailedAt = "uid-a", ago(2*time.Minute)
 		}), migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: a}},
-		{"not all Gateways are seen", moved().with(func(s *situation) {
-			s.memo.Phase, s.e.Findings = migration.Roll, tooMany()
-		}), migration.Stop{Phase: migration.Roll, Why: migration.Blocked, Findings: tooMany()}},
-		{
-			"the next one", onItsWay.with(func(s *situation) { s.e.Gateways[0].Connected = true }),
-			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
-		},
 		{"it does not arrive", onItsWay.with(late), migration.Act{Phase: migration.Roll, Action: migration.RestoreTemplate{Gateway: a}}},
 		{"no istiod deploys it", onItsWay.with(func(s *situation) {
 			late(s)

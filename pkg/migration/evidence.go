@@ -168,8 +168,8 @@ type Memo struct {
 	Released   types.UID
 	ReleasedAt time.Time
 	Routes     int32
-	// Arrived reports whether that Gateway has arrived at the hosted istiod. What happens to its pods or routes later is
-	// not the migration's.
+	// Arrived reports whether that Gateway has arrived at the hosted istiod. What happens to its pods or routes later
+	// is not the migration's.
 	Arrived bool
 	// Failed is the Gateway whose pods did not become ready at the other istiod, and when that was decided.
 	Failed   types.UID
