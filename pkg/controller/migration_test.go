@@ -172,9 +172,12 @@ func TestHoldsOfARollout(t *testing.T) {
 		}
 	}
 	for name, edit := range map[string]func(*observation){
-		"parked":                       parked(migration.Ended, migration.Parked),
-		"waits for the owner":          parked(migration.Waiting, migration.OriginExists),
-		"in progress, without a class": func(o *observation) { parked(migration.Waiting, migration.GatewayRolling)(o); o.guest.Classes = nil },
+		"parked":              parked(migration.Ended, migration.Parked),
+		"waits for the owner": parked(migration.Waiting, migration.OriginExists),
+		"in progress, without a class": func(o *observation) {
+			parked(migration.Waiting, migration.GatewayRolling)(o)
+			o.guest.Classes = nil
+		},
 	} {
 		if step := d.decideMigration(d.observed(edit)); step.step != nil || step.active {
 			t.Errorf("%s: step %#v, active %t", name, step.step, step.active)

@@ -25,7 +25,8 @@ func TestStandaloneNamespace(t *testing.T) {
 		t.Errorf("%d webhook configurations, want 2", len(plan.Admission))
 	}
 	for _, o := range plan.Admission {
-		if text := string(o.JSON()); strings.Contains(text, `"namespace":"openshift-ingress"`) || !strings.Contains(text, `"namespace":"hypergate-system"`) {
+		text := string(o.JSON())
+		if strings.Contains(text, `"namespace":"openshift-ingress"`) || !strings.Contains(text, `"namespace":"hypergate-system"`) {
 			t.Errorf("the webhooks of %s do not call istiod's Service in its namespace:\n%s", o, text)
 		}
 	}

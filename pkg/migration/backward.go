@@ -5,15 +5,7 @@ import "github.com/hypergate/hypergate/pkg/model"
 // backward decides for the goal Backward.
 func (d decision) backward() Step {
 	if d.e.Hosted.Mode == HostedAbsent {
-		if d.e.Origin.Exists && d.m.Phase != "" { // without the hosted istiod, Gateways need the origin
-			if step := d.originServes(); step != nil {
-				return step
-			}
-		}
-		if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
-			return Act{Roll, ReleaseGateways{objects(InOrder(held)[:1])}}
-		}
-		return Rest{Check, RolledBack}
+		return d.withoutHosted()
 	}
 	if !d.e.Origin.Exists {
 		return Stop{Phase: Lead, Why: OriginGone}
@@ -28,6 +20,19 @@ func (d decision) backward() Step {
 		return d.waited(Lead, LockPending)
 	}
 	return d.rollBack()
+}
+
+// withoutHosted decides if the hosted istiod is gone. Gateways need the origin then.
+func (d decision) withoutHosted() Step {
+	if d.e.Origin.Exists && d.m.Phase != "" {
+		if step := d.originServes(); step != nil {
+			return step
+		}
+	}
+	if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
+		return Act{Roll, ReleaseGateways{objects(InOrder(held)[:1])}}
+	}
+	return Rest{Check, RolledBack}
 }
 
 // originServes decides until the origin has a ready pod. Nil: it has.
@@ -75,10 +80,7 @@ func (d decision) rollBack() Step {
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 	}
 	if held := InOrder(d.with(func(g Gateway) bool { return g.Hold == model.Held })); len(held) > 0 {
-		if d.isLate(held[0]) {
-			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: held[0].ForeignObject}
-		}
-		return Act{Roll, ReleaseGateways{objects(held[:1])}}
+		return d.release(held[0])
 	}
 	if others := d.with(func(g Gateway) bool { return g.Of == OfHosted }); len(others) > 0 {
 		return Stop{Phase: Roll, Why: HeldByOther, Gateway: others[0].ForeignObject}

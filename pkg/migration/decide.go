@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
@@ -167,12 +169,7 @@ func (d decision) memo(step Step) Memo {
 	if m.Phase != phase {
 		m.Phase, m.Since = phase, d.now
 	}
-	if phase == Park || phase == Retire || phase == Done {
-		m.Released, m.Routes, m.Arrived = "", 0, false // all have arrived, and none is given back
-	}
-	if g, is := d.released(); is && phase == Roll && d.i.Goal != Backward && g.Of == OfHosted && d.arrived(g) {
-		m.Arrived = true
-	}
+	m = d.memoOfArrival(phase, m)
 	switch s := step.(type) {
 	case Wait:
 		return d.memoOfWait(s, m)
@@ -181,6 +178,17 @@ func (d decision) memo(step Step) Memo {
 	default:
 		return m
 	}
+}
+
+// memoOfArrival adds whether the Gateway that was released last has arrived.
+func (d decision) memoOfArrival(phase Phase, m Memo) Memo {
+	switch g, is := d.released(); {
+	case phase == Park || phase == Retire || phase == Done:
+		m.Released, m.Routes, m.Arrived = "", 0, false // all have arrived, and none is given back
+	case is && phase == Roll && d.i.Goal != Backward && g.Of == OfHosted && d.arrived(g):
+		m.Arrived = true
+	}
+	return m
 }
 
 // memoOfWait adds since when something is waited for, if that is not known.
@@ -200,11 +208,8 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 	case ScaleOrigin:
 		return d.memoOfScale(s.Phase, a.Replicas, m)
 	case ReleaseGateways:
-		if uid := a.Gateways[0].UID; s.Phase == Roll && (uid != m.Released || m.Arrived || !d.counts(m.ReleasedAt)) {
-			m.Released, m.ReleasedAt, m.Arrived = uid, d.now, false
-			if g, is := (decision{e: d.e, m: m}).released(); is {
-				m.Routes = g.Routes
-			}
+		if s.Phase == Roll {
+			return d.memoOfRelease(a.Gateways[0].UID, m)
 		}
 	case HoldGateways:
 		g, is := d.released()
@@ -215,6 +220,18 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 		if m.Failed != a.Gateway.UID || !d.counts(m.FailedAt) {
 			m.Failed, m.FailedAt = a.Gateway.UID, d.now
 		}
+	}
+	return m
+}
+
+// memoOfRelease adds the Gateway that is released. If that has no effect, and is done again, the time stays.
+func (d decision) memoOfRelease(uid types.UID, m Memo) Memo {
+	if uid == m.Released && !m.Arrived && d.counts(m.ReleasedAt) {
+		return m
+	}
+	m.Released, m.ReleasedAt, m.Arrived = uid, d.now, false
+	if g, is := (decision{e: d.e, m: m}).released(); is {
+		m.Routes = g.Routes
 	}
 	return m
 }

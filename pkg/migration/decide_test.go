@@ -131,10 +131,9 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 		{"paused while the lock moves: the origin starts again", leading.with(func(s *situation) {
 			s.i.Paused, s.memo, s.e.Origin.Replicas = true, migration.Memo{Phase: migration.Lead, Replicas: 2}, 0
 		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
-		{
-			"the hosted istiod cannot be installed", before().with(func(s *situation) { s.memo = since(migration.StandBy, 11*time.Minute) }),
-			migration.Stop{Phase: migration.StandBy, Why: migration.HostedNotReady},
-		},
+		{"the hosted istiod cannot be installed", before().with(func(s *situation) {
+			s.memo = since(migration.StandBy, 11*time.Minute)
+		}), migration.Stop{Phase: migration.StandBy, Why: migration.HostedNotReady}},
 		{
 			"blocked", before().with(func(s *situation) { s.e.Findings = blocking() }),
 			migration.Stop{Phase: migration.Check, Why: migration.Blocked, Findings: blocking()},
@@ -303,10 +302,9 @@ func TestForwardToTheEnd(t *testing.T) {
 			migration.Act{Phase: migration.Park, Action: migration.ReleaseGateways{Gateways: only("b")}},
 		},
 		{"parked", parked(), migration.Rest{Phase: migration.Park, Why: migration.Parked}},
-		{
-			"the hosted istiod restarts, and the memo is lost", parked().with(func(s *situation) { s.e.Lock, s.e.Hosted.Ready = migration.LockFree, false }),
-			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 10 * time.Minute},
-		},
+		{"the hosted istiod restarts, and the memo is lost", parked().with(func(s *situation) {
+			s.e.Lock, s.e.Hosted.Ready = migration.LockFree, false
+		}), migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 10 * time.Minute}},
 		{"the hosted istiod restarts", parked().with(func(s *situation) {
 			s.memo.Phase, s.e.Lock, s.e.Hosted.Ready = migration.Park, migration.LockFree, false
 		}), migration.Rest{Phase: migration.Park, Why: migration.Parked}},

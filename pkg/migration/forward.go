@@ -183,9 +183,12 @@ func (d decision) mayRestore(g Gateway) bool {
 	return g.UID != d.m.Failed || !d.counts(d.m.FailedAt) || d.now.Sub(d.m.FailedAt) < restoreTime
 }
 
-// isLate reports whether a Gateway that is to be released is still held long after its release.
-func (d decision) isLate(g Gateway) bool {
-	return g.UID == d.m.Released && !d.m.Arrived && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0
+// release returns the step that releases a Gateway. It stops if the Gateway is still held long after its release.
+func (d decision) release(g Gateway) Step {
+	if g.UID == d.m.Released && !d.m.Arrived && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0 {
+		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
+	}
+	return Act{Roll, ReleaseGateways{[]model.ForeignObject{g.ForeignObject}}}
 }
 
 // arrived reports whether a Gateway of the hosted istiod works as before. A person can have deleted routes meanwhile: a
@@ -213,10 +216,7 @@ func (d decision) next(remaining []Gateway) Step {
 		if blocked := d.blocked(); len(blocked) > 0 {
 			return Stop{Phase: Roll, Why: Blocked, Findings: blocked}
 		}
-		if d.isLate(held[0]) {
-			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: held[0].ForeignObject}
-		}
-		return Act{Roll, ReleaseGateways{objects(held[:1])}}
+		return d.release(held[0])
 	case len(others) > 0:
 		return Stop{Phase: Roll, Why: HeldByOther, Gateway: others[0].ForeignObject}
 	case len(remaining) > 0:

@@ -31,7 +31,8 @@ const (
 const (
 	// RelayGC and RelaySoftLimit are the values of GOGC and GOMEMLIMIT of a relay. It needs 67 MiB while 100 gateways
 	// read nothing, with their buffers full.
-	RelayGC, RelaySoftLimit = "25", "288MiB"
+	RelayGC        = "25"
+	RelaySoftLimit = "288MiB"
 	// SidecarSoftLimit is the value of GOMEMLIMIT of the sidecar, which needs 17 MiB then.
 	SidecarSoftLimit = "20MiB"
 )

@@ -15,14 +15,14 @@ func TestProgress(t *testing.T) {
 		var out bytes.Buffer
 		shown := progress{&out}
 		done := shown.waits("reading the guest")
-		time.Sleep(patience - time.Millisecond)
+		<-time.After(patience - time.Millisecond)
 		done()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		if out.Len() != 0 {
 			t.Errorf("quick work is shown: %q", out.String())
 		}
 		done = shown.waits("reading the guest")
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		done()
 		synctest.Wait()
 		if got, want := out.String(), "hypergate: reading the guest ...\n"; got != want {
