@@ -36,7 +36,8 @@ func BenchmarkGateways(b *testing.B) {
 	w := newWorld(b)
 	w.pod("istiod-relay-0", relay0IP)
 	w.relay("istiod-relay-0", relay0IP)
-	w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace, "--relays=istiod-relay-0",
+	w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
+		"--relays=istiod-relay-0",
 		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
 		"--pod-ip="+istiodIP, fmt.Sprintf("--target-port=%d", realIstiod), "--health-address="+istiodIP+health)
 	w.services()
