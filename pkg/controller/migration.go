@@ -188,7 +188,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 	origin, deployment := facts.Inventory.Origin, facts.Inventory.Origin.Deployment
 	out := migration.Evidence{
 		Origin: migration.Origin{Exists: origin.Kind() != migration.NoOrigin},
-		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.ready},
+		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.ready, Trusted: facts.Trusted},
 		Lock:   leaderOf(facts),
 	}
 	if deployment != nil {

@@ -46,7 +46,7 @@ func originFacts(edit func(*guest.MigrationFacts)) guest.MigrationFacts {
 		},
 	}
 	out := guest.MigrationFacts{
-		Checked: true, Leader: "istiod-r-1", Pods: []string{"istiod-r-1"}, Blocking: []int{0},
+		Checked: true, Trusted: true, Leader: "istiod-r-1", Pods: []string{"istiod-r-1"}, Blocking: []int{0},
 		Origin: model.ForeignObject{
 			Key: types.NamespacedName{Namespace: "openshift-ingress", Name: "istiod-r"}, UID: "d", ResourceVersion: "5",
 		},
@@ -200,7 +200,7 @@ func TestMigrationEvidence(t *testing.T) {
 	got := migrationEvidence(observed, observed.migration.reading, migration.Waivers{})
 	want := migration.Evidence{
 		Origin: migration.Origin{Exists: true, Replicas: 1, Pods: 1, Ready: 1, Webhook: migration.WebhookBlocks},
-		Hosted: migration.Hosted{Mode: migration.HostedLeading, Ready: true}, Lock: migration.LockHosted,
+		Hosted: migration.Hosted{Mode: migration.HostedLeading, Ready: true, Trusted: true}, Lock: migration.LockHosted,
 	}
 	gateways, findings := got.Gateways, got.Findings
 	got.Gateways, got.Findings = nil, nil

@@ -88,7 +88,7 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 	m.result = make(chan migrationReading, 1)
 	question := guest.MigrationQuestion{
 		Ours: migration.ParseVersion(charts.EmbeddedVersion), Check: now.Sub(m.checkedAt) >= migrationCheck || m.checkedAt.IsZero(),
-		Seen: m.connected,
+		Seen: m.connected, Roots: o.mgmt.CA.Root,
 	}
 	if m.published != (model.HostPort{}) {
 		question.Published = m.published.String()

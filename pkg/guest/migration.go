@@ -29,6 +29,8 @@ type MigrationQuestion struct {
 	// not known.
 	Ours      migration.Version
 	Published string
+	// Roots are the roots (PEM) of the hosted istiod. It has none before it is installed.
+	Roots []byte
 	// Check reports whether to read everything that the check of a migration follows from.
 	Check bool
 	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
@@ -44,6 +46,8 @@ type MigrationFacts struct {
 	// Blocking are the indices of the webhooks that block writes without a pod of the origin.
 	Origin, Webhook model.ForeignObject
 	Blocking        []int
+	// Trusted reports whether the guest's gateways have the roots of the hosted istiod.
+	Trusted bool
 	// Leader is the name with which an istiod leads. Pods are the names of the origin's pods.
 	Leader string
 	Pods   []string
@@ -75,6 +79,12 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 	reads := []func(context.Context) error{r.classes, r.origin, r.originObjects, m.lock, m.webhook, r.gateways, r.gatewayDeployments}
 	if q.Check {
 		reads = append(reads, r.foreign, r.alpha, r.sidecars, r.root, m.permissions)
+	}
+	if len(q.Roots) > 0 {
+		reads = append(reads, func(ctx context.Context) (err error) {
+			m.facts.Trusted, err = c.HasRoots(ctx, q.Roots)
+			return err
+		})
 	}
 	reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
 	for _, read := range reads {

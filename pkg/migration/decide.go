@@ -18,6 +18,8 @@ const (
 	// leadTime is how long the lock may be without the hosted istiod after the origin was scaled to 0. Meanwhile, no
 	// istiod configures the origin's proxies. A lock expires after 30 s.
 	leadTime = 90 * time.Second
+	// rootsTime is how long the hosted istiod may take to publish its roots while the origin has pods.
+	rootsTime = 20 * time.Second
 	// gatewayTime is how long a released Gateway may take.
 	gatewayTime = 10 * time.Minute
 	// restoreTime is how long it may take to give a Gateway the pod template of before.
@@ -239,7 +241,7 @@ func (d decision) memoOfRelease(uid types.UID, m Memo) Memo {
 // memoOfScale adds what must be remembered if the origin is scaled.
 func (d decision) memoOfScale(p Phase, replicas int32, m Memo) Memo {
 	if replicas > 0 {
-		if p == Lead && d.i.Goal != Backward && d.e.Lock != LockHosted {
+		if p == Lead && d.i.Goal != Backward && (d.e.Lock != LockHosted || !d.e.Hosted.Trusted) {
 			m.LeadFailedAt = d.now
 		}
 		return m

@@ -35,7 +35,7 @@ func before() situation {
 // held is the same with all Gateways held, and a hosted istiod in a mode.
 func held(mode migration.HostedMode, lock migration.Lock) situation {
 	s := before()
-	s.e.Hosted, s.e.Lock = migration.Hosted{Mode: mode, Ready: true}, lock
+	s.e.Hosted, s.e.Lock = migration.Hosted{Mode: mode, Ready: true, Trusted: true}, lock
 	for i := range s.e.Gateways {
 		s.e.Gateways[i].Hold = model.Held
 	}
@@ -170,6 +170,12 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 			"not while a Gateway is free", leading.with(func(s *situation) { s.e.Gateways[0].Hold = model.Free }),
 			migration.Act{Phase: migration.Hold, Action: migration.HoldGateways{Gateways: only("a")}},
 		},
+		{"without its roots, gateways cannot connect", leading.with(func(s *situation) {
+			s.e.Lock, s.e.Hosted.Trusted = migration.LockHosted, false
+		}), migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 20 * time.Second}},
+		{"the origin has the lock for roots", leading.with(func(s *situation) {
+			s.e.Lock, s.e.Hosted.Trusted, s.memo = migration.LockHosted, false, since(migration.Lead, time.Minute)
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
 		{
 			"the lock is free", leading.with(func(s *situation) { s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree }),
 			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 90 * time.Second},

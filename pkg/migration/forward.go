@@ -60,10 +60,16 @@ func (d decision) isParked() bool { return d.m.Phase == Park || d.m.Phase == Ret
 
 // takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
 func (d decision) takeLock() Step {
-	if d.e.Lock == LockHosted {
-		return nil
-	}
 	origin := d.e.Origin
+	if d.e.Lock == LockHosted {
+		switch {
+		case d.e.Hosted.Trusted || !d.needed():
+			return nil
+		case origin.Replicas > 0 && d.elapsed(Lead) < rootsTime:
+			return Wait{Phase: Lead, Why: LockPending, Again: rootsTime - d.elapsed(Lead)}
+		}
+		// Gateways could not connect to the hosted istiod. The origin has the lock of the controller for roots.
+	}
 	if !d.needed() && origin.Replicas == 0 && origin.Pods == 0 {
 		if d.isParked() {
 			return nil

@@ -22,11 +22,15 @@ type world struct {
 	now    time.Time
 	intent migration.Intent
 	// memo is what the Lease has.
-	memo     string
-	last     migration.Step
-	origin   simulatedOrigin
-	hosted   simulatedHosted
-	lock     migration.Lock
+	memo   string
+	last   migration.Step
+	origin simulatedOrigin
+	hosted simulatedHosted
+	lock   migration.Lock
+	// roots is the holder of the lock of the controller for roots. trusted reports whether the guest has the roots of
+	// the hosted istiod.
+	roots    migration.Lock
+	trusted  bool
 	gateways []*simulated
 	// failing is the share of writes, in percent, that fail. idle is the number of passes in a row without a step.
 	failing, idle int
@@ -97,7 +101,7 @@ func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration
 func (w *world) evidence() migration.Evidence {
 	e := migration.Evidence{
 		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead},
-		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs},
+		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs, Trusted: w.trusted},
 		Lock:   w.lock,
 	}
 	if w.origin.runs {
@@ -205,6 +209,7 @@ func (w *world) setHosted(mode migration.HostedMode) {
 	}
 	// The pod ends, and gives up its lock, before another one starts.
 	w.hosted.mode, w.hosted.runs, w.hosted.at = mode, migration.HostedAbsent, w.later(40)
+	w.trusted = w.trusted && mode != migration.HostedAbsent // its CA is removed with it
 	if w.lock == migration.LockHosted {
 		w.lock = migration.LockFree
 	}
@@ -263,8 +268,25 @@ func (w *world) advance(by time.Duration) {
 	}
 }
 
+// electRoots gives the lock of the controller for roots to one of those that run. It is lost now and then.
+func (w *world) electRoots() {
+	lost := w.roots == migration.LockOrigin && !w.origin.runs || w.roots == migration.LockHosted && w.hosted.runs == migration.HostedAbsent
+	if lost || w.random.IntN(50) == 0 {
+		w.roots = migration.LockFree
+	}
+	switch {
+	case w.roots != migration.LockFree:
+	case w.origin.runs && (w.hosted.runs == migration.HostedAbsent || w.random.IntN(2) == 0):
+		w.roots = migration.LockOrigin
+	case w.hosted.runs != migration.HostedAbsent:
+		w.roots = migration.LockHosted
+	}
+	w.trusted = w.trusted || w.roots == migration.LockHosted || w.hosted.runs == migration.HostedAlone
+}
+
 // elect gives a free lock to one of those that want it.
 func (w *world) elect() {
+	w.electRoots()
 	if w.lock == migration.LockOrigin && !w.origin.runs {
 		w.lock = migration.LockFree
 	}

@@ -95,6 +95,18 @@ func (w *originWorld) leads(name string) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
+// publishRoots publishes the roots of the hosted istiod in the guest, as istiod does.
+func (w *originWorld) publishRoots() {
+	w.Helper()
+	ca, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), model.CASecretName, metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Create(w.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.TrustBundleName()},
+		Data:       map[string]string{"root-cert.pem": string(ca.Data[model.CARootFile])},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
 // gatewayOf gives the Gateway's Deployment the address and the roots of an istiod.
 func (w *originWorld) gatewayOf(address, root string) {
 	w.Helper()
@@ -175,6 +187,8 @@ func (w *originWorld) starts() {
 	})).To(gomega.Succeed())
 	w.originReady(0)
 	w.leads(model.HostedIdentity + "istiod-1")
+	w.Consistently(w.originReplicas, "2s").Should(gomega.BeZero(), "gateways do not trust the hosted istiod yet")
+	w.publishRoots()
 	w.Eventually(w.originReplicas).Should(gomega.BeEquivalentTo(1))
 	w.Expect(w.held()).To(gomega.Equal([]string{"web"}))
 	w.originPod("origin-2")
