@@ -60,16 +60,20 @@ func (d decision) isParked() bool { return d.m.Phase == Park || d.m.Phase == Ret
 
 // takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
 func (d decision) takeLock() Step {
-	origin := d.e.Origin
-	if d.e.Lock == LockHosted {
-		switch {
-		case d.e.Hosted.Trusted || !d.needed():
-			return nil
-		case origin.Replicas > 0 && d.elapsed(Lead) < rootsTime:
-			return Wait{Phase: Lead, Why: LockPending, Again: rootsTime - d.elapsed(Lead)}
-		}
-		// Gateways could not connect to the hosted istiod. The origin has the lock of the controller for roots.
+	origin, leads := d.e.Origin, d.e.Lock == LockHosted
+	switch {
+	case leads && (d.e.Hosted.Trusted || !d.needed()):
+		return nil
+	case leads && origin.Replicas > 0 && d.elapsed(Lead) < rootsTime:
+		// Gateways could not connect to the hosted istiod. If this lasts, the origin has the lock of the controller for
+		// roots, and gives it up, too.
+		return Wait{Phase: Lead, Why: LockPending, Again: rootsTime - d.elapsed(Lead)}
 	}
+	return d.wantLock(origin)
+}
+
+// wantLock decides until the origin has no pods, and the hosted istiod has the lock.
+func (d decision) wantLock(origin Origin) Step {
 	if !d.needed() && origin.Replicas == 0 && origin.Pods == 0 {
 		if d.isParked() {
 			return nil
