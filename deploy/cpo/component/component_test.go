@@ -60,7 +60,8 @@ func newContext(t *testing.T, featureSet string, edit func(*hyperv1.HostedContro
 	}
 	out := component.ControlPlaneContext{
 		Context: t.Context(), Client: component.NewStore(), HCP: hcp, ReleaseImageProvider: release{}, UserReleaseImageProvider: release{},
-		Assets: []string{filepath.Join("..", "assets", "hypergate")}, Exclusions: component.DefaultExclusions(), MetricsSet: metrics.MetricsSetAll,
+		Assets: []string{filepath.Join("..", "assets", "hypergate")}, Exclusions: component.DefaultExclusions(),
+		MetricsSet: metrics.MetricsSetAll,
 	}
 	out.Client.SetStatus("kube-apiserver", component.Status{Exists: true, RolledOut: true, Version: release{}.Version()})
 	return out
@@ -148,7 +149,8 @@ func TestMetricsSets(t *testing.T) {
 	metrics.SREConfig = []prometheusoperatorv1.RelabelConfig{{Action: "keep", Regex: "hypergate_leader"}}
 	t.Cleanup(func() { metrics.SREConfig = nil })
 	for set, want := range map[metrics.MetricsSet]string{
-		metrics.MetricsSetTelemetry: "drop (.*)", metrics.MetricsSetSRE: "keep hypergate_leader", metrics.MetricsSetAll: "keep hypergate_.+|",
+		metrics.MetricsSetTelemetry: "drop (.*)", metrics.MetricsSetSRE: "keep hypergate_leader",
+		metrics.MetricsSetAll: "keep hypergate_.+|",
 	} {
 		cpContext := newContext(t, techPreview, nil)
 		cpContext.MetricsSet = set
