@@ -51,7 +51,7 @@ type migrationStep struct {
 	memo   migration.Memo
 	report migration.Report
 	facts  guest.MigrationFacts
-	// problem is why no step is decided, although one is requested. Nil: there is no such reason.
+	// problem is why a requested step is not decided. Nil: nothing prevents it.
 	problem error
 }
 

@@ -30,7 +30,7 @@ type Migration struct {
 	Report migration.Report
 	// Active reports whether it is in progress, or paused. Beside reports whether the guest has another istiod.
 	Active, Beside bool
-	// Problem is why no step can be decided. Nil: there is no such reason.
+	// Problem is why a step cannot be decided. Nil: nothing prevents it.
 	Problem error
 }
 
