@@ -184,16 +184,15 @@ func (t *fixture) playCloud() {
 	})
 }
 
-// allowDNS permits all pods of the namespace to reach the DNS server of this management cluster. It is a process on the
-// node, unlike that of most clusters, so that hypergate's own policies do not select it.
+// allowDNS permits istiod to reach the DNS server of this management cluster. It is a process on the node, unlike that of
+// most clusters, so that hypergate's policy for istiod does not select it. hypergate's own pod has no policy for egress,
+// and one for DNS alone would cut it off.
 func (t *fixture) allowDNS() {
 	t.Helper()
 	_, err := t.MgmtClient.NetworkingV1().NetworkPolicies(t.MgmtNamespace).Create(t.step(), &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "dns"},
 		Spec: networkingv1.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-				Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"istiod", "hypergate"},
-			}}},
+			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "istiod"}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 			Egress: []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{
 				IPBlock: &networkingv1.IPBlock{CIDR: t.DNSAddress().String() + "/32"},
