@@ -96,6 +96,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
 	out.IgnoredProxy, out.SettingsAt = o.guest.IgnoredProxy, o.settingsAt
+	_, out.TLSProblems = model.ObservedTLS(o.mgmt, o.guest).Settings()
 	if !out.Migration.Beside { // otherwise the defaults are those of the other istiod
 		out.OtherDefaults = o.guest.OtherDefaults
 	}

@@ -76,8 +76,9 @@ func (p *draft) addReleases() error {
 		{Name: string(releaseRemote), Namespace: p.cfg.GuestNamespace, Values: guestValues(p.cfg, p.mgmt, p.guest)},
 	}
 	if _, known := p.plan.Endpoint.(publish.EndpointKnown); known {
+		tls, _ := model.ObservedTLS(p.mgmt, p.guest).Settings()
 		list = append(list, charts.Release{
-			Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg),
+			Name: string(releaseIstiod), Namespace: p.cfg.MgmtNamespace, Values: mgmtValues(p.cfg, tls),
 		})
 	}
 	for _, r := range list {

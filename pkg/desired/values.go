@@ -23,7 +23,7 @@ const (
 const plaintextXDS = "--grpcAddr=127.0.0.1:15010"
 
 // mgmtValues returns the chart values of the istiod release: a control plane only for the Gateway API.
-func mgmtValues(cfg model.Config) map[string]any {
+func mgmtValues(cfg model.Config, tls model.TLSSettings) map[string]any {
 	return overlay(map[string]any{
 		"revision":         cfg.Revision,
 		"image":            cfg.PilotImage,
@@ -31,13 +31,10 @@ func mgmtValues(cfg model.Config) map[string]any {
 		"replicaCount":     1,
 		// Measured: 117 MiB with Istio's CRDs and two gateways, less than 0.01 core. The chart requests 500m and 2 GiB,
 		// a tenth of a hosted cluster.
-		"resources":      map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "160Mi"}},
-		"seccompProfile": map[string]any{"type": "RuntimeDefault"},
-		"env":            istiodEnv(cfg),
-		"extraContainerArgs": []any{
-			"--namespace=" + cfg.GuestNamespace, "--cniNamespace=" + cfg.GuestNamespace, "--kubeconfig=" + kubeconfigPath,
-			plaintextXDS,
-		},
+		"resources":          map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "160Mi"}},
+		"seccompProfile":     map[string]any{"type": "RuntimeDefault"},
+		"env":                istiodEnv(cfg),
+		"extraContainerArgs": istiodArgs(cfg, tls),
 		"volumes": []any{
 			map[string]any{"name": "mesh", "configMap": map[string]any{"name": cfg.ChartMeshConfigMap()}},
 			map[string]any{"name": "inject", "configMap": map[string]any{"name": cfg.ChartInjectorConfigMap()}},
@@ -47,7 +44,7 @@ func mgmtValues(cfg model.Config) map[string]any {
 			map[string]any{"name": "inject", "mountPath": injectPath, "readOnly": true},
 		},
 		"sidecarInjectorWebhook": map[string]any{"enableNamespacesByDefault": false},
-		"meshConfig":             meshConfig(cfg),
+		"meshConfig":             merge(meshConfig(cfg), meshTLS(tls)),
 		"global": merge(globalValues(cfg), map[string]any{
 			"externalIstiod":             true,
 			"defaultPodDisruptionBudget": map[string]any{"enabled": false},
@@ -59,6 +56,33 @@ func mgmtValues(cfg model.Config) map[string]any {
 			},
 		}),
 	}, cfg.Values.Istiod)
+}
+
+func istiodArgs(cfg model.Config, tls model.TLSSettings) []any {
+	args := []string{
+		"--namespace=" + cfg.GuestNamespace, "--cniNamespace=" + cfg.GuestNamespace, "--kubeconfig=" + kubeconfigPath, plaintextXDS,
+	}
+	if len(tls.IstiodCiphers) > 0 {
+		args = append(args, "--tls-cipher-suites="+strings.Join(tls.IstiodCiphers, ","))
+	}
+	return allOf(args)
+}
+
+// meshTLS returns the part of the mesh configuration with the TLS settings, as cluster-ingress-operator sets it: for the
+// listeners of gateways, and for TLS between workloads of the mesh, which cannot have curves.
+func meshTLS(tls model.TLSSettings) map[string]any {
+	if tls.MinVersion == "" {
+		return nil
+	}
+	mesh := map[string]any{"minProtocolVersion": string(tls.MinVersion)}
+	if len(tls.Ciphers) > 0 {
+		mesh["cipherSuites"] = allOf(tls.Ciphers)
+	}
+	listeners := maps.Clone(mesh)
+	if len(tls.Curves) > 0 {
+		listeners["ecdhCurves"] = allOf(tls.Curves)
+	}
+	return map[string]any{"tlsDefaults": listeners, "meshMTLS": mesh}
 }
 
 // guestValues returns the chart values of the istiod-remote release.

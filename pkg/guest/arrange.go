@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/throttle"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
@@ -64,6 +65,8 @@ func (c *Cluster) arrange(ctx context.Context) {
 	c.nodes.Set(ctx, key, version)
 	key, version = c.crds.at(proxyCRD)
 	c.proxy.Set(ctx, key, version)
+	key, version = c.at(apiServerCRD)
+	c.apiServer.Set(ctx, key, version)
 	key, version = c.crds.at(istioCRD)
 	c.foreign.arrange(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)
@@ -77,6 +80,15 @@ func (c *Cluster) arrange(ctx context.Context) {
 
 // behind reports whether a CRD exists and its watch is not on for it yet, because an arrangement is due.
 func (c *Cluster) behind(crd string, s *watch.Switch) bool {
-	key, _ := c.crds.at(crd)
+	key, _ := c.at(crd)
 	return key != "" && s.Key() != key
+}
+
+// at returns the key and the version of a CRD for the watch of its objects. They are empty for a CRD that does not
+// exist, and for that of TLS profiles if another object has the profile: see model.ObservedTLS.
+func (c *Cluster) at(crd string) (key, version string) {
+	if crd == apiServerCRD && c.cfg.Topology != model.TopologyStandalone {
+		return "", ""
+	}
+	return c.crds.at(crd)
 }

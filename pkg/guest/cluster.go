@@ -46,6 +46,7 @@ type Cluster struct {
 	mode      *modeWatch
 	nodes     openShiftConfig[model.InfrastructureTopology]
 	proxy     openShiftConfig[proxySettings]
+	apiServer openShiftConfig[model.TLSProfile]
 	leases    *leaseView
 	foreign   *foreignView
 	relays    *watch.Watch // of the tunnel
@@ -160,6 +161,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	c.classes = newClassWatch(c.gateway.GatewayClasses(), c.cfg.ControllerName, c.budget, notify)
 	c.nodes = newOpenShiftConfig("infrastructures", "Infrastructure", topologyOf, c.dynamic, c.budget, notify)
 	c.proxy = newOpenShiftConfig("proxies", "Proxy", proxyOf, c.dynamic, c.budget, notify)
+	c.apiServer = newOpenShiftConfig("apiservers", "APIServer", tlsProfileOf, c.dynamic, c.budget, notify)
 	c.mode = newModeWatch(c.dynamic, c.budget, notify, func(mode string) {
 		c.log.Info("The guest's management mode is unknown to this version; --crd-management decides", "mode", mode)
 	})

@@ -79,7 +79,7 @@ func isExamined(name string) bool {
 
 // isHelper reports whether a CRD matters only because its objects give facts about other resources.
 func isHelper(name string) bool {
-	return slices.Contains([]string{modeCRD, infrastructureCRD, proxyCRD, istioCRD}, name) ||
+	return slices.Contains([]string{modeCRD, infrastructureCRD, proxyCRD, apiServerCRD, istioCRD}, name) ||
 		slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
 }
 

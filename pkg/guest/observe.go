@@ -57,6 +57,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.value()
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
+	out.TLSProfile = c.apiServer.value()
 	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
 	out.OtherDefaults = otherDefaults(c.defaults.List(), out.Classes)
 	if len(c.namespace.List()) > 0 {
@@ -105,6 +106,7 @@ func (c *Cluster) known() error {
 		{modeCRD, c.mode, c.mode.pending() || c.behind(modeCRD, c.mode.Switch)},
 		{infrastructureCRD, c.nodes, c.nodes.pending() || c.behind(infrastructureCRD, c.nodes.Switch)},
 		{proxyCRD, c.proxy, c.proxy.pending() || c.behind(proxyCRD, c.proxy.Switch)},
+		{apiServerCRD, c.apiServer, c.apiServer.pending() || c.behind(apiServerCRD, c.apiServer.Switch)},
 		{"leases", c.leases, c.leases.pending()},
 		{"deployments", c.foreign.istiod, pending(c.foreign.istiod)},
 		{istioCRD, c.foreign.istios, c.foreign.istiosPending() || c.behind(istioCRD, c.foreign.istios)},
@@ -171,8 +173,7 @@ func (c *Cluster) Validity() (from, until time.Time) { return c.conn.Validity() 
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
 	return slices.Concat(
 		c.objects.WatchProblems(), c.mode.watchProblem(), c.nodes.watchProblem(), c.proxy.watchProblem(),
-		c.inUse.watchProblems(), c.foreign.watchProblems(),
-		c.oversized(),
+		c.apiServer.watchProblem(), c.inUse.watchProblems(), c.foreign.watchProblems(), c.oversized(),
 	)
 }
 

@@ -70,6 +70,14 @@ func start(t *testing.T, prepare func(*fakeapi.Server)) *fixture {
 // startWith is like start, with a transport between the guest and its API server.
 func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.RoundTripper) http.RoundTripper) *fixture {
 	t.Helper()
+	return startAs(t, config(), prepare, between)
+}
+
+// startAs is like startWith, with another configuration.
+func startAs(
+	t *testing.T, cfg model.Config, prepare func(*fakeapi.Server), between func(http.RoundTripper) http.RoundTripper,
+) *fixture {
+	t.Helper()
 	f := &fixture{T: t, Gomega: hang.Gomega(t), api: fakeapi.New(t), notified: make(chan struct{}, 1000)}
 	f.api.Put(theLeases)
 	f.api.Put(theIstiods)
@@ -80,7 +88,7 @@ func startWith(t *testing.T, prepare func(*fakeapi.Server), between func(http.Ro
 	}
 	conn, err := guestconn.Fixed(restConfig)
 	f.Expect(err).NotTo(gomega.HaveOccurred())
-	f.guest, err = guest.New(conn, config(), embedded(t))
+	f.guest, err = guest.New(conn, cfg, embedded(t))
 	f.Expect(err).NotTo(gomega.HaveOccurred())
 	f.Expect(f.guest.Start(klog.NewContext(t.Context(), logr.Discard()), func() { f.notified <- struct{}{} })).To(gomega.Succeed())
 	return f

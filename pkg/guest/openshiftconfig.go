@@ -21,6 +21,7 @@ import (
 const (
 	infrastructureCRD = "infrastructures.config.openshift.io"
 	proxyCRD          = "proxies.config.openshift.io"
+	apiServerCRD      = "apiservers.config.openshift.io"
 	configObject      = "cluster"
 )
 
@@ -120,4 +121,21 @@ func proxyOf(u *unstructured.Unstructured) proxySettings {
 	var out proxySettings
 	out.usable, out.ignored = model.UsableProxy(model.Proxy{HTTP: text("httpProxy"), HTTPS: text("httpsProxy"), No: text("noProxy")})
 	return out
+}
+
+// tlsProfileOf returns the TLS security profile of a cluster. A field of another type than text, or than a list of
+// texts, counts as not set.
+func tlsProfileOf(u *unstructured.Unstructured) model.TLSProfile {
+	text := func(fields ...string) string {
+		out, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, fields...)...)
+		return out
+	}
+	texts := func(field string) []string {
+		out, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "tlsSecurityProfile", "custom", field)
+		return out
+	}
+	return model.TLSProfile{
+		Type: text("tlsSecurityProfile", "type"), Adherence: text("tlsAdherence"),
+		Ciphers: texts("ciphers"), Groups: texts("groups"), MinVersion: text("tlsSecurityProfile", "custom", "minTLSVersion"),
+	}
 }

@@ -54,10 +54,12 @@ type hostedControlPlane struct {
 				NoProxy    string `json:"noProxy"`
 			} `json:"proxy"`
 			APIServer struct {
+				TLSAdherence       string `json:"tlsAdherence"`
 				TLSSecurityProfile struct {
 					Type   string `json:"type"`
 					Custom struct {
 						Ciphers       []string `json:"ciphers"`
+						Groups        []string `json:"groups"`
 						MinTLSVersion string   `json:"minTLSVersion"`
 					} `json:"custom"`
 				} `json:"tlsSecurityProfile"`
@@ -131,7 +133,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (model.Co
 		)
 	}
 	spec, annotations := &hcp.Spec, hcp.Metadata.Annotations
-	profile := spec.Configuration.APIServer.TLSSecurityProfile
+	adherence, profile := spec.Configuration.APIServer.TLSAdherence, spec.Configuration.APIServer.TLSSecurityProfile
 	out := model.ControlPlane{
 		Name: hcp.Metadata.Name, UID: hcp.Metadata.UID,
 		Platform: spec.Platform.Type, EndpointAccess: endpointAccess(u),
@@ -147,7 +149,8 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (model.Co
 			No: spec.Configuration.Proxy.NoProxy,
 		},
 		TLSProfile: model.TLSProfile{
-			Type: profile.Type, Ciphers: profile.Custom.Ciphers, MinVersion: profile.Custom.MinTLSVersion,
+			Type: profile.Type, Adherence: adherence,
+			Ciphers: profile.Custom.Ciphers, Groups: profile.Custom.Groups, MinVersion: profile.Custom.MinTLSVersion,
 		},
 		DisabledCapabilities: spec.Capabilities.Disabled,
 		ClusterID:            spec.ClusterID, InfraID: spec.InfraID,

@@ -156,12 +156,13 @@ func TestReadControlPlane(t *testing.T) {
 	checkReadControlPlane(t, map[string]controlPlaneCase{
 		"configuration": {
 			spec: `configuration: {proxy: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: .example.com, trustedCA: {name: ca}},
-				apiServer: {tlsSecurityProfile: {type: Custom, custom: {ciphers: [ECDHE-RSA-AES128-GCM-SHA256], ` +
-				`minTLSVersion: VersionTLS12}}}}`,
+				apiServer: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {type: Custom, custom: {
+				ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12, groups: [X25519]}}}}`,
 			want: func(c *model.ControlPlane) {
 				c.Proxy = model.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", No: ".example.com"}
 				c.TLSProfile = model.TLSProfile{
-					Type: "Custom", Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, MinVersion: "VersionTLS12",
+					Type: "Custom", Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, Groups: []string{"X25519"},
+					MinVersion: "VersionTLS12", Adherence: "StrictAllComponents",
 				}
 			},
 		},

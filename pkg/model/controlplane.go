@@ -85,13 +85,6 @@ type ControlPlane struct {
 // Proxy is the HTTP proxy configuration of a cluster.
 type Proxy struct{ HTTP, HTTPS, No string }
 
-// TLSProfile is a TLS security profile. Ciphers and MinVersion are set for a custom profile.
-type TLSProfile struct {
-	Type       string
-	Ciphers    []string
-	MinVersion string
-}
-
 // PublishedService is how a part of the control plane is published.
 type PublishedService struct {
 	// Service is the part. Strategy is its publishing strategy: LoadBalancer, NodePort, Route and others.

@@ -135,6 +135,8 @@ type GuestObservation struct {
 	// No plan depends on IgnoredProxy.
 	Proxy        Proxy
 	IgnoredProxy []string
+	// TLSProfile is the TLS security profile of a cluster that is both sides. See ObservedTLS.
+	TLSProfile TLSProfile
 	// OtherDefaults are defaults of others for the gateways of a class. No plan depends on them.
 	OtherDefaults []OtherDefaults
 	// Namespace is whether Config.GuestNamespace exists in the guest.
@@ -143,6 +145,15 @@ type GuestObservation struct {
 	WebhookProbe WebhookProbe
 	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel. No plan depends on it.
 	ReadyRelays int
+}
+
+// ObservedTLS returns the TLS security profile that istiod and its gateways have. With a HostedControlPlane, it is in its
+// configuration, from which HyperShift makes the guest's. So a guest cannot change istiod with it.
+func ObservedTLS(mgmt ManagementObservation, guest GuestObservation) TLSProfile {
+	if mgmt.ControlPlane.Exists() {
+		return mgmt.ControlPlane.TLSProfile
+	}
+	return guest.TLSProfile
 }
 
 // InfrastructureTopology is for how many nodes the infrastructure of a guest is made: whether its workloads can have

@@ -43,7 +43,9 @@ type Result struct {
 	// IgnoredProxy describes what gateways cannot use of the guest's proxy settings. SettingsAt is when changed
 	// settings of the guest are used. It is zero if all are in use.
 	IgnoredProxy []string
-	SettingsAt   time.Time
+	// TLSProblems describes what istiod and its gateways cannot obey of the TLS security profile.
+	TLSProblems []string
+	SettingsAt  time.Time
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []model.OtherDefaults
 	// Waiting is what the installation waits for. The guest may read it.

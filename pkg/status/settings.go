@@ -13,6 +13,8 @@ import (
 const (
 	// ReasonInvalidProxy: parts of the guest's proxy settings are ignored, because they are invalid.
 	ReasonInvalidProxy = "InvalidProxy"
+	// ReasonUnsupportedTLSProfile: istiod or its gateways cannot obey a part of the TLS security profile.
+	ReasonUnsupportedTLSProfile = "UnsupportedTLSProfile"
 	// ReasonChangeDelayed: the guest changed its settings shortly after an earlier change.
 	ReasonChangeDelayed = "ChangeDelayed"
 	// ReasonOtherDefaults: the guest has a ConfigMap of its own with defaults for the gateways of a class.
@@ -32,6 +34,11 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		reason = ReasonInvalidProxy
 		step = nextStep("correct proxies.config.openshift.io cluster")
 		texts = append(texts, "gateways ignore a part of the guest's proxy settings: "+plain(joinFirst(r.IgnoredProxy)))
+	}
+	if len(r.TLSProblems) > 0 {
+		reason = ReasonUnsupportedTLSProfile
+		step = nextStep("use another TLS security profile, or accept the difference") + step
+		texts = append(texts, "a part of the TLS security profile is not applied: "+plain(joinFirst(r.TLSProblems)))
 	}
 	if len(r.OtherDefaults) > 0 {
 		reason = ReasonOtherDefaults

@@ -29,6 +29,12 @@ func TestSettingsApplied(t *testing.T) {
 		want{metav1.ConditionFalse, status.ReasonInvalidProxy, ignored + both + step})
 	checkCondition(t, status.Result{SettingsAt: at, IgnoredProxy: invalid}, status.SettingsApplied,
 		want{metav1.ConditionFalse, status.ReasonInvalidProxy, delayed + "; " + ignored + both + step})
+	const profile = "a part of the TLS security profile is not applied: x; y"
+	const another = " [use another TLS security profile, or accept the difference]"
+	checkCondition(t, status.Result{TLSProblems: []string{"x", "y"}}, status.SettingsApplied,
+		want{metav1.ConditionFalse, status.ReasonUnsupportedTLSProfile, profile + another})
+	checkCondition(t, status.Result{TLSProblems: []string{"x", "y"}, IgnoredProxy: invalid}, status.SettingsApplied,
+		want{metav1.ConditionFalse, status.ReasonUnsupportedTLSProfile, ignored + both + "; " + profile + another + step})
 }
 
 func TestOtherDefaults(t *testing.T) {

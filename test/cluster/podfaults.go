@@ -6,16 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -97,6 +100,36 @@ func (c *Cluster) GetIn(ctx context.Context, pod types.UID, port int, path strin
 		err = fmt.Errorf("port %d of pod %s: %s", port, pod, response.Status)
 	}
 	return string(body), err
+}
+
+// DialIn connects from a running pod to a TCP port of itself. No NetworkPolicy applies to the connection.
+func (c *Cluster) DialIn(ctx context.Context, pod types.UID, port int) (net.Conn, error) {
+	pid, err := pidOf(c.run.Cgroup, pod)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := os.Open("/proc/" + pid + "/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = namespace.Close() }()
+	type dialed struct {
+		net.Conn
+		error
+	}
+	done := make(chan dialed, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread is in the pod's network, and ends with the goroutine
+		if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			done <- dialed{error: fmt.Errorf("entering the network of pod %s: %w", pod, err)}
+			return
+		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		connection, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, "tcp", address)
+		done <- dialed{connection, err}
+	}()
+	result := <-done
+	return result.Conn, result.error
 }
 
 // DropConnections drops all further packets of the open TCP connections from a program in a pod to a port. Neither

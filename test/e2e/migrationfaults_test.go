@@ -302,7 +302,7 @@ func (m *move) parkings(since time.Time) (out []time.Time) {
 }
 
 // controlPlanes returns the client for the HostedControlPlane.
-func (t *migrationTest) controlPlanes() dynamic.ResourceInterface {
+func (t *fixture) controlPlanes() dynamic.ResourceInterface {
 	return t.MgmtDynamic.Resource(world.Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).Namespace(t.MgmtNamespace)
 }
 

@@ -71,8 +71,7 @@ func relayAddress() string {
 
 // availableText returns the message of the HostedControlPlane's condition Available.
 func (t *fixture) availableText() (string, error) {
-	plane, err := t.MgmtDynamic.Resource(world.Resource("hypershift.openshift.io", "v1beta1", "hostedcontrolplanes")).
-		Namespace(t.MgmtNamespace).Get(t.ctx, t.GuestName, metav1.GetOptions{})
+	plane, err := t.controlPlanes().Get(t.ctx, t.GuestName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -32,6 +32,7 @@ func TestTunnel(t *testing.T) {
 func tunnelStories() []trafficStory {
 	return []trafficStory{
 		{"requests go through a gateway whose istiod is behind the tunnel", throughTheTunnel},
+		{"gateways and istiod obey the TLS profile, and no request fails", tlsProfile},
 		{"only gateways reach the relays, and only the sidecar reaches istiod", tunnelIsFenced},
 		{"a relay is killed, and no request fails", relayKilled},
 		{"a relay loses its network, and no request fails", relayCutOff},

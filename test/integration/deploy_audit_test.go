@@ -32,6 +32,9 @@ const gatewayRolloutRole = "hypergate-gateway-rollout"
 // budgetRole is the name of the role that hypergate needs only for two istiods.
 const budgetRole = "hypergate-disruption-budget"
 
+// tlsProfileRole is the name of the role that hypergate needs only for OpenShift's TLS security profile.
+const tlsProfileRole = "hypergate-tls-profile"
+
 // publishRole is the name of the role for the publish strategies. hypergate uses one strategy at a time.
 const publishRole = "hypergate-publish"
 
@@ -97,7 +100,7 @@ func (d *deployed) checkUse(where string, roles []role, side model.Side) {
 	d.Helper()
 	sometimes := []string{
 		grantsRole, lookupsRole, publishRole, tunnelRole, previousNamesRole, mgmtPreviousNamesRole, gatewayRolloutRole,
-		budgetRole,
+		budgetRole, tlsProfileRole,
 	}
 	always := slices.DeleteFunc(slices.Clone(roles), func(r role) bool { return slices.Contains(sometimes, r.Name) })
 	// Each slot has the same permissions. An installation uses one, until its configuration changes.

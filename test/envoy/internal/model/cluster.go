@@ -99,8 +99,8 @@ type ClientTLS struct {
 	Certificate *SecretRef
 	Validation  *Validation
 	// SANFromSNI reports whether the certificate must be valid for the SNI.
-	SANFromSNI             bool
-	MinVersion, MaxVersion uint16
+	SANFromSNI bool
+	Limits     TLSLimits
 }
 
 // Validation is how a certificate is verified. Without CA and Inline, it accepts all certificates, as Envoy does.

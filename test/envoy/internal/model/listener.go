@@ -94,8 +94,15 @@ type ServerTLS struct {
 	// ClientCA verifies certificates of clients. It may be nil.
 	ClientCA      *Validation
 	RequireClient bool
-	// MinVersion and MaxVersion are values of crypto/tls. 0 means the default of crypto/tls.
+	Limits        TLSLimits
+}
+
+// TLSLimits are the versions, the cipher suites of TLS 1.2 and the curves of connections, as values of crypto/tls. 0 and
+// nil mean the default of crypto/tls.
+type TLSLimits struct {
 	MinVersion, MaxVersion uint16
+	CipherSuites           []uint16
+	Curves                 []tls.CurveID
 }
 
 // ChainMatch says which connections a filter chain takes. An empty field takes all connections.

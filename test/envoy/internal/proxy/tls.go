@@ -17,8 +17,9 @@ func (p *Proxy) secret(ref model.SecretRef) *model.Secret { return (*p.secrets.L
 func (p *Proxy) serverTLS(from *model.ServerTLS) *tls.Config {
 	config := &tls.Config{
 		Certificates: append([]tls.Certificate{}, from.Inline...), NextProtos: from.ALPN,
-		MinVersion: max(from.MinVersion, tls.VersionTLS12), MaxVersion: from.MaxVersion, SessionTicketsDisabled: true,
+		SessionTicketsDisabled: true,
 	}
+	limit(config, from.Limits)
 	for _, ref := range from.Certificates {
 		if secret := p.secret(ref); secret != nil && secret.Pair != nil {
 			config.Certificates = append(config.Certificates, *secret.Pair)
@@ -43,12 +44,19 @@ func (p *Proxy) serverTLS(from *model.ServerTLS) *tls.Config {
 	return config
 }
 
+// limit restricts a configuration. Without a version, TLS 1.2 is the oldest, as for Istio's gateways.
+func limit(config *tls.Config, to model.TLSLimits) {
+	config.MinVersion, config.MaxVersion = max(to.MinVersion, tls.VersionTLS12), to.MaxVersion
+	config.CipherSuites, config.CurvePreferences = to.CipherSuites, to.Curves
+}
+
 // clientTLS returns the configuration for a connection to an endpoint. host is the host of the request.
 func (p *Proxy) clientTLS(from *model.ClientTLS, serverName string, alpn []string) (*tls.Config, error) {
 	config := &tls.Config{
-		ServerName: serverName, NextProtos: alpn, MinVersion: max(from.MinVersion, tls.VersionTLS12), MaxVersion: from.MaxVersion,
+		ServerName: serverName, NextProtos: alpn,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies as the configuration says.
 	}
+	limit(config, from.Limits)
 	if from.Certificate != nil {
 		secret := p.secret(*from.Certificate)
 		if secret == nil || secret.Pair == nil {

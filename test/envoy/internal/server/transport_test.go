@@ -151,6 +151,54 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
+// TestTLSParameters refuses clients that use an older version, another cipher suite or another curve.
+func TestTLSParameters(t *testing.T) {
+	t.Parallel()
+	const suite = tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+	for name, tc := range map[string]struct {
+		params            string
+		accepted, refused *tls.Config
+	}{
+		"a version": {
+			`"tls_minimum_protocol_version": "TLSv1_3"`,
+			&tls.Config{MinVersion: tls.VersionTLS13}, &tls.Config{MaxVersion: tls.VersionTLS12},
+		},
+		"a cipher suite": {
+			`"cipher_suites": ["ECDHE-ECDSA-AES256-GCM-SHA384"]`,
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{suite}},
+			&tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}},
+		},
+		"a curve": {
+			`"ecdh_curves": ["P-384"]`,
+			&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}}, &tls.Config{CurvePreferences: []tls.CurveID{tls.X25519}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, ca, address := start(t), newAuthority(t), freeAddress(t)
+			socket := strings.Replace(tlsSocket("one"), `"alpn_protocols"`, `"tls_params": {`+tc.params+`}, "alpn_protocols"`, 1)
+			w.plane.Set(w.cluster("a", ""), w.endpoints("a", backend(t, says("a"))), w.routes(to("/", "a", "")),
+				ca.secret("one", 10, "one.example"), w.httpListener(address, socket))
+			w.ready()
+			dial := func(config *tls.Config) error {
+				config = config.Clone()
+				config.RootCAs, config.ServerName = ca.roots(), "one.example"
+				connection, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", address)
+				if err == nil {
+					_ = connection.Close()
+				}
+				return err
+			}
+			if err := dial(tc.accepted); err != nil {
+				t.Errorf("what is permitted is refused: %v", err)
+			}
+			if err := dial(tc.refused); err == nil || !strings.Contains(err.Error(), "remote error: tls:") {
+				t.Errorf("what is not permitted: %v", err)
+			}
+		})
+	}
+}
+
 // grpcBackend is a gRPC server with the health service.
 func grpcBackend(t *testing.T) (string, *health.Server) {
 	t.Helper()

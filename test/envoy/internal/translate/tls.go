@@ -53,7 +53,7 @@ func clientTLS(socket *corev3.TransportSocket, c *clusterv3.Cluster) (*model.Cli
 	if out.SNIFromHost, out.SANFromSNI, err = automatic(upstream, c); err != nil {
 		return nil, err
 	}
-	if out.MinVersion, out.MaxVersion, err = versions(common.GetTlsParams()); err != nil {
+	if out.Limits, err = limits(common.GetTlsParams()); err != nil {
 		return nil, err
 	}
 	if out.Certificate, err = clientCertificate(common); err != nil {
@@ -122,14 +122,15 @@ func serverTLS(socket *corev3.TransportSocket) (*model.ServerTLS, error) {
 		out.Inline = append(out.Inline, *pair)
 	}
 	var err error
-	if out.MinVersion, out.MaxVersion, err = versions(common.GetTlsParams()); err != nil {
+	if out.Limits, err = limits(common.GetTlsParams()); err != nil {
 		return nil, err
 	}
 	out.ClientCA, err = validation(common)
 	return out, err
 }
 
-func versions(p *tlsv3.TlsParameters) (least, most uint16, err error) {
+// limits translates tls_params. A name that Envoy does not know is an error, as for Envoy.
+func limits(p *tlsv3.TlsParameters) (model.TLSLimits, error) {
 	known := map[tlsv3.TlsParameters_TlsProtocol]uint16{
 		tlsv3.TlsParameters_TLS_AUTO: 0, tlsv3.TlsParameters_TLSv1_0: tls.VersionTLS10, tlsv3.TlsParameters_TLSv1_1: tls.VersionTLS11,
 		tlsv3.TlsParameters_TLSv1_2: tls.VersionTLS12, tlsv3.TlsParameters_TLSv1_3: tls.VersionTLS13,
@@ -137,9 +138,47 @@ func versions(p *tlsv3.TlsParameters) (least, most uint16, err error) {
 	least, ok := known[p.GetTlsMinimumProtocolVersion()]
 	most, okToo := known[p.GetTlsMaximumProtocolVersion()]
 	if !ok || !okToo {
-		return 0, 0, fmt.Errorf("common_tls_context.tls_params: a TLS version is not supported")
+		return model.TLSLimits{}, fmt.Errorf("common_tls_context.tls_params: a TLS version is not supported")
 	}
-	return least, most, nil
+	out := model.TLSLimits{MinVersion: least, MaxVersion: most}
+	for _, name := range p.GetCipherSuites() {
+		suite, ok := cipherSuites[name]
+		if !ok {
+			return model.TLSLimits{}, fmt.Errorf("common_tls_context.tls_params: the cipher suite %q is not supported", name)
+		}
+		out.CipherSuites = append(out.CipherSuites, suite)
+	}
+	for _, name := range p.GetEcdhCurves() {
+		curve, ok := curves[name]
+		if !ok {
+			return model.TLSLimits{}, fmt.Errorf("common_tls_context.tls_params: the curve %q is not supported", name)
+		}
+		out.Curves = append(out.Curves, curve)
+	}
+	return out, nil
+}
+
+// cipherSuites are the cipher suites of TLS 1.2 that both Envoy and crypto/tls have, by Envoy's name.
+var cipherSuites = map[string]uint16{
+	"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+	"ECDHE-RSA-AES128-GCM-SHA256":   tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	"ECDHE-ECDSA-AES256-GCM-SHA384": tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+	"ECDHE-RSA-AES256-GCM-SHA384":   tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	"ECDHE-ECDSA-CHACHA20-POLY1305": tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+	"ECDHE-RSA-CHACHA20-POLY1305":   tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	"ECDHE-ECDSA-AES128-SHA":        tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA,
+	"ECDHE-RSA-AES128-SHA":          tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,
+	"ECDHE-ECDSA-AES256-SHA":        tls.TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA,
+	"ECDHE-RSA-AES256-SHA":          tls.TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA,
+	"AES128-GCM-SHA256":             tls.TLS_RSA_WITH_AES_128_GCM_SHA256,
+	"AES256-GCM-SHA384":             tls.TLS_RSA_WITH_AES_256_GCM_SHA384,
+	"AES128-SHA":                    tls.TLS_RSA_WITH_AES_128_CBC_SHA,
+	"AES256-SHA":                    tls.TLS_RSA_WITH_AES_256_CBC_SHA,
+}
+
+// curves are the curves that both Envoy and crypto/tls have, by Envoy's name.
+var curves = map[string]tls.CurveID{
+	"P-256": tls.CurveP256, "P-384": tls.CurveP384, "P-521": tls.CurveP521, "X25519": tls.X25519, "X25519MLKEM768": tls.X25519MLKEM768,
 }
 
 // validation returns nil if nothing says how to verify certificates.

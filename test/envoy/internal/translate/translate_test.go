@@ -37,6 +37,14 @@ func hcm(fields string) string {
 		"stat_prefix": "s", "rds": {"route_config_name": "r", "config_source": {"ads": {}}}, ` + fields + `}}]}]}`
 }
 
+// tlsListener is a listener that terminates TLS with these tls_params.
+func tlsListener(params string) string {
+	return `{"name": "l", "address": {"socket_address": {"address": "0.0.0.0", "port_value": 443}}, "filter_chains": [{
+		"transport_socket": {"name": "tls", "typed_config": {
+		"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+		"common_tls_context": {"tls_params": {` + params + `}}}}}]}`
+}
+
 const router = `{"name": "router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}`
 
 func TestListenersAreRejectedByName(t *testing.T) {
@@ -66,6 +74,10 @@ func TestListenersAreRejectedByName(t *testing.T) {
 			`{"name": "l", "filter_chains": [{"filter_chain_match": {"source_ports": [1]}}]}`,
 			"filter_chains[0].filter_chain_match.source_ports is not supported",
 		},
+		"a cipher suite": {
+			tlsListener(`"cipher_suites": ["TLS_AES_128_GCM_SHA256"]`), `the cipher suite "TLS_AES_128_GCM_SHA256" is not supported`,
+		},
+		"a curve": {tlsListener(`"ecdh_curves": ["secp384r1"]`), `the curve "secp384r1" is not supported`},
 		"no terminal filter": {
 			`{"name": "l", "address": {"socket_address": {"address": "::", "port_value": 1}}, "filter_chains": [{}]}`,
 			"filter_chains[0]: there is no terminal filter",

@@ -1,0 +1,107 @@
+package e2e_test
+
+import (
+	"crypto/tls"
+	"net"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/status"
+)
+
+// Clients of TLS. Each offers both algorithms of certificates.
+func olderClient() *tls.Config {
+	return &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	}}
+}
+
+func olderClientOfAnotherSuite() *tls.Config {
+	return &tls.Config{MaxVersion: tls.VersionTLS12, CipherSuites: []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	}}
+}
+
+func newerClient() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13} }
+
+// tlsProfile gives the HostedControlPlane one TLS security profile after the other. The gateway and istiod refuse clients
+// that do not meet it, the pod of the gateway stays, and no request of other clients fails.
+func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
+	pod, load := t.gatewayPod(), t.loaded(edge.shortStreams())
+	atGateway := func(g gomega.Gomega) net.Conn {
+		connection, err := (&net.Dialer{}).DialContext(t.step(), "tcp", net.JoinHostPort(edge.address, "443"))
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		return connection
+	}
+	atIstiod := func(port int) func(gomega.Gomega) net.Conn {
+		return func(g gomega.Gomega) net.Conn {
+			connection, err := t.DialIn(t.step(), t.istiodPod().UID, port)
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			return connection
+		}
+	}
+	xds, webhooks := atIstiod(15012), atIstiod(15017)
+	none := func() {
+		for _, server := range []func(gomega.Gomega) net.Conn{atGateway, xds, webhooks} {
+			t.accepts(server, olderClient(), olderClientOfAnotherSuite(), newerClient())
+		}
+	}
+	none()
+
+	t.Log("a profile with some cipher suites")
+	t.setTLSProfile(`{"tlsAdherence":"StrictAllComponents","tlsSecurityProfile":{"type":"Custom","custom":{"minTLSVersion":"VersionTLS12",
+		"ciphers":["ECDHE-ECDSA-AES128-GCM-SHA256","ECDHE-RSA-AES128-GCM-SHA256"]}}}`)
+	for _, server := range []func(gomega.Gomega) net.Conn{atGateway, xds, webhooks} {
+		t.refuses(server, olderClientOfAnotherSuite())
+		t.accepts(server, olderClient(), newerClient())
+	}
+
+	t.Log("a profile with TLS 1.3 alone, which istiod's own ports cannot obey")
+	t.setTLSProfile(`{"tlsAdherence":"StrictAllComponents","tlsSecurityProfile":{"type":"Modern","modern":{},"custom":null}}`)
+	t.refuses(atGateway, olderClient(), olderClientOfAnotherSuite())
+	t.accepts(atGateway, newerClient())
+	t.Expect(t.ClassCondition(t.step(), class, status.SettingsApplied, metav1.ConditionFalse)).To(gomega.Succeed())
+	t.accepts(xds, olderClient(), olderClientOfAnotherSuite(), newerClient())
+
+	t.setTLSProfile(`null`)
+	none()
+	t.more(load, 200)
+	t.judge(load, 1000)
+	t.Expect(t.gatewayPod().UID).To(gomega.Equal(pod.UID), "the gateway keeps its pod")
+}
+
+// setTLSProfile writes spec.configuration.apiServer of the HostedControlPlane.
+func (t *fixture) setTLSProfile(json string) {
+	t.Helper()
+	patch := []byte(`{"spec":{"configuration":{"apiServer":` + json + `}}}`)
+	_, err := t.controlPlanes().Patch(t.step(), t.GuestName, types.MergePatchType, patch, metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// accepts waits until a server accepts clients. Certificates are not verified, because only the handshake counts here.
+func (t *fixture) accepts(server func(gomega.Gomega) net.Conn, clients ...*tls.Config) {
+	t.Helper()
+	for _, client := range clients {
+		t.Eventually(func(g gomega.Gomega) {
+			g.Expect(t.handshakeOver(server(g), client)).To(gomega.Succeed())
+		}).Should(gomega.Succeed())
+	}
+}
+
+// refuses waits until a server refuses clients by an alert of TLS.
+func (t *fixture) refuses(server func(gomega.Gomega) net.Conn, clients ...*tls.Config) {
+	t.Helper()
+	for _, client := range clients {
+		t.Eventually(func(g gomega.Gomega) {
+			g.Expect(t.handshakeOver(server(g), client)).To(gomega.MatchError(gomega.ContainSubstring("remote error: tls:")))
+		}).Should(gomega.Succeed())
+	}
+}
+
+func (t *fixture) handshakeOver(connection net.Conn, client *tls.Config) error {
+	defer func() { _ = connection.Close() }()
+	client.ServerName, client.InsecureSkipVerify = trafficHost, true
+	return tls.Client(connection, client).HandshakeContext(t.step())
+}
