@@ -18,9 +18,8 @@ func TestTLSProfiles(t *testing.T) {
 		Type: "Custom", Adherence: "StrictAllComponents", MinVersion: "VersionTLS12", Groups: []string{"secp384r1"},
 		Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"},
 	}
-	const restricted = "meshMTLS: {cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256, ECDHE-ECDSA-AES128-GCM-SHA256], minProtocolVersion: TLSV1_2}\n" +
-		"tlsDefaults: {cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256, ECDHE-ECDSA-AES128-GCM-SHA256], ecdhCurves: [P-384], " +
-		"minProtocolVersion: TLSV1_2}\n"
+	const suites = "cipherSuites: [ECDHE-RSA-AES128-GCM-SHA256, ECDHE-ECDSA-AES128-GCM-SHA256], minProtocolVersion: TLSV1_2"
+	const restricted = "meshMTLS: {" + suites + "}\ntlsDefaults: {" + suites + ", ecdhCurves: [P-384]}\n"
 	const argument = "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 	modern := model.TLSProfile{Type: "Modern", Adherence: "StrictAllComponents"}
 	for name, tc := range map[string]struct {

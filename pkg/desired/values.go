@@ -68,8 +68,8 @@ func istiodArgs(cfg model.Config, tls model.TLSSettings) []any {
 	return allOf(args)
 }
 
-// meshTLS returns the part of the mesh configuration with the TLS settings, as cluster-ingress-operator sets it: for the
-// listeners of gateways, and for TLS between workloads of the mesh, which cannot have curves.
+// meshTLS returns the part of the mesh configuration with the TLS settings, as cluster-ingress-operator sets it: for
+// the listeners of gateways, and for TLS between workloads of the mesh, which cannot have curves.
 func meshTLS(tls model.TLSSettings) map[string]any {
 	if tls.MinVersion == "" {
 		return nil

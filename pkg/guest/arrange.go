@@ -84,6 +84,12 @@ func (c *Cluster) behind(crd string, s *watch.Switch) bool {
 	return key != "" && s.Key() != key
 }
 
+// unsettled reports whether a value of OpenShift's configuration can still change because its watch is not on, or is
+// pending.
+func (c *Cluster) unsettled(crd string, s *watch.Switch, pending bool) bool {
+	return pending || c.behind(crd, s)
+}
+
 // at returns the key and the version of a CRD for the watch of its objects. They are empty for a CRD that does not
 // exist, and for that of TLS profiles if another object has the profile: see model.ObservedTLS.
 func (c *Cluster) at(crd string) (key, version string) {

@@ -23,8 +23,8 @@ func withAPIServer(spec string) func(*fakeapi.Server) {
 	}
 }
 
-// TestTLSProfileOfAStandaloneCluster checks what is read of the cluster's APIServer object. Fields of another type count
-// as not set.
+// TestTLSProfileOfAStandaloneCluster checks what is read of the cluster's APIServer object. Fields of another type
+// count as not set.
 func TestTLSProfileOfAStandaloneCluster(t *testing.T) {
 	cfg := config()
 	cfg.Topology, cfg.MgmtNamespace = model.TopologyStandalone, cfg.GuestNamespace

@@ -147,8 +147,8 @@ type GuestObservation struct {
 	ReadyRelays int
 }
 
-// ObservedTLS returns the TLS security profile that istiod and its gateways have. With a HostedControlPlane, it is in its
-// configuration, from which HyperShift makes the guest's. So a guest cannot change istiod with it.
+// ObservedTLS returns the TLS security profile that istiod and its gateways have. With a HostedControlPlane, it is in
+// its configuration, from which HyperShift makes the guest's. So a guest cannot change istiod with it.
 func ObservedTLS(mgmt ManagementObservation, guest GuestObservation) TLSProfile {
 	if mgmt.ControlPlane.Exists() {
 		return mgmt.ControlPlane.TLSProfile

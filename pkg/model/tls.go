@@ -39,8 +39,14 @@ const (
 	TLS13 TLSVersion = "TLSV1_3"
 )
 
-// maxTLSNames is the largest number of cipher suites, and of groups, that are read from a profile.
-const maxTLSNames = 64
+// Limits of what is read from a profile, and of what a description shows.
+const (
+	// maxTLSNames is the largest number of cipher suites, and of groups, that are read.
+	maxTLSNames = 64
+	// maxTLSNamed is how many names a description shows, and maxTLSNameShown how many bytes of each.
+	maxTLSNamed     = 5
+	maxTLSNameShown = 64
+)
 
 // tlsSpec is what a profile permits. The names are OpenShift's.
 type tlsSpec struct {
@@ -83,7 +89,8 @@ func (p TLSProfile) Settings() (settings TLSSettings, problems []string) {
 	}
 	if len(settings.IstiodCiphers) > 0 && !servesHTTP2(settings.IstiodCiphers) {
 		settings.IstiodCiphers = nil
-		problems = append(problems, "istiod's own ports accept all cipher suites of Go, because the profile has none of those that HTTP/2 requires")
+		problems = append(problems,
+			"istiod's own ports accept all cipher suites of Go, because the profile has none of those that HTTP/2 requires")
 	}
 	return settings, problems
 }
@@ -181,7 +188,8 @@ func servesHTTP2(iana []string) bool {
 		slices.Contains(iana, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
 }
 
-// usableCurves returns Istio's names of groups (pkg/config/security/security.go, ValidECDHCurves), and the unknown ones.
+// usableCurves returns Istio's names of groups (pkg/config/security/security.go, ValidECDHCurves), and the unknown
+// ones.
 func usableCurves(groups []string) (curves, unknown []string) {
 	names := map[string]string{
 		"X25519": "X25519", "X25519MLKEM768": "X25519MLKEM768",
@@ -200,12 +208,11 @@ func usableCurves(groups []string) (curves, unknown []string) {
 
 // quoted returns the first names of a list as a text.
 func quoted(names []string) string {
-	const most, longest = 5, 64
-	out := make([]string, 0, most+1)
-	for _, name := range names[:min(len(names), most)] {
-		out = append(out, fmt.Sprintf("%.*q", longest, name))
+	out := make([]string, 0, maxTLSNamed+1)
+	for _, name := range names[:min(len(names), maxTLSNamed)] {
+		out = append(out, fmt.Sprintf("%.*q", maxTLSNameShown, name))
 	}
-	if more := len(names) - most; more > 0 {
+	if more := len(names) - maxTLSNamed; more > 0 {
 		out = append(out, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(out, ", ")

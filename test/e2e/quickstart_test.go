@@ -184,9 +184,9 @@ func (t *fixture) playCloud() {
 	})
 }
 
-// allowDNS permits istiod to reach the DNS server of this management cluster. It is a process on the node, unlike that of
-// most clusters, so that hypergate's policy for istiod does not select it. hypergate's own pod has no policy for egress,
-// and one for DNS alone would cut it off.
+// allowDNS permits istiod to reach the DNS server of this management cluster. It is a process on the node, unlike that
+// of most clusters, so that hypergate's policy for istiod does not select it. hypergate's own pod has no policy for
+// egress, and one for DNS alone would cut it off.
 func (t *fixture) allowDNS() {
 	t.Helper()
 	_, err := t.MgmtClient.NetworkingV1().NetworkPolicies(t.MgmtNamespace).Create(t.step(), &networkingv1.NetworkPolicy{

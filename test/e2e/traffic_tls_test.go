@@ -26,8 +26,8 @@ func olderClientOfAnotherSuite() *tls.Config {
 
 func newerClient() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13} }
 
-// tlsProfile gives the HostedControlPlane one TLS security profile after the other. The gateway and istiod refuse clients
-// that do not meet it, the pod of the gateway stays, and no request of other clients fails.
+// tlsProfile gives the HostedControlPlane one TLS security profile after the other. The gateway and istiod refuse
+// clients that do not meet it, the pod of the gateway stays, and no request of other clients fails.
 func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	pod, load := t.gatewayPod(), t.loaded(edge.shortStreams())
 	atGateway := func(g gomega.Gomega) net.Conn {

@@ -97,8 +97,8 @@ type ServerTLS struct {
 	Limits        TLSLimits
 }
 
-// TLSLimits are the versions, the cipher suites of TLS 1.2 and the curves of connections, as values of crypto/tls. 0 and
-// nil mean the default of crypto/tls.
+// TLSLimits are the versions, the cipher suites of TLS 1.2 and the curves of connections, as values of crypto/tls. 0
+// and nil mean the default of crypto/tls.
 type TLSLimits struct {
 	MinVersion, MaxVersion uint16
 	CipherSuites           []uint16

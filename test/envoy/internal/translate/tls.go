@@ -159,7 +159,7 @@ func limits(p *tlsv3.TlsParameters) (model.TLSLimits, error) {
 }
 
 // cipherSuites are the cipher suites of TLS 1.2 that both Envoy and crypto/tls have, by Envoy's name.
-var cipherSuites = map[string]uint16{
+var cipherSuites = map[string]uint16{ //nolint:gochecknoglobals // a table
 	"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
 	"ECDHE-RSA-AES128-GCM-SHA256":   tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 	"ECDHE-ECDSA-AES256-GCM-SHA384": tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
@@ -177,7 +177,7 @@ var cipherSuites = map[string]uint16{
 }
 
 // curves are the curves that both Envoy and crypto/tls have, by Envoy's name.
-var curves = map[string]tls.CurveID{
+var curves = map[string]tls.CurveID{ //nolint:gochecknoglobals // a table
 	"P-256": tls.CurveP256, "P-384": tls.CurveP384, "P-521": tls.CurveP521, "X25519": tls.X25519, "X25519MLKEM768": tls.X25519MLKEM768,
 }
 
