@@ -330,6 +330,11 @@ func TestForwardToTheEnd(t *testing.T) {
 			"finished", parked().with(func(s *situation) { gone(s); s.e.Hosted.Mode = migration.HostedAlone }),
 			migration.Rest{Phase: migration.Done, Why: migration.Finished},
 		},
+		{"the hosted istiod restarts without elections", parked().with(func(s *situation) {
+			gone(s)
+			s.memo.Phase, s.e.Hosted.Mode = migration.Done, migration.HostedAlone
+			s.e.Lock, s.e.Hosted.Ready = migration.LockFree, false
+		}), migration.Rest{Phase: migration.Done, Why: migration.Finished}},
 		{
 			"the origin is installed again", parked().with(func(s *situation) { s.e.Hosted.Mode = migration.HostedAlone }),
 			migration.Act{Phase: migration.Lead, Action: migration.SetHosted{Mode: migration.HostedLeading}},
