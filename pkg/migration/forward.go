@@ -56,7 +56,9 @@ func (d decision) needed() bool {
 }
 
 // isParked reports whether the origin was parked before. A restart of the hosted istiod is not the migration's then.
-func (d decision) isParked() bool { return d.m.Phase == Park || d.m.Phase == Retire || d.m.Phase == Done }
+func (d decision) isParked() bool {
+	return d.m.Phase == Park || d.m.Phase == Retire || d.m.Phase == Done
+}
 
 // takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
 func (d decision) takeLock() Step {

@@ -6,9 +6,11 @@ import (
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/test/world"
 )
 
 // Clients of TLS. Each offers both algorithms of certificates.
@@ -29,6 +31,7 @@ func newerClient() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13
 // tlsProfile gives the HostedControlPlane one TLS security profile after the other. The gateway and istiod refuse
 // clients that do not meet it, the pod of the gateway stays, and no request of other clients fails.
 func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
+	t.serveTLSAdherence()
 	pod, load := t.gatewayPod(), t.loaded(edge.shortStreams())
 	atGateway := func(g gomega.Gomega) net.Conn {
 		connection, err := (&net.Dialer{}).DialContext(t.step(), "tcp", net.JoinHostPort(edge.address, "443"))
@@ -70,6 +73,25 @@ func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	t.more(load, 200)
 	t.judge(load, 1000)
 	t.Expect(t.gatewayPod().UID).To(gomega.Equal(pod.UID), "the gateway keeps its pod")
+}
+
+// serveTLSAdherence adds spec.configuration.apiServer.tlsAdherence to the CRD of HostedControlPlanes. HyperShift's API
+// has the field in its types (openshift/api config/v1), behind a feature gate that no CRD of it has yet.
+func (t *fixture) serveTLSAdherence() {
+	t.Helper()
+	patch := `[{"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/configuration/properties/` +
+		`apiServer/properties/tlsAdherence", "value": {"type": "string"}}]`
+	_, err := t.MgmtDynamic.Resource(world.Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")).Patch(
+		t.step(), "hostedcontrolplanes.hypershift.openshift.io", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(func(g gomega.Gomega) {
+		plane, err := t.controlPlanes().Patch(t.step(), t.GuestName, types.MergePatchType,
+			[]byte(`{"spec":{"configuration":{"apiServer":{"tlsAdherence":"x"}}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		served, _, err := unstructured.NestedString(plane.Object, "spec", "configuration", "apiServer", "tlsAdherence")
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(served).To(gomega.Equal("x"), "the API server does not keep the field yet")
+	}).Should(gomega.Succeed())
 }
 
 // setTLSProfile writes spec.configuration.apiServer of the HostedControlPlane.
