@@ -25,7 +25,7 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e upgrade migration conformance rotation scale hostile limited chaos next busy
+STORIES ?= race integration e2e upgrade migration conformance monitoring rotation scale hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.
@@ -267,7 +267,7 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 .PHONY: e2e
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent kubectl helm
-	@hack/e2e.sh -skip '^Test(Upgrade|Speed|Migration)' $(NEED_ROOT)
+	@hack/e2e.sh -skip '^Test(Upgrade|Speed|Migration|Alerts)' $(NEED_ROOT)
 
 .PHONY: quickstarts
 quickstarts: servers ## Run the commands of docs/quickstart-*.md on real clusters, as they are there. A part of make e2e. Needs root.
@@ -304,6 +304,11 @@ migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGI
 	hack/e2e.sh -v -timeout 3h -run '^TestMigrationFromOLM$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationReplaced$$' ./test/e2e
 	hack/e2e.sh -v -timeout 2h -run '^TestMigrationFromSail$$' ./test/e2e
+
+.PHONY: monitoring
+monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through five faults. Needs root.
+	@hack/servers/build.sh prometheus
+	hack/e2e.sh -v -timeout 30m -run '^TestAlerts$$' ./test/e2e
 
 .PHONY: rotation
 rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gateways. Print time and failures. Needs root.

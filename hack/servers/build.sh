@@ -30,7 +30,7 @@ previous_ld="-X $istio.buildVersion=1.28.2 -X $istio.buildTag=1.28.2"
 next_ld="-X $istio.buildVersion=1.31-snapshot -X $istio.buildTag=1.31-snapshot"
 
 # Each row is: name | when (default, or named: only if the command line names it) | module folder | package | linker
-# flags.
+# flags | build tags, if any. Prometheus is built without its service discovery for clouds.
 servers="etcd|default|etcd|go.etcd.io/etcd/server/v3|
 kube-apiserver|default|kubernetes|k8s.io/kubernetes/cmd/kube-apiserver|$kube_ld
 kube-controller-manager|default|kubernetes|k8s.io/kubernetes/cmd/kube-controller-manager|$kube_ld
@@ -49,7 +49,8 @@ ingress-operator|named|origin|./ingress-operator|
 proxy-server|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/server|
 proxy-agent|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/agent|
 kubectl|named|clients|./kubectl|-X $kube.gitVersion=v$kubernetes_version -X $kube.gitMajor=1 -X $kube.gitMinor=36
-helm|named|clients|helm.sh/helm/v3/cmd/helm|"
+helm|named|clients|helm.sh/helm/v3/cmd/helm|
+prometheus|named|prometheus|github.com/prometheus/prometheus/cmd/prometheus||remove_all_sd"
 
 export CGO_ENABLED=0
 flags=(-mod=readonly -trimpath -gcflags=all=-dwarf=false)
@@ -87,11 +88,11 @@ for name; do
 	fi
 done
 
-# build NAME MODULE PACKAGE LDFLAGS builds one server into its module's folder.
+# build NAME MODULE PACKAGE LDFLAGS TAGS builds one server into its module's folder.
 build() {
 	local out=$cache/${folder[$2]}/$1 start=$SECONDS
 	echo "servers: building $1 (the first time takes minutes) ..." >&2
-	if ! (cd "$2" && go build "${flags[@]}" -ldflags "-s -w $4" -o "$out.part" "$3"); then
+	if ! (cd "$2" && go build "${flags[@]}" -tags "$5" -ldflags "-s -w $4" -o "$out.part" "$3"); then
 		echo "servers: building $1 from hack/servers/$2 failed; the compiler's message is above. Check that the Go module" \
 			"proxy is reachable and that /tmp has 2 GB free, then run the command again." >&2
 		exit 1
@@ -101,7 +102,7 @@ build() {
 }
 
 mkdir -p "$dir"
-while IFS='|' read -r name when module package ldflags; do
+while IFS='|' read -r name when module package ldflags tags; do
 	wanted=false
 	if [ $# -eq 0 ] && [ "$when" = default ]; then wanted=true; fi
 	for arg; do if [ "$arg" = "$name" ]; then wanted=true; fi; done
@@ -112,7 +113,7 @@ while IFS='|' read -r name when module package ldflags; do
 		# Two runs at once would build the same server twice. The second run waits for the first one.
 		exec 9>"$cache/${folder[$module]}/.lock"
 		flock 9
-		if [ ! -x "$cache/${folder[$module]}/$name" ]; then build "$name" "$module" "$package" "$ldflags"; fi
+		if [ ! -x "$cache/${folder[$module]}/$name" ]; then build "$name" "$module" "$package" "$ldflags" "$tags"; fi
 		exec 9>&-
 	fi
 	if [ -x "$cache/${folder[$module]}/$name" ]; then ln -sfn "../${folder[$module]}/$name" "$dir/$name"; fi

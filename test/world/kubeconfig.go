@@ -2,12 +2,22 @@ package world
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/keyutil"
 
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/deploy"
@@ -56,4 +66,62 @@ func (w *World) guestKubeconfigSecret(server string) (*corev1.Secret, error) {
 		return nil, fmt.Errorf("writing hypergate's guest kubeconfig: %w", err)
 	}
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: mountedKubeconfig}, Data: map[string][]byte{"kubeconfig": data}}, nil
+}
+
+// AgeGuestKubeconfig replaces the token in the guest kubeconfig that hypergate's process reads. The new one is of the
+// same account. The guest's API server accepts it, and it says that it was issued earlier, and for how long it is
+// valid.
+func (w *World) AgeGuestKubeconfig(issued, left time.Duration) error {
+	config, err := clientcmd.LoadFromFile(w.HypergateGuestKubeconfig())
+	if err != nil {
+		return fmt.Errorf("reading hypergate's guest kubeconfig: %w", err)
+	}
+	pem, err := os.ReadFile(filepath.Join(w.Dir, "pki", "guest", "sa.key"))
+	if err != nil {
+		return err
+	}
+	key, err := keyutil.ParsePrivateKeyPEM(pem)
+	if err != nil {
+		return err
+	}
+	signer, isEC := key.(*ecdsa.PrivateKey)
+	if !isEC {
+		return fmt.Errorf("the key of the guest's tokens is a %T", key)
+	}
+	for _, user := range config.AuthInfos {
+		if user.Token, err = aged(user.Token, signer, time.Now().Add(-issued), time.Now().Add(left)); err != nil {
+			return fmt.Errorf("changing the times of a token: %w", err)
+		}
+	}
+	return clientcmd.WriteToFile(*config, w.HypergateGuestKubeconfig())
+}
+
+// aged returns a token with other times.
+func aged(token string, key *ecdsa.PrivateKey, issued, expires time.Time) (string, error) {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "", errors.New("it is not a JSON Web Token")
+	}
+	data, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return "", err
+	}
+	claims := map[string]any{}
+	if err := json.Unmarshal(data, &claims); err != nil {
+		return "", err
+	}
+	claims["iat"], claims["nbf"], claims["exp"] = issued.Unix(), issued.Unix(), expires.Unix()
+	if data, err = json.Marshal(claims); err != nil {
+		return "", err
+	}
+	text := parts[0] + "." + base64.RawURLEncoding.EncodeToString(data)
+	digest := sha256.Sum256([]byte(text))
+	r, s, err := ecdsa.Sign(rand.Reader, key, digest[:])
+	if err != nil {
+		return "", err
+	}
+	signature := make([]byte, 64)
+	r.FillBytes(signature[:32])
+	s.FillBytes(signature[32:])
+	return text + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }

@@ -1,0 +1,320 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/hang"
+	"github.com/hypergate/hypergate/test/proc"
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// fasterFor is how much shorter an alert's condition must hold than in deploy/monitoring: a minute becomes a second.
+const fasterFor = 60
+
+// trouble is a fault that an SRE finds by its alert, understands by `hypergate status`, and ends as the runbook says.
+type trouble struct {
+	name string
+	// begin begins the fault. The runbook's mitigation ends it.
+	begin func(*alerted) (mitigate func())
+	// alerts are all alerts that fire.
+	alerts []string
+	// status is a part of what `hypergate status` shows.
+	status string
+}
+
+// troubles returns the faults in their order.
+func troubles() []trouble {
+	return []trouble{
+		{"the published address is gone", (*alerted).withoutRouter, []string{"HypergateEndpointUnreachable"}, "published"},
+		{"hypergate's credential expires soon", (*alerted).withOldCredential, []string{"HypergateGuestCredentialExpiring"}, "credential"},
+		{"another client fights over an object", (*alerted).withRival, []string{"HypergateWriteConflict"}, "reverting"},
+		{"the control plane is paused, and its address is gone", (*alerted).paused, nil, "paused"},
+		{"hypergate does not run", (*alerted).withoutHypergate, []string{"HypergateAbsent"}, "silent"},
+	}
+}
+
+// TestAlerts runs a real Prometheus with the rules of deploy/monitoring beside a real hypergate. Each fault fires
+// exactly the alerts of its runbook, and the runbook's mitigation ends them.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	f := started(t, world.Options{Name: "e2e-alerts"})
+	f.Expect(f.AddControlPlane(f.step())).To(gomega.Succeed())
+	a := &alerted{fixture: f, metrics: f.freeAddress()}
+	f.settings = []string{"--metrics-address", a.metrics}
+	a.hypergate = f.installed()
+	a.api = f.startPrometheus(a.metrics)
+	a.scrapeIsSmall()
+	a.Eventually(a.up).Should(gomega.BeTrue())
+	a.quiet()
+	rows := []string{fmt.Sprintf("%-55s %-34s %12s %12s %12s", "FAULT", "ALERTS", "FIRE AFTER", "STATUS TOOK", "END AFTER")}
+	for _, one := range troubles() {
+		rows = append(rows, a.meets(one))
+	}
+	t.Logf("\n%s\nThe alerts' times are those of deploy/monitoring, divided by %d.", strings.Join(rows, "\n"), fasterFor)
+}
+
+// alerted is a hypergate that Prometheus scrapes.
+type alerted struct {
+	*fixture
+	hypergate *world.Hypergate
+	// metrics is the address of hypergate's metrics, and api that of Prometheus.
+	metrics, api string
+}
+
+func (t *fixture) freeAddress() string {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	return listener.Addr().String()
+}
+
+// startPrometheus starts Prometheus, and returns its address. It scrapes each second, with the label namespace that a
+// PodMonitor adds.
+func (t *fixture) startPrometheus(metrics string) string {
+	t.Helper()
+	found, err := servers.Find(t.ctx, "prometheus")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	dir, address := t.TempDir(), t.freeAddress()
+	for name, content := range map[string]any{"rules.yaml": map[string]any{"groups": t.fasterRules()}, "prometheus.yaml": map[string]any{
+		"global":     map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"rule_files": []string{"rules.yaml"},
+		"scrape_configs": []any{map[string]any{"job_name": "hypergate", "static_configs": []any{map[string]any{
+			"targets": []string{metrics}, "labels": map[string]string{"namespace": t.MgmtNamespace},
+		}}}},
+	}} {
+		data, err := yaml.Marshal(content)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(gomega.Succeed())
+	}
+	p, err := proc.Start("prometheus", t.Dir, found["prometheus"], "--config.file="+filepath.Join(dir, "prometheus.yaml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=warn")
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(p.Kill)
+	return address
+}
+
+// fasterRules returns the rule groups of deploy/monitoring, with shorter times.
+func (t *fixture) fasterRules() []map[string]any {
+	t.Helper()
+	root, err := servers.ModuleRoot()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	data, err := os.ReadFile(filepath.Join(root, "deploy", "monitoring", "rules", "prometheusrule.yaml"))
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	var rule struct {
+		Spec struct {
+			Groups []map[string]any `json:"groups"`
+		} `json:"spec"`
+	}
+	t.Expect(yaml.Unmarshal(data, &rule)).To(gomega.Succeed())
+	for _, group := range rule.Spec.Groups {
+		rules, _ := group["rules"].([]any)
+		for _, one := range rules {
+			fields, _ := one.(map[string]any)
+			if text, isAlert := fields["for"].(string); isAlert {
+				held, err := time.ParseDuration(text)
+				t.Expect(err).NotTo(gomega.HaveOccurred())
+				fields["for"] = (held / fasterFor).String()
+			}
+		}
+	}
+	return rule.Spec.Groups
+}
+
+// meets goes through a fault, and returns its row of the table.
+func (a *alerted) meets(one trouble) string {
+	a.Helper()
+	a.Log(one.name)
+	begin := time.Now()
+	mitigate := one.begin(a)
+	a.Eventually(a.firing).Should(gomega.Equal(one.alerts))
+	fired := time.Since(begin)
+	a.Eventually(a.status).Should(gomega.ContainSubstring(one.status))
+	begin = time.Now()
+	text := a.status()
+	took := time.Since(begin)
+	a.Log("\n" + text)
+	a.Expect(a.firing()).To(gomega.Equal(one.alerts), "the alerts while the SRE reads the status")
+	begin = time.Now()
+	mitigate()
+	a.quiet()
+	return fmt.Sprintf("%-55s %-34s %10.1f s %9.0f ms %10.1f s", one.name, strings.Join(one.alerts, ", "), fired.Seconds(),
+		float64(took.Milliseconds()), time.Since(begin).Seconds())
+}
+
+// quiet waits until hypergate has no problem, and no alert fires.
+func (a *alerted) quiet() {
+	a.Helper()
+	a.Eventually(a.firing).Should(gomega.BeEmpty())
+	a.Eventually(a.status).Should(gomega.MatchRegexp(`^guest1\s+ok`))
+	a.Expect(a.firing()).To(gomega.BeEmpty())
+}
+
+// status returns what `hypergate status` prints.
+func (a *alerted) status() string {
+	a.Helper()
+	out, err := exec.CommandContext(a.step(), a.Binary(), "status", "--kubeconfig", a.MgmtKubeconfig, "-n", a.MgmtNamespace).CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); !ended { // the exit code says what the text says
+		a.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	return string(out)
+}
+
+// firing returns the names of the alerts that fire, sorted.
+func (a *alerted) firing() []string {
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				State  string            `json:"state"`
+				Labels map[string]string `json:"labels"`
+			} `json:"alerts"`
+		} `json:"data"`
+	}
+	a.ask("/api/v1/alerts", &answer)
+	var out []string
+	for _, alert := range answer.Data.Alerts {
+		if alert.State == "firing" {
+			out = append(out, alert.Labels["alertname"])
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// up reports whether Prometheus has scraped hypergate.
+func (a *alerted) up() bool {
+	var answer struct {
+		Data struct {
+			Result []any `json:"result"`
+		} `json:"data"`
+	}
+	a.ask("/api/v1/query?query="+url.QueryEscape("hypergate_leader == 1"), &answer)
+	return len(answer.Data.Result) == 1
+}
+
+// ask reads an answer of Prometheus. While it starts, there is none.
+func (a *alerted) ask(path string, into any) {
+	a.Helper()
+	if body, err := get(a.ctx, "http://"+a.api+path); err == nil {
+		a.Expect(json.Unmarshal(body, into)).To(gomega.Succeed())
+	}
+}
+
+func get(ctx context.Context, from string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, hang.Deadline)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, from, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", from, response.Status)
+	}
+	return io.ReadAll(response.Body)
+}
+
+// scrapeIsSmall checks the size of a scrape, and logs its time.
+func (a *alerted) scrapeIsSmall() {
+	a.Helper()
+	var times []time.Duration
+	for range 20 {
+		begin := time.Now()
+		body, err := get(a.ctx, "http://"+a.metrics+"/metrics")
+		times = append(times, time.Since(begin))
+		a.Expect(err).NotTo(gomega.HaveOccurred())
+		a.Expect(len(body)).To(gomega.BeNumerically("<=", 60<<10), "bytes of a scrape")
+		if len(times) == 1 {
+			a.Logf("a scrape has %d bytes", len(body))
+		}
+	}
+	slices.Sort(times)
+	a.Logf("20 scrapes: the median took %s, the longest %s", times[len(times)/2], times[len(times)-1])
+}
+
+// withoutRouter stops the router that publishes istiod. The runbook: check the router.
+func (a *alerted) withoutRouter() (mitigate func()) {
+	a.StopRouter()
+	return func() { a.Expect(a.RestartRouter(a.step())).To(gomega.Succeed()) }
+}
+
+// withOldCredential gives hypergate a token that was issued eleven hours ago, and is valid for half an hour. The
+// runbook: make another one with `hypergate guest-kubeconfig`.
+func (a *alerted) withOldCredential() (mitigate func()) {
+	a.Expect(a.AgeGuestKubeconfig(11*time.Hour, 30*time.Minute)).To(gomega.Succeed())
+	return func() {
+		out, err := exec.CommandContext(a.step(), a.Binary(), "guest-kubeconfig", "--guest-kubeconfig", a.GuestKubeconfig).Output()
+		a.Expect(err).NotTo(gomega.HaveOccurred())
+		a.Expect(os.WriteFile(a.HypergateGuestKubeconfig(), out, 0o600)).To(gomega.Succeed())
+	}
+}
+
+// withRival changes istiod's Deployment again and again. The runbook: stop the other client.
+func (a *alerted) withRival() (mitigate func()) {
+	ctx, cancel := context.WithCancel(a.ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			_, _ = a.MgmtClient.AppsV1().Deployments(a.MgmtNamespace).Patch(ctx, "istiod-"+world.Revision, types.MergePatchType,
+				[]byte(`{"spec":{"revisionHistoryLimit":7}}`), metav1.PatchOptions{FieldManager: "rival"})
+			select {
+			case <-time.After(200 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	stop := func() { cancel(); <-ended }
+	a.Cleanup(stop)
+	return stop
+}
+
+// paused pauses the HostedControlPlane, and stops the router. Nothing fires, because a pause is intended.
+func (a *alerted) paused() (mitigate func()) {
+	pause := func(until string) {
+		_, err := a.controlPlanes().Patch(a.step(), a.GuestName, types.MergePatchType,
+			[]byte(`{"spec":{"pausedUntil":`+until+`}}`), metav1.PatchOptions{})
+		a.Expect(err).NotTo(gomega.HaveOccurred())
+	}
+	pause(`"true"`)
+	a.Eventually(a.status).Should(gomega.ContainSubstring("paused"))
+	restart := a.withoutRouter()
+	a.pending("HypergateEndpointUnreachable", 2*10*time.Minute/fasterFor)
+	return func() { restart(); pause(`null`) }
+}
+
+// pending checks that an alert does not fire for a time in which it could.
+func (a *alerted) pending(name string, during time.Duration) {
+	a.Helper()
+	a.Consistently(a.firing).WithTimeout(during).ShouldNot(gomega.ContainElement(name))
+}
+
+// withoutHypergate kills hypergate. The runbook: start it.
+func (a *alerted) withoutHypergate() (mitigate func()) {
+	a.hypergate.Kill()
+	return func() { a.hypergate = a.start() }
+}
