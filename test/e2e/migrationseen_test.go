@@ -263,7 +263,8 @@ type moved struct {
 	rolloutUnknown bool
 }
 
-// moves returns how long each Gateway took, from its state Rolling in the report to the one after it.
+// moves returns how long each Gateway took, from its state Rolling in the phase Roll to the state after it. In an
+// earlier phase, a Gateway can still roll from the story before.
 func (s *seen) moves() []moved {
 	var out []moved
 	began := map[string]time.Time{}
@@ -272,7 +273,7 @@ func (s *seen) moves() []moved {
 			key := g.Namespace + "/" + g.Name
 			from, rolls := began[key]
 			switch {
-			case g.State == migration.StateRolling && !rolls:
+			case g.State == migration.StateRolling && !rolls && l.record.Memo.Phase == migration.Roll:
 				began[key] = l.at
 			case g.State != migration.StateRolling && rolls:
 				delete(began, key)
