@@ -73,6 +73,10 @@ const (
 	probePatience = 4
 	// probeTimeout ends a handshake that gets no answer, and then the request for istiod's version.
 	probeTimeout = 5 * time.Second
+	// probeEvery is how often an endpoint that was reached is probed again, but for the tunnel: its relays report
+	// themselves. The probe is one connection to istiod, and no request to an API server. The alert
+	// HypergateEndpointUnreachable can fire this much later.
+	probeEvery = 5 * time.Minute
 	// versionAttempts is how often an istiod that can be reached is asked for its version until it answers.
 	versionAttempts = 8
 	// relayPatience is how long no relay of the tunnel may be ready before a condition reports it. A relay's node may

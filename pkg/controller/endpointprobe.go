@@ -52,12 +52,15 @@ func (p Probe) at(published model.HostPort) string {
 // the mesh CA. Over the same connection, istiod is asked for its version. Both results are valid until the address, the
 // roots, or the instance of istiod changes, because istiod may be in another place then.
 //
-// After such a change the endpoint is probed again. The last result stays valid until a few attempts have failed. The
-// handshake runs in its own goroutine, so an address that drops all packets delays no pass.
+// After such a change, and after a time, the endpoint is probed again. The last result stays valid until a few attempts
+// have failed. The handshake runs in its own goroutine, so an address that drops all packets delays no pass.
 type endpointProbe struct {
 	probe Probe
 	// dial returns how to connect to istiod where it is published. Nil: by TCP.
 	dial func(published model.HostPort) func(context.Context) (net.Conn, error)
+	// every is how often an endpoint that was reached is probed again. Zero: never. A load balancer can stop to work, or
+	// a DNS record can disappear, without an event on any cluster.
+	every time.Duration
 	// wake requests a pass.
 	wake func()
 	// planned is the version that istiod should have.
@@ -109,13 +112,11 @@ func (r *endpointProbe) observe(
 	}
 	about := probeTarget{published.At, string(slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)), hosted.IstiodSince}
 	r.turnTo(about)
-	if r.done || r.answer != nil {
-		return r.known, 0
-	}
-	if wait := max(r.failures.Wait(now), r.unanswered.Wait(now)); wait > 0 {
+	wait, due := r.due(now)
+	if !due {
 		return r.known, wait
 	}
-	r.answer = make(chan probeResult, 1)
+	r.done, r.answer = false, make(chan probeResult, 1)
 	dial := byTCP(r.probe.at(about.at))
 	if r.dial != nil {
 		dial = r.dial(about.at)
@@ -125,6 +126,20 @@ func (r *endpointProbe) observe(
 		r.wake()
 	}(r.answer, hosted.CA, r.planned)
 	return r.known, 0
+}
+
+// due reports whether a handshake is due, and otherwise when it is. Zero: when something changes, or when the running
+// handshake ends.
+func (r *endpointProbe) due(now time.Time) (wait time.Duration, is bool) {
+	switch {
+	case r.answer != nil, r.done && r.every == 0:
+		return 0, false
+	case r.done:
+		wait = r.seen.Add(r.every).Sub(now)
+	default:
+		wait = max(r.failures.Wait(now), r.unanswered.Wait(now))
+	}
+	return max(wait, 0), wait <= 0
 }
 
 // turnTo begins with another target, if it is another one. The last results stay valid until the next ones, unless they
@@ -171,7 +186,7 @@ func (r *endpointProbe) collect() {
 	switch {
 	case a.about != r.target:
 	case a.err == nil:
-		r.known, r.seen, r.answered = status.EndpointReached(), a.began, a.about
+		r.known, r.seen, r.answered, r.failures = status.EndpointReached(), a.began, a.about, throttle.Backoff{}
 		r.heard(a)
 	default:
 		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)

@@ -134,6 +134,45 @@ func TestEndpointIsReached(t *testing.T) {
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("the certificate there is not istiod's, or is for another name")))
 }
 
+// TestAnEndpointThatGoesAway checks that an endpoint that was reached is probed again after a time.
+func TestAnEndpointThatGoesAway(t *testing.T) {
+	s := serve(t, publishedName)
+	l := newLooker(t, s.address, s.ca)
+	l.probe.every = probeEvery
+	now := time.Now()
+	pass := func() (status.EndpointProbe, time.Duration) {
+		return l.probe.observe(l.Context(), l.hosted, l.plan, now)
+	}
+	reached := func() bool { known, again := pass(); return known == status.EndpointReached() && again == probeEvery }
+	l.Eventually(reached).Should(gomega.BeTrue())
+	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(1))
+
+	now = now.Add(probeEvery - time.Second)
+	known, again := pass()
+	l.Expect(known).To(gomega.Equal(status.EndpointReached()))
+	l.Expect(again).To(gomega.Equal(time.Second))
+	now = now.Add(time.Second)
+	l.Eventually(reached).Should(gomega.BeTrue())
+	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(2))
+
+	t.Log("it goes away: a few attempts must fail")
+	l.probe.probe.Via = "127.0.0.1:1"
+	now = now.Add(probeEvery)
+	for failed := range probePatience {
+		l.Eventually(func() int { known, _ = pass(); return l.probe.failures.Failures() }).Should(gomega.Equal(failed + 1))
+		if failed < probePatience-1 {
+			l.Expect(known).To(gomega.Equal(status.EndpointReached()))
+		}
+		now = now.Add(maxProbeDelay)
+	}
+	l.Expect(known).To(gomega.Equal(status.EndpointUnreached("the connection was refused or closed")))
+
+	t.Log("it comes back")
+	l.probe.probe.Via = s.address
+	l.Eventually(reached).Should(gomega.BeTrue())
+	l.Expect(l.probe.failures.Failures()).To(gomega.BeZero())
+}
+
 // TestAnIstiodThatDoesNotSayItsVersion checks that istiod counts as reached, and that it is asked again only a few
 // times.
 func TestAnIstiodThatDoesNotSayItsVersion(t *testing.T) {

@@ -228,7 +228,9 @@ func (r *Reconciler) probeEndpoint(
 	ctx context.Context, o observation, plan desired.Plan, now time.Time,
 ) (status.EndpointProbe, time.Duration) {
 	probe := &r.memory.endpointProbe
+	probe.every = probeEvery
 	if publish.UsesTunnel(r.config, o.mgmt.ControlPlane) {
+		probe.every = 0
 		relays, again := r.memory.relayProbe.observe(probe.probe, o.mgmt.Istiod, o.guest.ReadyRelays, now)
 		if relays != status.EndpointReached() {
 			return relays, again

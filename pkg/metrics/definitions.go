@@ -283,7 +283,8 @@ func servingDefinitions(v Values) []Definition {
 		},
 		{
 			Name: "hypergate_published_last_seen_timestamp_seconds", Type: Gauge,
-			Help: "When istiod last answered the probe. It is probed when the address, the roots or istiod change.",
+			Help: "When istiod last answered the probe. It is probed when the address, the roots or istiod change, and every five " +
+				"minutes unless the tunnel publishes it.",
 		},
 		{
 			Name: "hypergate_webhook_failure_policy", Type: Gauge, Help: "1 for the failure policy of istiod's webhooks in the guest.",

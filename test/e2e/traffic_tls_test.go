@@ -85,8 +85,9 @@ func (t *fixture) serveTLSAdherence() {
 		t.step(), "hostedcontrolplanes.hypershift.openshift.io", types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Eventually(func(g gomega.Gomega) {
-		plane, err := t.controlPlanes().Patch(t.step(), t.GuestName, types.MergePatchType,
-			[]byte(`{"spec":{"configuration":{"apiServer":{"tlsAdherence":"x"}}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		const patch = `{"spec":{"configuration":{"apiServer":{"tlsAdherence":"x"}}}}`
+		plane, err := t.controlPlanes().Patch(t.step(), t.GuestName, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		served, _, err := unstructured.NestedString(plane.Object, "spec", "configuration", "apiServer", "tlsAdherence")
 		g.Expect(err).NotTo(gomega.HaveOccurred())
