@@ -58,8 +58,8 @@ type endpointProbe struct {
 	probe Probe
 	// dial returns how to connect to istiod where it is published. Nil: by TCP.
 	dial func(published model.HostPort) func(context.Context) (net.Conn, error)
-	// every is how often an endpoint that was reached is probed again. Zero: never. A load balancer can stop to work, or
-	// a DNS record can disappear, without an event on any cluster.
+	// every is how often an endpoint that was reached is probed again. Zero: never. A load balancer can stop to work,
+	// or a DNS record can disappear, without an event on any cluster.
 	every time.Duration
 	// wake requests a pass.
 	wake func()
