@@ -137,5 +137,5 @@ func tlsProfileOf(u *unstructured.Unstructured) model.TLSProfile {
 	return model.TLSProfile{
 		Type: text("tlsSecurityProfile", "type"), Adherence: text("tlsAdherence"),
 		Ciphers: texts("ciphers"), Groups: texts("groups"), MinVersion: text("tlsSecurityProfile", "custom", "minTLSVersion"),
-	}
+	}.Bounded()
 }

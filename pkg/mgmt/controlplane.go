@@ -151,7 +151,7 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (model.Co
 		TLSProfile: model.TLSProfile{
 			Type: profile.Type, Adherence: adherence,
 			Ciphers: profile.Custom.Ciphers, Groups: profile.Custom.Groups, MinVersion: profile.Custom.MinTLSVersion,
-		},
+		}.Bounded(),
 		DisabledCapabilities: spec.Capabilities.Disabled,
 		ClusterID:            spec.ClusterID, InfraID: spec.InfraID,
 		Services:    publishedServices(spec.Services),

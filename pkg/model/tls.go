@@ -43,7 +43,7 @@ const (
 const (
 	// maxTLSNames is the largest number of cipher suites, and of groups, that are read.
 	maxTLSNames = 64
-	// maxTLSNamed is how many names a description shows, and maxTLSNameShown how many bytes of each.
+	// maxTLSNamed is how many names a description shows, and maxTLSNameShown how many bytes of each are kept.
 	maxTLSNamed     = 5
 	maxTLSNameShown = 64
 )
@@ -59,6 +59,22 @@ type tlsSpec struct {
 // pkg/crypto, ShouldHonorClusterTLSProfile).
 func (p TLSProfile) Obeyed() bool {
 	return p.Type != "" && p.Adherence != "" && p.Adherence != "LegacyAdheringComponentsOnly"
+}
+
+// Bounded returns the part of a profile that is kept: no name is longer than one that is known, and one name more than
+// are read shows that there are too many.
+func (p TLSProfile) Bounded() TLSProfile {
+	cut := func(name string) string { return name[:min(len(name), maxTLSNameShown)] }
+	all := func(names []string) []string {
+		out := slices.Clone(names[:min(len(names), maxTLSNames+1)])
+		for i, name := range out {
+			out[i] = cut(name)
+		}
+		return out
+	}
+	return TLSProfile{
+		Type: cut(p.Type), Ciphers: all(p.Ciphers), Groups: all(p.Groups), MinVersion: cut(p.MinVersion), Adherence: cut(p.Adherence),
+	}
 }
 
 // Settings returns the settings for a profile, and a description of each part of the profile that istiod or its

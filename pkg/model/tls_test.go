@@ -111,6 +111,26 @@ func TestManyUnknownCipherSuites(t *testing.T) {
 	}
 }
 
+// TestTLSProfilesAreBounded checks what is kept of a large profile. It still shows that there are too many names.
+func TestTLSProfilesAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	many := slices.Repeat([]string{long}, 1000)
+	kept := model.TLSProfile{Type: long, Ciphers: many, Groups: many, MinVersion: long, Adherence: long}.Bounded()
+	name := long[:64]
+	want := model.TLSProfile{
+		Type: name, MinVersion: name, Adherence: name,
+		Ciphers: slices.Repeat([]string{name}, 65), Groups: slices.Repeat([]string{name}, 65),
+	}
+	if diff := cmp.Diff(want, kept); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	kept.Type = "Custom"
+	if _, problems := kept.Settings(); !strings.HasPrefix(problems[0], "the profile has more than 64 cipher suites or groups") {
+		t.Errorf("problems: %q", problems)
+	}
+}
+
 // TestIstiodCanServeTLSProfiles checks that Go's server, which istiod uses, starts with the settings: it knows the
 // names, and serves HTTP/2.
 func TestIstiodCanServeTLSProfiles(t *testing.T) {
