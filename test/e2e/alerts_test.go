@@ -51,16 +51,16 @@ type trouble struct {
 func troubles() []trouble {
 	return []trouble{
 		{
-			name: "the published address is gone", begin: (*alerted).withoutRouter, status: "was not reached",
-			alerts: []string{"HypergateEndpointUnreachable"}, meanwhile: (*alerted).silentWhilePaused,
-		},
-		{
 			name: "hypergate's credential expires soon", begin: (*alerted).withOldCredential, status: "credential  29m left",
 			alerts: []string{"HypergateGuestCredentialExpiring"},
 		},
 		{
 			name: "another client fights over an object", begin: (*alerted).withRival, status: "reverting",
 			alerts: []string{"HypergateWriteConflict"},
+		},
+		{
+			name: "the published address is gone", begin: (*alerted).withoutRouter, status: "EndpointUnreachable",
+			alerts: []string{"HypergateEndpointUnreachable"}, meanwhile: (*alerted).silentWhilePaused,
 		},
 		{name: "hypergate does not run", begin: (*alerted).withoutHypergate, status: "silent", alerts: []string{"HypergateAbsent"}},
 	}
