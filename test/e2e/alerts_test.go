@@ -56,7 +56,7 @@ func troubles() []trouble {
 		},
 		{
 			name: "another client fights over an object", begin: (*alerted).withRival, status: "reverting",
-			alerts: []string{"HypergateWriteConflict"},
+			alerts: []string{"HypergateDegraded", "HypergateWriteConflict"},
 		},
 		{
 			name: "the published address is gone", begin: (*alerted).withoutRouter, status: "EndpointUnreachable",
