@@ -62,7 +62,7 @@ func troubles() []trouble {
 			name: "the published address is gone", begin: (*alerted).withoutRouter, status: "EndpointUnreachable",
 			alerts: []string{"HypergateEndpointUnreachable"}, meanwhile: (*alerted).silentWhilePaused,
 		},
-		{name: "hypergate does not run", begin: (*alerted).withoutHypergate, status: "silent", alerts: []string{"HypergateAbsent"}},
+		{name: "hypergate does not run", begin: (*alerted).withoutHypergate, status: "SILENT", alerts: []string{"HypergateAbsent"}},
 	}
 }
 
