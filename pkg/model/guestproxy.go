@@ -94,7 +94,12 @@ func usableNoProxy(text string) (usable string, ignored []string) {
 
 // isNoProxyEntry reports whether Go's clients understand an entry: everything, an address, a network, or a domain. An
 // address and a domain can have a port.
+//
+// Go's clients understand no zone of an address (net.ParseIP). netip does, with any text as its name.
 func isNoProxyEntry(entry string) bool {
+	if !isPrintable(entry) || strings.Contains(entry, "%") {
+		return false
+	}
 	if _, err := netip.ParsePrefix(entry); err == nil || entry == "*" {
 		return true
 	}
