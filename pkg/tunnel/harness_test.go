@@ -181,6 +181,17 @@ func (b *bench) sidecar(l limits, versions []Version) (running *Sidecar, stop fu
 	return s, stop
 }
 
+// connected waits until both ends have one tunnel, the same one. On a busy machine, the sidecar can give up an attempt
+// that the relay has already taken for a tunnel.
+func (b *bench) connected(sidecar *Sidecar) {
+	b.t.Helper()
+	b.g.Eventually(func() [2]string {
+		return [2]string{
+			metric(b.relay.Handler(), "hypergate_relay_tunnels"), metric(sidecar.Handler(), `hypergate_tunnel_up{relay="istiod-relay-0"}`),
+		}
+	}).Should(gomega.Equal([2]string{"1", "1"}), func() string { return b.log.String() })
+}
+
 // gateway connects to the relay as a gateway does.
 func (b *bench) gateway() *net.TCPConn {
 	b.t.Helper()

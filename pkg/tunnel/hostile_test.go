@@ -143,7 +143,8 @@ func TestOneSource(t *testing.T) {
 	l := defaultLimits()
 	l.perSource, l.firstByte = 2, time.Hour
 	b := newBench(t, l, supportedVersions())
-	b.sidecar(defaultLimits(), supportedVersions())
+	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
+	b.connected(sidecar)
 	first, second := b.gateway(), b.gateway()
 	b.must(errors.Join(talk(first, "one"), talk(second, "two")))
 	b.ends(b.gateway())
@@ -188,6 +189,7 @@ func TestARelayPacesItself(t *testing.T) {
 	strict := defaultLimits()
 	strict.newStreams = l.opens
 	sidecar, _ := b.sidecar(strict, supportedVersions())
+	b.connected(sidecar)
 	first, second := b.gateway(), b.gateway()
 	b.must(errors.Join(talk(first, "one"), talk(second, "two")))
 	b.ends(b.gateway())
