@@ -7,7 +7,8 @@ import (
 )
 
 // TLSProfile is the TLS security profile of an OpenShift cluster, as spec.tlsSecurityProfile and spec.tlsAdherence of
-// its APIServer object state it (openshift/api, config/v1/types_apiserver.go). The zero value is no profile.
+// its APIServer object state it (openshift/api, config/v1/types_apiserver.go). The zero value means that no
+// profile is set.
 type TLSProfile struct {
 	// Type is Old, Intermediate, Modern or Custom.
 	Type string

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -99,10 +98,9 @@ type alerted struct {
 
 func (t *fixture) freeAddress() string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.ctx, "tcp", "127.0.0.1:0")
+	address, err := world.FreeAddress(t.ctx)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	return address
 }
 
 // startPrometheus starts Prometheus, and returns its address. It scrapes each second, with the label namespace that a
@@ -201,7 +199,7 @@ func (a *alerted) status() string {
 }
 
 // firing returns the names of the alerts that fire, sorted.
-func (a *alerted) firing() []string {
+func (a *alerted) firing() ([]string, error) {
 	var answer struct {
 		Data struct {
 			Alerts []struct {
@@ -210,7 +208,9 @@ func (a *alerted) firing() []string {
 			} `json:"alerts"`
 		} `json:"data"`
 	}
-	a.ask("/api/v1/alerts", &answer)
+	if err := a.ask("/api/v1/alerts", &answer); err != nil {
+		return nil, err
+	}
 	var out []string
 	for _, alert := range answer.Data.Alerts {
 		if alert.State == "firing" {
@@ -218,26 +218,27 @@ func (a *alerted) firing() []string {
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), nil
 }
 
 // up reports whether Prometheus has scraped hypergate.
-func (a *alerted) up() bool {
+func (a *alerted) up() (bool, error) {
 	var answer struct {
 		Data struct {
 			Result []any `json:"result"`
 		} `json:"data"`
 	}
-	a.ask("/api/v1/query?query="+url.QueryEscape("hypergate_leader == 1"), &answer)
-	return len(answer.Data.Result) == 1
+	err := a.ask("/api/v1/query?query="+url.QueryEscape("hypergate_leader == 1"), &answer)
+	return len(answer.Data.Result) == 1, err
 }
 
-// ask reads an answer of Prometheus. While it starts, there is none.
-func (a *alerted) ask(path string, into any) {
-	a.Helper()
-	if body, err := get(a.ctx, "http://"+a.api+path); err == nil {
-		a.Expect(json.Unmarshal(body, into)).To(gomega.Succeed())
+// ask reads an answer of Prometheus. Without an answer, it is not known which alerts fire.
+func (a *alerted) ask(path string, into any) error {
+	body, err := get(a.ctx, "http://"+a.api+path)
+	if err != nil {
+		return err
 	}
+	return json.Unmarshal(body, into)
 }
 
 func get(ctx context.Context, from string) ([]byte, error) {
@@ -317,7 +318,8 @@ func (a *alerted) withRival() (mitigate func()) {
 // alert fires.
 func (a *alerted) silentWhilePaused() {
 	a.Helper()
-	before := a.firing()
+	before, err := a.firing()
+	a.Expect(err).NotTo(gomega.HaveOccurred())
 	pause := func(until string) {
 		_, err := a.controlPlanes().Patch(a.step(), a.GuestName, types.MergePatchType,
 			[]byte(`{"spec":{"pausedUntil":`+until+`}}`), metav1.PatchOptions{})

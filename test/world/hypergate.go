@@ -62,7 +62,7 @@ func (w *World) StartHypergate(ctx context.Context, more ...string) (*Hypergate,
 // that a pod does not allow, and for more than one hypergate. The process ends with this process, unless the world is
 // detached. It does not wait until hypergate is ready. See Ready.
 func (w *World) StartProcess(ctx context.Context, more ...string) (*Hypergate, error) {
-	health, err := freeAddress(ctx)
+	health, err := FreeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,8 @@ func (h *Hypergate) Ready(ctx context.Context, check string) error {
 	return nil
 }
 
-func freeAddress(ctx context.Context) (string, error) {
+// FreeAddress returns an address of loopback whose port was free a moment ago.
+func FreeAddress(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("finding a free port: %w", err)
