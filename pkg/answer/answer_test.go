@@ -261,7 +261,7 @@ func TestOnlyJSONIsDecoded(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = client.ConfigMaps("n").Get(t.Context(), "x", metav1.GetOptions{})
-		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "in another content type than application/json") {
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "with a content type other than application/json") {
 			t.Errorf("%q: %v", contentType, err)
 		}
 	}

@@ -46,8 +46,8 @@ func (e *TooLongError) Error() string {
 	if e.decoded {
 		decoded = " once it is decoded"
 	}
-	return fmt.Sprintf("%s answers %s with more than %d KiB%s, which is not read: make the objects there fewer or smaller",
-		e.server, e.request, e.Limit>>10, decoded)
+	return fmt.Sprintf("%s answers %s with more than %d KiB%s, the most that hypergate reads: "+
+		"reduce the number or the size of the objects there", e.server, e.request, e.Limit>>10, decoded)
 }
 
 // IsTooLong reports whether an error is or wraps a TooLongError.
@@ -83,7 +83,7 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 		response.Body = failureBody(response)
 	case response.ContentLength != 0 && !isJSON(response):
 		_ = response.Body.Close()
-		return nil, fmt.Errorf("%s answers %s %s in another content type than %s", l.server, r.Method, r.URL.Path, jsonType)
+		return nil, fmt.Errorf("%s answers %s %s with a content type other than %s", l.server, r.Method, r.URL.Path, jsonType)
 	case !watch:
 		size, memory := limitsOf(r)
 		response.Body = &limitedBody{

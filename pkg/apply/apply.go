@@ -100,7 +100,7 @@ func (c *Cluster) admitOne(j *job) error {
 	case j.id.Key.Name == "":
 		return errors.New("it has no name")
 	case k.Namespaced != (j.id.Key.Namespace != ""):
-		return fmt.Errorf("its namespace is %q, and namespaced is %t for its kind", j.id.Key.Namespace, k.Namespaced)
+		return fmt.Errorf("its namespace %q does not match the scope of its kind (namespaced: %t)", j.id.Key.Namespace, k.Namespaced)
 	case k.Namespaced && c.opts.Namespace != "" && j.id.Key.Namespace != c.opts.Namespace:
 		return fmt.Errorf("its namespace is not %q", c.opts.Namespace)
 	case len(k.Names) > 0 && !slices.Contains(k.Names, j.id.Key.Name):
@@ -120,9 +120,9 @@ func (c *Cluster) admitBody(j job) error {
 	apiVersion, kind := j.id.GVK.ToAPIVersionAndKind()
 	switch {
 	case h.apiVersion != apiVersion || h.kind != kind || h.meta.Name != j.id.Key.Name || h.meta.Namespace != j.id.Key.Namespace:
-		return fmt.Errorf("its JSON is of another object, %s %s %s/%s", h.apiVersion, h.kind, h.meta.Namespace, h.meta.Name)
+		return fmt.Errorf("its JSON describes another object, %s %s %s/%s", h.apiVersion, h.kind, h.meta.Namespace, h.meta.Name)
 	case h.meta.Labels[c.opts.OwnerKey] != c.opts.OwnerValue:
-		return fmt.Errorf("it does not carry the label %s=%s", c.opts.OwnerKey, c.opts.OwnerValue)
+		return fmt.Errorf("it does not have the label %s=%s", c.opts.OwnerKey, c.opts.OwnerValue)
 	}
 	return nil
 }
@@ -268,7 +268,7 @@ const grownLimit = 256 << 10
 // grown returns an error if the object in the response is too large.
 func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 	if limit := len(j.JSON()) + grownLimit; got.Size() > limit {
-		return TooLarge("the object that came back", limit)
+		return TooLarge("the object in the response", limit)
 	}
 	return nil
 }
@@ -373,7 +373,7 @@ func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.Part
 }
 
 // bodyAt returns the body of an apply that requires a resourceVersion. An object that has another version causes a
-// conflict. If there is no object, the API server drops the version. See Store.Update in the file
+// conflict. If the object does not exist, the API server drops the version. See Store.Update in the file
 // pkg/registry/generic/registry/store.go of apiserver. So the version that no object has (Absent) makes the apply a
 // create.
 //

@@ -63,7 +63,7 @@ func TestAnOversizedObjectIsNamed(t *testing.T) {
 			t.Fatalf("%s after %d writes, want %s after %d: %v", o.Verdict(), patches.Load(), want, wantPatches, o.Err())
 		}
 		refused := o.Cause().Class() == Enlarged && strings.Contains(o.Err().Error(),
-			"applying ConfigMap ns/x to the guest cluster: the object that came back has more than 256 KiB: ")
+			"applying ConfigMap ns/x to the guest cluster: the object in the response has more than 256 KiB: ")
 		if want == VerdictFailed && (!refused || report.RetryAfter() != 0 || report.Complete()) {
 			t.Fatalf("%s: %v, again in %s", o.Cause().Class(), o.Err(), report.RetryAfter())
 		}

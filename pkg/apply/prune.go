@@ -72,7 +72,7 @@ func (c *Cluster) unsynced() []Outcome {
 		id := ID{GVK: k.GVK}
 		if p := c.tracker.problem(i); p != nil {
 			out = append(out, Failed(id, p.Cause,
-				fmt.Errorf("pruning the %s cluster: not before all kinds are watched: %w", c.opts.Name, p.err)))
+				fmt.Errorf("pruning the %s cluster: not all kinds are watched yet: %w", c.opts.Name, p.err)))
 			continue
 		}
 		out = append(out, Waiting(id))

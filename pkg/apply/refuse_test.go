@@ -33,14 +33,14 @@ func TestApplyRefusesTheWholeCallForAForeignObject(t *testing.T) {
 		},
 		"no owner": {
 			bad:  func(w *fixture) object { return w.bare(w.parse(configMap)) },
-			want: "does not carry the label " + ownerKey + "=",
+			want: "does not have the label " + ownerKey + "=",
 		},
 		"owner on the template only": {
 			bad: func(w *fixture) object {
 				return w.bare(w.parse(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, namespace: NS}, ` +
 					`spec: {template: {metadata: {labels: {` + ownerKey + `: ` + w.owner + `}}}}}`))
 			},
-			want: "does not carry the label",
+			want: "does not have the label",
 		},
 		"another namespace": {
 			bad:    func(w *fixture) object { return w.object(configMap) },
@@ -63,13 +63,13 @@ func TestApplyRefusesTheWholeCallForAnInvalidObject(t *testing.T) {
 	checkRefused(t, map[string]refusedCase{
 		"no namespace": {
 			bad:  func(w *fixture) object { return w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}`) },
-			want: "namespaced is true for its kind",
+			want: "does not match the scope of its kind (namespaced: true)",
 		},
 		"namespace on a cluster-scoped kind": {
 			bad: func(w *fixture) object {
 				return w.object(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: x, namespace: NS}}`)
 			},
-			want: "namespaced is false for its kind",
+			want: "does not match the scope of its kind (namespaced: false)",
 		},
 		"no name": {
 			bad: func(w *fixture) object {
@@ -89,7 +89,7 @@ func TestApplyRefusesTheWholeCallForAnInvalidObject(t *testing.T) {
 				o.u.SetName("y")
 				return o
 			},
-			want: "its JSON is of another object",
+			want: "its JSON describes another object",
 		},
 		"JSON cut off": {
 			bad:  func(w *fixture) object { o := w.object(configMap); o.body = o.body[:20]; return o },

@@ -46,7 +46,7 @@ func (p WatchProblem) Err() error { return p.err }
 // return at once.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	if !c.tracker.start(notify, watch.SessionFrom(ctx)) {
-		return fmt.Errorf("watching the %s cluster: the watches were started before", c.opts.Name)
+		return fmt.Errorf("watching the %s cluster: the watches were already started", c.opts.Name)
 	}
 	log, outage := klog.FromContext(ctx).WithValues("cluster", c.opts.Name), watch.OutageFrom(ctx)
 	// The reflector would log each failed attempt. Instead, reporter logs each change.
@@ -119,7 +119,7 @@ func (c *Cluster) reporter(log logr.Logger, lines *watch.Lines, from source, k K
 		switch changed := c.tracker.setProblem(from, problem); {
 		case changed && problem != nil:
 			lines.Log(log, stateOf(problem.Cause),
-				"A watch fails and is tried again; until it works, changes of these objects go unnoticed",
+				"A watch failed, retrying; until it works, changes of these objects are not detected",
 				"cause", problem.Cause.String(), "err", problem.err)
 		case changed:
 			lines.Log(log, watch.Works, "")

@@ -49,7 +49,7 @@ func (s *Source) CRDs(names []string) ([]*unstructured.Unstructured, error) {
 		crds = append(crds, u)
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s: %s has no CRD %s: ask for Istio resources of version %s only",
+		return nil, fmt.Errorf("%s: %s has no CRD %s: set --istio-resources to resources of Istio %s only",
 			s, s.crdsPath, strings.Join(missing, " and no "), s.Version())
 	}
 	slices.SortFunc(crds, compare)

@@ -99,7 +99,7 @@ func decodeOne(doc []byte) (*unstructured.Unstructured, error) {
 		u := &unstructured.Unstructured{Object: content}
 		return u, checkObject(u)
 	default:
-		return nil, fmt.Errorf("it is not a Kubernetes object: want a table, not a %T", content)
+		return nil, fmt.Errorf("it is not a Kubernetes object: want a mapping, not a %T", content)
 	}
 }
 

@@ -94,7 +94,7 @@ func collect(files map[string]string, chartName string) ([]*unstructured.Unstruc
 			id := identityOf(u)
 			if first, taken := templates[id]; taken {
 				return nil, fmt.Errorf(
-					"%s is rendered twice, by %s and by %s: which of them counts is not to be guessed",
+					"%s is rendered twice, by %s and by %s: a chart must render each object once",
 					id, first, template,
 				)
 			}

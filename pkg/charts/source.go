@@ -114,8 +114,9 @@ func locate(fsys fs.FS) (discovery, base string, err error) {
 			}
 		}
 	}
-	return "", "", errors.New("it holds no chart istiod: looked for istio-control/istio-discovery/Chart.yaml and istiod/Chart.yaml, " +
-		"in it, in charts and in manifests/charts; pass Istio's manifests/charts or sail-operator's resources/<version>/charts")
+	return "", "", errors.New("it does not contain the chart istiod: looked for istio-control/istio-discovery/Chart.yaml and " +
+		"istiod/Chart.yaml, in it, in charts and in manifests/charts; " +
+		"pass Istio's manifests/charts or sail-operator's resources/<version>/charts")
 }
 
 // firstFile returns the path of the first file that exists.
@@ -130,7 +131,7 @@ func firstFile(fsys fs.FS, dir string, files []string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("there is no %s in %s", strings.Join(files, " nor "), dir)
+	return "", fmt.Errorf("%s does not contain %s", dir, strings.Join(files, " or "))
 }
 
 // loadChart loads a chart without the files that no template uses and that produce no object.

@@ -97,12 +97,13 @@ func TestBadChartsDir(t *testing.T) {
 	}{
 		{"not there", os.DirFS("testdata/absent"), []string{"no such file or directory"}},
 		{"empty", fstest.MapFS{}, []string{
-			"no chart istiod", "istio-control/istio-discovery/Chart.yaml", "istiod/Chart.yaml", "pass Istio's manifests/charts",
+			"does not contain the chart istiod", "istio-control/istio-discovery/Chart.yaml", "istiod/Chart.yaml",
+			"pass Istio's manifests/charts",
 		}},
-		{"chart without Chart.yaml", without("istiod/Chart.yaml"), []string{"no chart istiod"}},
+		{"chart without Chart.yaml", without("istiod/Chart.yaml"), []string{"does not contain the chart istiod"}},
 		{
 			"no CRDs", without("base/files/crd-all.gen.yaml"),
-			[]string{"no files/crd-all.gen.yaml nor crds/crd-all.gen.yaml in base", "chart base"},
+			[]string{"base does not contain files/crd-all.gen.yaml or crds/crd-all.gen.yaml", "chart base"},
 		},
 		{
 			"broken Chart.yaml", tinyChart(map[string]string{"istiod/Chart.yaml": "name: [x\n"}),

@@ -190,7 +190,7 @@ func (d decider) decidePruning(o observation, problem error) decision {
 // plan computes the plan, and the step of the mesh CA that it is computed with.
 func (d decider) plan(o observation, step migrationStep) (converge, error) {
 	if err := o.mgmt.ControlPlaneProblem; err != nil {
-		return converge{}, fmt.Errorf("rejecting the plan, nothing was changed: %w", err)
+		return converge{}, fmt.Errorf("the plan was rejected and nothing was changed: %w", err)
 	}
 	if o.isDisabled() {
 		return d.withRollout(o, converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}, migration: step}), nil

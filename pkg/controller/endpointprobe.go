@@ -106,7 +106,7 @@ func (r *endpointProbe) observe(
 	case hosted.Istiod != model.Available:
 		return status.EndpointReached(), 0
 	case awaited:
-		return status.EndpointUnreached("it has no address"), 0
+		return status.EndpointUnreached("the address is not known yet"), 0
 	case r.probe.Off || !known:
 		return status.EndpointReached(), 0
 	}
@@ -229,13 +229,13 @@ func handshake(
 // attempt.
 func unreachedReason(err error) string {
 	if reason, is := tunnel.DialReason(err); is {
-		return "no relay of the tunnel connects hypergate: " + string(reason)
+		return "no relay of the tunnel can be reached: " + string(reason)
 	}
 	if _, is := errors.AsType[*net.DNSError](err); is {
 		return "its host name does not resolve"
 	}
 	if _, is := errors.AsType[*tls.CertificateVerificationError](err); is {
-		return "the certificate there is not istiod's, or is for another name"
+		return "the server's certificate is not istiod's, or is for another name"
 	}
 	if timeout, is := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || is && timeout.Timeout() {
 		return "no answer"
@@ -243,5 +243,5 @@ func unreachedReason(err error) string {
 	if _, is := errors.AsType[*net.OpError](err); is {
 		return "the connection was refused or closed"
 	}
-	return "the server there does not answer the TLS handshake"
+	return "the server does not answer the TLS handshake"
 }

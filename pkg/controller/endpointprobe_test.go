@@ -131,7 +131,7 @@ func TestEndpointIsReached(t *testing.T) {
 	t.Log("another address is probed again")
 	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "other.example.com", Port: 443}}
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
-	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("the certificate there is not istiod's, or is for another name")))
+	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("the server's certificate is not istiod's, or is for another name")))
 }
 
 // TestAnEndpointThatGoesAway checks that an endpoint that was reached is probed again after a time.
@@ -211,7 +211,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 	refused := closed.Addr().String()
 	_ = closed.Close()
 	for name, tc := range map[string]struct{ via, want string }{
-		"another name, as of a router's default": {other.address, "the certificate there is not istiod's"},
+		"another name, as of a router's default": {other.address, "the server's certificate is not istiod's"},
 		"nothing listens":                        {refused, "the connection was refused or closed"},
 		"no such name":                           {"unknown.invalid:443", "its host name does not resolve"},
 	} {
@@ -224,7 +224,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 		})
 	}
 	_, err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.ca.Root)}, tls.Certificate{})
-	if err == nil || unreachedReason(err) != "the certificate there is not istiod's, or is for another name" {
+	if err == nil || unreachedReason(err) != "the server's certificate is not istiod's, or is for another name" {
 		t.Errorf("of another CA: %v", err)
 	}
 }
@@ -249,7 +249,7 @@ func TestAnEndpointThatIsNotProbedIsReached(t *testing.T) {
 func TestIstiodWithoutAddressIsUnreached(t *testing.T) {
 	l := newLooker(t, "127.0.0.1:1", pki.CA{})
 	l.probe.probe.Off, l.plan.Endpoint = true, publish.EndpointPending{Why: "an address"}
-	if got := l.sees(); got != status.EndpointUnreached("it has no address") {
+	if got := l.sees(); got != status.EndpointUnreached("the address is not known yet") {
 		t.Errorf("%v", got)
 	}
 }

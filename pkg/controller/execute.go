@@ -319,17 +319,17 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []ow
 	// The Leases are in istiod's namespace.
 	if report := e.guest.Apply(ctx, plan.Namespace()); !report.Complete() {
 		e.outcome.guest = report
-		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("making the namespace for them: %w", report.Err())}
+		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("creating the namespace of the Leases: %w", report.Err())}
 	}
 	holders := ownership.Holders(e.config, e.observed.mgmt)
 	if len(holders) == 0 {
-		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("the identity of the management namespace is not known yet")}
+		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("the UID of the management namespace is not known yet")}
 	}
 	for _, lease := range missing {
 		if err := e.guest.Acquire(ctx, lease, holders[0]); err != nil {
 			return ownership.CheckError{Verb: "patch", Err: err} // there is nothing that could be taken away
 		}
-		logr.FromContextOrDiscard(ctx).Info("Acquired this guest",
+		logr.FromContextOrDiscard(ctx).Info("Acquired ownership of this guest",
 			"what", lease.Purpose, "lease", e.config.GuestNamespace+"/"+lease.Name, "holder", holders[0])
 	}
 	e.memory.acquiring.Take(e.observed.now)
@@ -354,10 +354,10 @@ func (e *execution) release(ctx context.Context, plan desired.Plan) {
 	for _, held := range slices.Backward(own) {
 		log := logr.FromContextOrDiscard(ctx).WithValues("lease", e.config.GuestNamespace+"/"+held.Name)
 		if err := e.guest.Release(ctx, held); err != nil {
-			log.Info("Releasing this guest failed", "err", err.Error())
+			log.Info("Releasing ownership of this guest failed", "err", err.Error())
 			e.requeueAfter(releaseRetry)
 			return
 		}
-		log.Info("Released this guest")
+		log.Info("Released ownership of this guest")
 	}
 }

@@ -37,17 +37,13 @@ type hcpReporter struct {
 }
 
 // kubeconfigProblem marks a problem of the guest kubeconfig that usually ends soon: its Secret does not exist yet, or
-// HyperShift renews what is in it. It says which problems have a next step of their own.
+// HyperShift renews what is in it. It adds the permission to grant after a forbidden request.
 func kubeconfigProblem(cfg model.Config, err error) error {
 	_, first := errors.AsType[guestconn.AwaitedError](err)
 	_, none := errors.AsType[mgmt.NoKubeconfigError](err)
 	switch {
-	case errors.Is(err, guestconn.ErrRefused):
-		return status.AwaitedError{Err: status.SolvableError{Err: err}}
-	case first && none:
+	case errors.Is(err, guestconn.ErrRefused), first && none:
 		return status.AwaitedError{Err: err}
-	case errors.Is(err, ErrSameCluster), errors.Is(err, guestconn.ErrOtherGuest):
-		return status.SolvableError{Err: err}
 	case apierrors.IsForbidden(err):
 		return status.SolvableError{Step: permissionFor(cfg, err), Err: err}
 	default:

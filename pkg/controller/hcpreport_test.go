@@ -169,6 +169,7 @@ func TestNextStepsOfKubeconfigProblems(t *testing.T) {
 		{"the guest does not accept it", guestconn.ErrRefused},
 		{"it is the management cluster's", ErrSameCluster},
 		{"it is another guest's", guestconn.ErrOtherGuest},
+		{"the guest has no identity", guestCheckError{fmt.Errorf("identifying the guest: %w", guestconn.ErrNoIdentity)}},
 		{"it is none", errors.New("Secret guest1-kubeconfig: it has no kubeconfig")},
 	} {
 		res := status.Result{KubeconfigProblem: kubeconfigProblem(model.Config{MgmtNamespace: "clusters-guest1"}, c.err)}

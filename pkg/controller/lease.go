@@ -73,7 +73,7 @@ const (
 const leadTime = retryPeriod + renewDeadline
 
 // errLeaseLost is the cause with which the process ends.
-var errLeaseLost = errors.New("this pod no longer has the Lease")
+var errLeaseLost = errors.New("this pod no longer holds the Lease")
 
 // patientLock is a lock for which a candidate waits in Get until the Lease is free, and which retries soon while the
 // API server does not answer.
@@ -124,7 +124,7 @@ func (l *patientLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 		waited := !l.first.IsZero()
 		pause := l.pause(record, raw, err, time.Now())
 		if !waited && !l.first.IsZero() {
-			l.log.Info("Another pod has the Lease; waiting until it is released or expires",
+			l.log.Info("Another pod holds the Lease; waiting until it is released or expires",
 				"holder", record.HolderIdentity, "duration", durationOf(record).String())
 		}
 		if pause == 0 {
@@ -153,7 +153,7 @@ func (l *patientLock) boundedByLead(ctx context.Context) (context.Context, conte
 // deadline.
 func (l *patientLock) checkHolder() {
 	if l.leads() && l.holder != "" && l.holder != l.Identity() {
-		l.lose(fmt.Errorf("%w: %q has it", errLeaseLost, l.holder))
+		l.lose(fmt.Errorf("%w: %q holds it", errLeaseLost, l.holder))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // observedMigration is what both sides show of a migration.
@@ -88,10 +89,13 @@ func (d decider) decideMigration(o observation) migrationStep {
 func (d decider) unrequested(m observedMigration, mode model.IstiodMode) error {
 	switch {
 	case m.unreadable != nil:
-		return fmt.Errorf("the request on Lease %s cannot be read: %w: correct the annotation, or remove it", m.lease.Name, m.unreadable)
+		const step = "correct the annotation, or remove it"
+		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s cannot be read: %w: %s",
+			m.lease.Name, m.unreadable, step)}
 	case mode == model.IstiodServing || mode == model.IstiodLeading:
-		return fmt.Errorf("the request on Lease %s was removed while a migration was in progress: request rollback, or start again",
-			model.MigrationLeaseName(d.config.Revision))
+		const step = "request a rollback, or start it again"
+		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s was removed while a migration was in progress: %s",
+			model.MigrationLeaseName(d.config.Revision), step)}
 	default:
 		return nil
 	}

@@ -178,7 +178,7 @@ func (r *Reconciler) prepare(ctx context.Context, k known) {
 	}
 	if err != nil {
 		// The status of the first class will report it.
-		logr.FromContextOrDiscard(ctx).Info("An installation would be refused", "err", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("The plan of an installation would be rejected", "err", err.Error())
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 // no class to write a condition to.
 func (r *Reconciler) reportUnsynced(ctx context.Context, k known) passed {
 	log := logr.FromContextOrDiscard(ctx)
-	log.V(1).Info("Waiting to know both sides", "why", k.problem().Error())
+	log.V(1).Info("Waiting until both sides have been observed", "why", k.problem().Error())
 	var requeue time.Duration
 	if o := k.observed; o.missing != "" {
 		requeue = o.missingFor

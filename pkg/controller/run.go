@@ -145,8 +145,8 @@ const shortOverlap = 24 * time.Hour
 func (o Options) insecureSettings() []string {
 	out := desired.InsecureSettings(o.Config)
 	if o.CAOverlap < shortOverlap {
-		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than that "+
-			"after a rotation of the mesh CA loses istiod until it restarts", o.CAOverlap))
+		out = append(out, fmt.Sprintf("--ca-overlap=%s: a gateway that renews its certificate later than this "+
+			"after a rotation of the mesh CA loses its connection to istiod until it restarts", o.CAOverlap))
 	}
 	return out
 }

@@ -52,7 +52,7 @@ func TestTheSummaryHasTheRolloutOfGateways(t *testing.T) {
 		if s.conclude(statement{res: res, now: start}); s.last.Gateways != c.want {
 			t.Errorf("%s: %+v, want %+v", name, s.last.Gateways, c.want)
 		}
-		unseen := status.Result{ObservationProblem: errors.New("the guest is not known yet")}
+		unseen := status.Result{ObservationProblem: errors.New("the guest has not been observed completely yet")}
 		if s.conclude(statement{res: unseen, now: start}); s.last.Gateways != c.want {
 			t.Errorf("%s: %+v while the guest is not known, want %+v", name, s.last.Gateways, c.want)
 		}

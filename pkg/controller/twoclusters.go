@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -15,8 +14,10 @@ import (
 )
 
 // ErrSameCluster reports that the guest's kubeconfig leads to the management cluster.
-var ErrSameCluster = errors.New("the guest kubeconfig leads to the management cluster itself: " +
-	"hypergate would install the guest's webhooks and roles there; give the guest's kubeconfig, or use --topology standalone")
+var ErrSameCluster = guestconn.StepError{
+	Problem: "the guest kubeconfig leads to the management cluster itself, where hypergate would install the guest's webhooks and roles",
+	Step:    "use the kubeconfig of the guest, or --topology standalone",
+}
 
 // checkTwoClusters returns an error if both sides are the same cluster, or if this cannot be determined. A cluster is
 // identified by the UID of the management namespace, which a namespaced Role may read. The guest may have a namespace

@@ -108,12 +108,12 @@ func Compare(installed, wanted *unstructured.Unstructured) (Difference, error) {
 		}
 	}
 	if n := len(c.lost) + len(c.gained) + len(c.changed) + len(c.other); n > maxFields {
-		return Difference{}, fmt.Errorf("comparing CRD %s: it differs in %d fields and versions, and %d are the most that are weighed",
+		return Difference{}, fmt.Errorf("comparing CRD %s: it differs in %d fields and versions, and hypergate compares at most %d",
 			installed.GetName(), n, maxFields)
 	}
 	if n := c.lost.bytes() + c.gained.bytes() + c.changed.bytes() + len(strings.Join(c.other, "")); n > maxFieldBytes {
 		return Difference{}, fmt.Errorf("comparing CRD %s: the names of the fields and versions in which it differs have %d bytes, "+
-			"and %d are the most that are weighed", installed.GetName(), n, maxFieldBytes)
+			"and hypergate compares at most %d", installed.GetName(), n, maxFieldBytes)
 	}
 	slices.Sort(c.other)
 	d := Difference{

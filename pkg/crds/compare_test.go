@@ -268,9 +268,9 @@ func TestALargeDifferenceIsAnError(t *testing.T) {
 		want           string
 	}{
 		"as many fields as are kept": {2000, 10, ""},
-		"one more":                   {2001, 10, "differs in 2001 fields and versions, and 2000 are the most"},
+		"one more":                   {2001, 10, "differs in 2001 fields and versions, and hypergate compares at most 2000"},
 		"long names":                 {1000, 240, ""},
-		"longer ones":                {1000, 280, "and 262144 are the most"},
+		"longer ones":                {1000, 280, "and hypergate compares at most 262144"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var text strings.Builder

@@ -151,7 +151,7 @@ func TestUnreadable(t *testing.T) {
 			"served is not a boolean", edited(t, "served: true", `served: "true"`),
 			"spec.versions[0]: its name, served, storage or schema is missing",
 		},
-		{"two versions of a name", edited(t, "name: v1beta1", "name: v1"), "spec.versions[1]: there are two versions v1"},
+		{"two versions of a name", edited(t, "name: v1beta1", "name: v1"), "spec.versions[1]: the version v1 is listed twice"},
 		{
 			"a bottomless schema", edited(t, "{openAPIV3Schema: {type: object}}", "{openAPIV3Schema: "+deep+"}"),
 			"spec.versions[1]: its schema is nested more than 200 levels deep",

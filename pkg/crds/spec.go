@@ -54,7 +54,7 @@ func readSpec(crd *unstructured.Unstructured) (spec, error) {
 			return spec{}, fmt.Errorf("spec.versions[%d]: %w", i, err)
 		}
 		if _, twice := s.version(v.name); twice {
-			return spec{}, fmt.Errorf("spec.versions[%d]: there are two versions %s", i, v.name)
+			return spec{}, fmt.Errorf("spec.versions[%d]: the version %s is listed twice", i, v.name)
 		}
 		s.versions = append(s.versions, v)
 	}

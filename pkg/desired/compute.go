@@ -138,7 +138,7 @@ func (p *draft) addOwn() error {
 		own = append(own, namespaceObject(p.cfg.GuestNamespace))
 	}
 	name, err := publish.StrategyFor(p.cfg, p.mgmt.ControlPlane)
-	strategy, _ := publish.Find(name) // findEndpoint has already refused the plan if there is no such strategy
+	strategy, _ := publish.Find(name) // findEndpoint has already refused the plan if the strategy is unknown
 	err = errors.Join(err, p.addOwnGuest(own...), p.addTunnel(strategy), p.addNetworkPolicies(strategy), p.addBudget(),
 		p.addWebhookService(), p.addWebhookSecret(), p.addRoutes(strategy, p.plan.Endpoint))
 	if err != nil {

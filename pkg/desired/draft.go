@@ -122,7 +122,7 @@ func (p *draft) withNamespace(u *unstructured.Unstructured) error {
 		fields, is := webhook.(map[string]any)
 		name, _, err := unstructured.NestedString(fields, "clientConfig", "service", "name")
 		if !is || err != nil || name != p.cfg.IstiodName() {
-			return fmt.Errorf("webhook %d of %s %s calls the Service %q, and %q is expected",
+			return fmt.Errorf("webhook %d of %s %s calls the Service %q, but %q is expected",
 				i, u.GetKind(), u.GetName(), name, p.cfg.IstiodName())
 		}
 		if err := unstructured.SetNestedField(fields, p.cfg.MgmtNamespace, "clientConfig", "service", "namespace"); err != nil {

@@ -43,8 +43,8 @@ const (
 	configMapMode = 0o644
 )
 
-// controlPlaneTransforms returns the transforms of istiod's Deployment for a HostedControlPlane. They change nothing if
-// there is no HostedControlPlane.
+// controlPlaneTransforms returns the transforms of istiod's Deployment for a HostedControlPlane. They change nothing
+// without a HostedControlPlane.
 func controlPlaneTransforms() []transform {
 	list := []transform{
 		{name: "istiod is labelled as a part of the hosted control plane", apply: markControlPlane},

@@ -38,8 +38,8 @@ func InsecureSettings(c model.Config) []string {
 		"without the label %s, HyperShift deletes the webhook", c.WebhookHost, c.WebhookService(), allowGuestWebhooks)
 	peers, enabled := c.NetworkPolicyPeers()
 	add(!enabled, "--network-policies=false: unless other policies restrict istiod's pod, "+
-		"any pod of the management cluster can try to connect to its ports, "+
-		"and a guest can make istiod connect to any address that is reachable from the management network")
+		"any pod of the management cluster can connect to its ports; "+
+		"a guest can also make istiod connect to any address that the management network reaches")
 	for _, list := range peerLists(c, peers) {
 		for _, p := range list.peers {
 			block, isBlock := p.(model.BlockPeer)

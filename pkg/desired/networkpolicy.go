@@ -53,7 +53,7 @@ func validatePolicies(c model.Config, add func(ok bool, flag, format string, arg
 	}
 	for _, list := range peerLists(c, peers) {
 		add(list.optional || len(list.peers) > 0, list.flag,
-			"istiod cannot work without these peers: give at least one, or set --network-policies=false")
+			"istiod cannot work without these peers: set at least one, or set --network-policies=false")
 	}
 }
 

@@ -51,7 +51,7 @@ func TestPublishEndpoint(t *testing.T) {
 	byRoute := published("Ignition Route ignition.guest1.example.com", "APIServer Route api.guest1.example.org")
 	checkWhereIstiodIsPublished(t, map[string]endpointCase{
 		"an address that is given": {publish: model.Publish{}, want: "at istiod.apps.example.com:443"},
-		"auto without a plane":     {publish: auto, want: "impossible: --publish=auto follows the HostedControlPlane, and there is none"},
+		"auto without a plane":     {publish: auto, want: "impossible: --publish=auto requires a HostedControlPlane, which does not exist"},
 		"auto, as by Route": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.InfraID = byRoute, "guest1-x7k2p" },
 			want: "at istiod-guest1-x7k2p.guest1.example.com:443",
@@ -71,7 +71,7 @@ func TestPublishEndpoint(t *testing.T) {
 		},
 		"a Route without a HostedControlPlane": {
 			publish: model.Publish{Strategy: model.PublishRoute},
-			want:    "impossible: there is no HostedControlPlane to derive istiod's host from: set --publish-host",
+			want:    "impossible: istiod's host cannot be derived without a HostedControlPlane: set --publish-host",
 		},
 		"a Route whose host is given": {
 			publish: model.Publish{Strategy: model.PublishRoute, At: model.HostPort{Host: "x.example.com"}}, want: "at x.example.com:443",
@@ -178,7 +178,7 @@ func TestPublishEndpointOfTheTunnel(t *testing.T) {
 		"by the flag, with a plane": {
 			publish: tunnel, plane: func(p *model.ControlPlane) { p.Services = byLoadBalancer }, want: relays,
 		},
-		"auto without a plane": {publish: auto, want: "impossible: --publish=auto follows the HostedControlPlane, and there is none"},
+		"auto without a plane": {publish: auto, want: "impossible: --publish=auto requires a HostedControlPlane, which does not exist"},
 		"a private link": {
 			publish: auto, plane: func(p *model.ControlPlane) { p.Services, p.EndpointAccess = byRoute, "Private" }, want: relays,
 		},

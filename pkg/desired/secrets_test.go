@@ -89,7 +89,7 @@ func TestARotationRoundTripsThroughItsSecret(t *testing.T) {
 	_, _, err := model.CAFromSecret(map[string]string{model.PhaseAnnotation: "spreading"}, map[string][]byte{
 		"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root,
 	})
-	mustFail(t, err, model.PhaseSinceAnnotation, "when the phase began is not known")
+	mustFail(t, err, model.PhaseSinceAnnotation, "the start of the phase is unknown")
 }
 
 // TestAThirdPartyCAIsUsedAndNotWritten checks that hypergate uses the CA of another party and does not write

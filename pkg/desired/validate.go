@@ -101,7 +101,7 @@ func validateHosted(c model.Config, add func(ok bool, flag, format string, args 
 	add(c.RenewGuestKubeconfig == "" || c.GuestKubeconfigSecret == "" || c.RenewGuestKubeconfig == c.GuestKubeconfigSecret,
 		"renew-guest-kubeconfig", "%q is not the Secret of --%s", c.RenewGuestKubeconfig, kubeconfigFlag)
 	add(!leakcheck.NamesNamespace(c, c.XDS.Host), "xds-address",
-		"%q names the management namespace, and every gateway of the guest shows this address: publish istiod under another host",
+		"%q contains the name of the management namespace, and every gateway of the guest would show it: publish istiod under another host",
 		c.XDS.Host)
 	isDefault := c.WebhookHost == c.WebhookService() // it is invalid only if the revision is, which has an error of its own
 	add(model.IsHost(c.WebhookHost) || isDefault, "webhook-host", "%q is not a host name or an IP address", c.WebhookHost)

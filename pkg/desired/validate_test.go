@@ -105,7 +105,7 @@ func TestValidateNamesTheFlagOfImagesAndHosts(t *testing.T) {
 		},
 		"xds host with the management namespace": {
 			func(c *model.Config) { c.XDS.Host = "istiod-clusters-guest1.apps.example.com" },
-			[]string{"--xds-address", "names the management namespace"},
+			[]string{"--xds-address", "contains the name of the management namespace"},
 		},
 		"no xds host": {func(c *model.Config) { c.XDS.Host = "" }, []string{"--xds-address", `":443"`}},
 		"no xds port": {func(c *model.Config) { c.XDS.Port = 0 }, []string{"--xds-address", "istiod.apps.example.com:0"}},

@@ -255,7 +255,7 @@ func (r *crdReader) read(ctx context.Context, item crdItem) {
 }
 
 // errManyCRDs refuses an answer that no API server gives. Its further pages would be read without an end.
-var errManyCRDs = errors.New("the API server answers a list of one CRD by its name with more than one object, or with a further page")
+var errManyCRDs = errors.New("the API server answers a list of one CRD by name with several objects or pages")
 
 // fetch returns the current CRD, or nil if it does not exist. It lists by name, because that needs no permission
 // besides the one to list CRDs.
@@ -278,7 +278,7 @@ func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstr
 		func(obj any) (watch.Small, error) {
 			u, is := obj.(*unstructured.Unstructured)
 			if !is {
-				return watch.Small{}, fmt.Errorf("a list of CRDs has a %T", obj)
+				return watch.Small{}, fmt.Errorf("a list of CRDs contains a %T", obj)
 			}
 			if u.GetName() == name {
 				out = u

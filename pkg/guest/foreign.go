@@ -93,12 +93,12 @@ func (v *foreignView) await(ctx context.Context, on *watch.Watch) {
 		return
 	}
 	v.overdue.Store(on)
-	cause := "there is no answer"
+	cause := "the API server does not answer"
 	if err := on.Err(); err != nil {
 		cause = err.Error()
 	}
-	logr.FromContextOrDiscard(ctx).Info("Istio resources cannot be listed in the guest: whether the Sail operator "+
-		"installs an Istio of our revision is not known, and hypergate no longer waits for it",
+	logr.FromContextOrDiscard(ctx).Info("Istio resources cannot be listed in the guest; it is unknown whether the Sail operator "+
+		"installs an Istio of this revision, and hypergate no longer waits for it",
 		"crd", istioCRD, "err", cause)
 	v.notify()
 }

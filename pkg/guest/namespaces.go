@@ -31,8 +31,11 @@ const (
 )
 
 // errManyNamespaces reports that the guest has more namespaces than hypergate reads.
-var errManyNamespaces = fmt.Errorf("the guest has more namespaces, or larger ones, than hypergate looks at (%d pages of up to %d), "+
-	"so that it may be the management cluster: delete namespaces, or their large annotations", namespacePages, namespacePage)
+var errManyNamespaces = guestconn.StepError{
+	Problem: fmt.Sprintf("the guest has more or larger namespaces than hypergate reads (%d pages of up to %d), so it may be the "+
+		"management cluster", namespacePages, namespacePage),
+	Step: "delete namespaces of the guest, or their large annotations",
+}
 
 // HasNamespace reports whether the guest has a namespace with this UID. It does not request the namespace by name,
 // because the name would appear in the guest's audit log.

@@ -32,7 +32,7 @@ type NotSyncedError struct {
 
 // Error names the missing resources, and the cause if a watch reported one.
 func (e NotSyncedError) Error() string {
-	text := "the guest is not known yet (waiting for " + strings.Join(e.Missing, ", ") + ")"
+	text := "the guest has not been observed completely yet (waiting for " + strings.Join(e.Missing, ", ") + ")"
 	if e.err != nil {
 		text += ": " + e.err.Error()
 	}
@@ -118,7 +118,7 @@ func (c *Cluster) known() error {
 	// hypergate's own objects are unknown until their watches have an answer. A forbidden watch never gets one, and
 	// does not block the rest.
 	if !c.objects.Known() {
-		missing = append(missing, "objects of our own")
+		missing = append(missing, "hypergate's own objects")
 	}
 	if len(missing) > 0 {
 		return NotSyncedError{Missing: missing, Answers: c.answers(errs), err: errors.Join(errs...)}

@@ -134,7 +134,7 @@ func (v *olmView) operators(view *crdView) map[string]crds.Operator {
 	out := map[string]crds.Operator{}
 	for i, name := range view.packages() {
 		if i >= maxPackages {
-			out[name] = crds.Operator{Found: crds.Unsure, Name: fmt.Sprintf("CRDs are labelled with more than %d packages", maxPackages)}
+			out[name] = crds.Operator{Found: crds.Unsure, Name: fmt.Sprintf("the CRDs have labels of more than %d packages", maxPackages)}
 			continue
 		}
 		out[name] = found(view, v.lookups[name])

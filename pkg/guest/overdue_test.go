@@ -60,7 +60,7 @@ func TestIstioResourcesAreAwaitedForALimitedTime(t *testing.T) {
 		"a dead conversion webhook": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "conversion webhook failed", http.StatusInternalServerError)
 		}, "watching istios"},
-		"without a word": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "there is no answer"},
+		"without a word": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "the API server does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

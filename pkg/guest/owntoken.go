@@ -70,7 +70,7 @@ func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error
 	account, lifetime := model.AccountOf(config.BearerToken)
 	switch {
 	case account.Name == "" || account.Namespace == "":
-		return kubeconfig.Access{}, errors.New("hypergate's credential for the guest is no token of a service account: " +
+		return kubeconfig.Access{}, errors.New("hypergate's credential for the guest is not a token of a service account: " +
 			"renew it yourself, and omit --renew-guest-kubeconfig")
 	case config.Proxy != nil:
 		return kubeconfig.Access{}, errors.New("hypergate's kubeconfig for the guest has a proxy-url, which a renewal would lose: " +

@@ -133,7 +133,7 @@ func TestWatchesAreReadAsJSON(t *testing.T) {
 	f.Eventually(func() error {
 		_, err := f.guest.Observe()
 		return err
-	}).Should(gomega.MatchError(gomega.ContainSubstring("answers GET /api/v1/namespaces in another content type than application/json")))
+	}).Should(gomega.MatchError(gomega.ContainSubstring("answers GET /api/v1/namespaces with a content type other than application/json")))
 	on.Store(false)
 	f.observed()
 }

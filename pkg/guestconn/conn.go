@@ -272,7 +272,7 @@ func (c *Conn) look(ctx context.Context) bool {
 	}
 	message := "The guest kubeconfig was replaced; the new one is in use"
 	if c.waits() {
-		message = "There is a guest kubeconfig now, and it is in use"
+		message = "The guest kubeconfig exists now, and is in use"
 	}
 	if err == nil {
 		if err = c.use(next, leadsTo); err != nil {
@@ -341,6 +341,15 @@ func (c *Conn) refuse(log logr.Logger, err error) {
 	c.problem = err
 }
 
+// StepError is an error with a next step of its own.
+type StepError struct{ Problem, Step string }
+
+// Error returns the problem and the next step.
+func (e StepError) Error() string { return e.Problem + ": " + e.Step }
+
+// NextStep returns the next step.
+func (e StepError) NextStep() string { return e.Step }
+
 const unusedText = "the new guest kubeconfig is not used; the previous one stays in use"
 
 // AwaitedError reports that the first kubeconfig could not be loaded yet.
@@ -353,11 +362,13 @@ func (e AwaitedError) Error() string { return e.Err.Error() }
 func (e AwaitedError) Unwrap() error { return e.Err }
 
 // ErrRefused means that the guest rejects the credentials, because they expired or were revoked.
-var ErrRefused = errors.New("the guest does not accept the credentials in its kubeconfig (401): " +
-	"the certificate or the token may have expired; store a new kubeconfig, which hypergate uses at once")
+var ErrRefused = StepError{
+	"the guest does not accept the credentials in its kubeconfig (401); the certificate or the token may have expired",
+	"store a new kubeconfig in the Secret; hypergate uses it at once",
+}
 
-// errNone is the error of requests while there is no kubeconfig.
-var errNone = errors.New("there is no guest kubeconfig yet")
+// errNone is the error of requests without a kubeconfig.
+var errNone = errors.New("the guest kubeconfig is not available yet")
 
 // errReplaced ends watches. It is not an error after which client-go would resume a watch where it ended.
 var errReplaced = errors.New("the guest kubeconfig was replaced")

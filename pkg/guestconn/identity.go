@@ -1,7 +1,6 @@
 package guestconn
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -37,8 +36,10 @@ func (c *Conn) admits(uid string) error {
 }
 
 // ErrOtherGuest rejects a kubeconfig that leads to another guest than the one of this process.
-var ErrOtherGuest = errors.New("it leads to another guest (its namespace kube-system has another UID, or is not shown): " +
-	"put the kubeconfig of the right guest in its place; if this guest was built again, restart hypergate")
+var ErrOtherGuest = StepError{
+	"the kubeconfig leads to another guest (its namespace kube-system has another UID, or is not shown)",
+	"store the kubeconfig of the right guest in the Secret; if this guest was recreated, restart hypergate",
+}
 
 // Session returns a number that changes with each new kubeconfig. Observations of the guest from an earlier session
 // must be made again.
@@ -49,8 +50,10 @@ func (c *Conn) Session() uint64 {
 }
 
 // ErrNoIdentity reports that a guest shows no identity. Without one, a later kubeconfig could not be compared with it.
-var ErrNoIdentity = errors.New("the guest does not show its namespace kube-system, whose UID identifies it: " +
-	"let hypergate list all namespaces of the guest, and make sure that kube-system is one of them")
+var ErrNoIdentity = StepError{
+	"the guest does not show its namespace kube-system, whose UID identifies it",
+	"allow hypergate's user to list all namespaces of the guest, and make sure that kube-system is one of them",
+}
 
 // Identify records the identity of the guest behind a session. From then on, a kubeconfig of another guest is never
 // used. It returns an error if uid is empty, if the session is not current any more, or if another guest is already

@@ -36,7 +36,7 @@ func TestTheFirstKubeconfigIsAwaited(t *testing.T) {
 			t.Error("Begun is closed")
 		default:
 		}
-		if got := f.who(); !strings.Contains(got, "there is no guest kubeconfig yet") {
+		if got := f.who(); !strings.Contains(got, "the guest kubeconfig is not available yet") {
 			t.Errorf("a request: %s", got)
 		}
 		if err := f.Problem(); err == nil || !strings.Contains(err.Error(), "waiting for ") || !strings.Contains(err.Error(), why) {

@@ -12,6 +12,6 @@
 //   - An answer of any size needs little memory: it lists all gateways before the version, and they are discarded as
 //     they arrive. Total size, version and time are limited.
 //   - A version is returned only if it has the form of one, so it needs no further cleaning.
-//   - There is no gRPC library: one request with one answer needs a header of five bytes. The library and the generated
-//     types of xDS would make the binary larger by a fifth.
+//   - It uses no gRPC library, because one request with one answer needs only a header of five bytes. The library and
+//     the generated types of xDS would make the binary larger by a fifth.
 package istiodversion

@@ -60,7 +60,7 @@ func message(to []byte, field protowire.Number, value []byte) []byte {
 }
 
 // errNoMessage means that the answer has a status alone.
-var errNoMessage = errors.New("there is no message")
+var errNoMessage = errors.New("the answer has no message")
 
 // answer reads the first message of an answer, and returns the version in it.
 func answer(body io.Reader) (string, error) {

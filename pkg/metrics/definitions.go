@@ -133,7 +133,7 @@ func Definitions(v Values) []Definition {
 	side := Label{"side", sides()}
 	return slices.Concat(processDefinitions(), stateDefinitions(v), []Definition{
 		{
-			Name: "hypergate_reconciliations_total", Type: Counter, Help: "Passes, by what they ended with.",
+			Name: "hypergate_reconciliations_total", Type: Counter, Help: "Passes, by their outcome.",
 			Labels: []Label{{"outcome", outcomes()}},
 		},
 		{
@@ -160,7 +160,7 @@ func processDefinitions() []Definition {
 			Name: "hypergate_build_info", Type: Gauge, Help: "The versions and the settings of this pod. Always 1.",
 			Labels: []Label{{"version", nil}, {"istio_version", nil}, {"revision", nil}, {"topology", nil}},
 		},
-		{Name: "hypergate_leader", Type: Gauge, Help: "1 if this pod holds the Lease, or if none is needed."},
+		{Name: "hypergate_leader", Type: Gauge, Help: "1 if this pod holds the Lease, or needs none."},
 	}
 }
 
@@ -169,8 +169,8 @@ func stateDefinitions(v Values) []Definition {
 	return []Definition{
 		{
 			Name: "hypergate_last_complete_timestamp_seconds", Type: Gauge,
-			Help: "When everything was last as planned. While it is, this is the time of the scrape. " +
-				"Before it was, it is when this pod began to lead.",
+			Help: "When everything was last as planned: the time of the scrape while that is so. " +
+				"Before the first complete pass, it is when this pod began to lead.",
 		},
 		{
 			Name: "hypergate_condition", Type: Gauge, Help: "1 for the status of each condition.",
@@ -223,7 +223,7 @@ func credentialDefinitions() []Definition {
 	return []Definition{
 		{
 			Name: "hypergate_guest_credential_issued_timestamp_seconds", Type: Gauge,
-			Help: "From when hypergate's own credential for the guest is valid.",
+			Help: "Since when hypergate's own credential for the guest is valid.",
 		},
 		{
 			Name: "hypergate_guest_credential_expiry_timestamp_seconds", Type: Gauge,
@@ -242,7 +242,7 @@ func credentialDefinitions() []Definition {
 		},
 		{
 			Name: "hypergate_mesh_ca_rotation_since_timestamp_seconds", Type: Gauge,
-			Help: "When the phase of the rotation began. There is no series while no rotation is in progress.",
+			Help: "When the phase of the rotation began. The series exists only during a rotation.",
 		},
 	}
 }
@@ -251,7 +251,7 @@ func migrationDefinitions(v Values) []Definition {
 	return []Definition{
 		{
 			Name: "hypergate_migration_phase", Type: Gauge,
-			Help:   "1 for the phase of a migration. There is no series if none was requested.",
+			Help:   "1 for the phase of a migration. The series exist only if a migration was requested.",
 			Labels: []Label{{"phase", v.Phases}},
 		},
 		{Name: "hypergate_migration_since_timestamp_seconds", Type: Gauge, Help: "When the phase of a migration began."},
@@ -270,7 +270,7 @@ func servingDefinitions(v Values) []Definition {
 		},
 		{
 			Name: "hypergate_istiod_running_info", Type: Gauge,
-			Help:   "The version that the running istiod reports. Always 1. There is no series while it is not known.",
+			Help:   "The version that the running istiod reports. Always 1. The series exists only while the version is known.",
 			Labels: []Label{{"version", nil}},
 		},
 		{
@@ -279,7 +279,7 @@ func servingDefinitions(v Values) []Definition {
 		},
 		{
 			Name: "hypergate_published_reachable", Type: Gauge,
-			Help: "1 if istiod answered at its published address. There is no series while istiod does not serve.",
+			Help: "1 if istiod answered at its published address. The series exists only while istiod serves.",
 		},
 		{
 			Name: "hypergate_published_last_seen_timestamp_seconds", Type: Gauge,
@@ -292,7 +292,7 @@ func servingDefinitions(v Values) []Definition {
 		},
 		{
 			Name: "hypergate_webhook_proven_timestamp_seconds", Type: Gauge,
-			Help: "Since when the failure policy is Fail, because the guest's API server was seen to call the webhook.",
+			Help: "Since when the failure policy is Fail, because hypergate saw the guest's API server call the webhook.",
 		},
 	}
 }

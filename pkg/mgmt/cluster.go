@@ -266,9 +266,9 @@ type NotSyncedError struct{ err error }
 // Error returns a message that includes the error of a watch, if there is one.
 func (e NotSyncedError) Error() string {
 	if e.err == nil {
-		return "the management side is not known yet"
+		return "the management side has not been observed completely yet"
 	}
-	return "the management side is not known yet: " + e.err.Error()
+	return "the management side has not been observed completely yet: " + e.err.Error()
 }
 
 // Unwrap returns the error of the watch.

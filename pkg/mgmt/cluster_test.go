@@ -282,7 +282,7 @@ func TestAFailedReadIsNotAbsence(t *testing.T) {
 	t.Run("the CA", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
 		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(
-			gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"),
+			gomega.ContainSubstring("not been observed completely yet"), gomega.ContainSubstring("is forbidden"),
 		)))
 		_, unknown := errors.AsType[mgmt.NotSyncedError](f.observeError())
 		f.Expect(unknown).To(gomega.BeTrue())
@@ -290,7 +290,7 @@ func TestAFailedReadIsNotAbsence(t *testing.T) {
 	t.Run("istiod", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) { api.Fail(theDeployments, forbidden("deployments")) })
 		f.Eventually(f.observeError).Should(gomega.MatchError(gomega.And(
-			gomega.ContainSubstring("not known yet"), gomega.ContainSubstring("is forbidden"),
+			gomega.ContainSubstring("not been observed completely yet"), gomega.ContainSubstring("is forbidden"),
 		)))
 		_, unknown := errors.AsType[mgmt.NotSyncedError](f.observeError())
 		f.Expect(unknown).To(gomega.BeTrue())

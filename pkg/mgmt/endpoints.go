@@ -158,7 +158,7 @@ func (e *exposure) findTLSRoutes(ctx context.Context, way model.PublishStrategy)
 	}
 	return errors.New("publishing istiod: the management cluster serves no TLSRoutes " +
 		"(tlsroutes.gateway.networking.k8s.io, which up to Gateway API 1.4 are in its experimental channel): " +
-		"install them, or give another --publish")
+		"install them, or set another --publish")
 }
 
 // watches returns the watches that show the evidence for a strategy.
@@ -194,8 +194,8 @@ func (e *exposure) observe(ctx context.Context, into *model.ManagementObservatio
 	}
 	if *e.taken != way {
 		into.Endpoints.Problem = fmt.Sprintf(
-			"istiod is published by %s, and from now on should be by %s: restart hypergate, which takes a "+
-				"way once, or keep it with --publish=%[1]s",
+			"istiod is published by %s, but the HostedControlPlane now requires %s: restart hypergate to "+
+				"change that, or set --publish=%[1]s to keep it",
 			*e.taken, way,
 		)
 		return nil
@@ -206,7 +206,7 @@ func (e *exposure) observe(ctx context.Context, into *model.ManagementObservatio
 		case w.Synced():
 		case apierrors.IsNotFound(err):
 			into.Endpoints.Problem = fmt.Sprintf(
-				"the management cluster serves no Routes (%s): give another --publish", routes().GroupResource(),
+				"the management cluster serves no Routes (%s): set another --publish", routes().GroupResource(),
 			)
 			return nil
 		default:

@@ -186,7 +186,7 @@ func (s *guestSecret) current() (*corev1.Secret, error) {
 	case secret == nil && err != nil:
 		return nil, err
 	case !s.watch.Synced():
-		return nil, NoKubeconfigError{"it was not read yet"}
+		return nil, NoKubeconfigError{"it has not been read yet"}
 	case secret == nil:
 		return nil, NoKubeconfigError{notFound(s.key) + "; hypergate waits for it"}
 	}
@@ -205,8 +205,8 @@ func ReadGuestKubeconfig(ctx context.Context, secrets coreclient.SecretsGetter, 
 		)
 	case err != nil:
 		err = fmt.Errorf(
-			"reading it in namespace %s of the management cluster: %w; see that --kubeconfig "+
-				"leads there, or give it more time with --timeout",
+			"reading it in namespace %s of the management cluster: %w; check that --kubeconfig "+
+				"leads there, or increase --timeout",
 			key.Namespace, err,
 		)
 	case len(found.Items) == 0:

@@ -202,8 +202,8 @@ func whenServed[T any](ctx context.Context, c *controlPlanes, request func() (T,
 			return out, err
 		default:
 			if denied++; denied == believeRefusals {
-				c.log.Error(err, "Not allowed to read the object of the hosted control plane; hypergate does nothing until it is. "+
-					"Apply the roles in deploy/rbac", "kind", c.of.kind)
+				c.log.Error(err, "Not allowed to read the object of the hosted control plane; "+
+					"until this is allowed, hypergate does nothing. Apply the roles in deploy/rbac", "kind", c.of.kind)
 			}
 		}
 		timer := time.NewTimer(c.refuse(err))
@@ -299,7 +299,7 @@ func (c *controlPlanes) problems() []apply.WatchProblem {
 }
 
 // ErrControlPlanes means that the namespace has more than one HostedControlPlane.
-var ErrControlPlanes = errors.New("the management namespace has more than one HostedControlPlane, and hypergate is for one: " +
+var ErrControlPlanes = errors.New("the management namespace has more than one HostedControlPlane, but hypergate supports only one: " +
 	"delete the one that does not belong there, or run hypergate in the namespace of each")
 
 // all returns all objects of the watch, each as far as it could be read.
@@ -335,5 +335,5 @@ func (c *controlPlanes) selected() (model.ControlPlane, error) {
 		names = append(names, s.Name)
 	}
 	slices.Sort(names)
-	return model.ControlPlane{}, fmt.Errorf("%w (there are %s)", ErrControlPlanes, strings.Join(names, ", "))
+	return model.ControlPlane{}, fmt.Errorf("%w (found: %s)", ErrControlPlanes, strings.Join(names, ", "))
 }

@@ -91,7 +91,7 @@ func TestTwoHostedControlPlanesAreRefused(t *testing.T) {
 		api.Put(theControlPlanes, controlPlane("guest2", "", ""), controlPlane("guest1", "", ""))
 	})
 	f.Eventually(func() error { return f.observed().ControlPlaneProblem }).Should(gomega.And(
-		gomega.MatchError(mgmt.ErrControlPlanes), gomega.MatchError(gomega.ContainSubstring("there are guest1, guest2"))))
+		gomega.MatchError(mgmt.ErrControlPlanes), gomega.MatchError(gomega.ContainSubstring("found: guest1, guest2"))))
 	f.Expect(f.observed().ControlPlane).To(gomega.BeZero(), "neither is followed")
 
 	f.api.Put(theControlPlanes, controlPlane("guest1", "", ""))
@@ -161,7 +161,7 @@ func TestWithoutPermission(t *testing.T) {
 			gomega.HaveLen(4), "an API server that starts forbids everything",
 		)
 		f.Eventually(f.mgmt.Check).Should(gomega.MatchError(gomega.ContainSubstring(`cannot list resource "hostedcontrolplanes"`)))
-		f.Expect(f.observeError()).To(gomega.MatchError("the management side is not known yet"))
+		f.Expect(f.observeError()).To(gomega.MatchError("the management side has not been observed completely yet"))
 		f.Eventually(f.mgmt.WatchProblems).Should(gomega.ContainElement(gomega.And(
 			gomega.HaveField("GVK.Kind", "HostedControlPlane"),
 			gomega.HaveField("Cause", gomega.WithTransform(

@@ -77,7 +77,7 @@ func (c *Cluster) readCA(ctx context.Context, into *Secrets) error {
 	return nil
 }
 
-// versionOf returns the resource version of the CA's Secret from the watch. It is empty if there is no such Secret.
+// versionOf returns the resource version of the CA's Secret from the watch. It is empty if the Secret does not exist.
 func versionOf(shown *corev1.Secret) string {
 	if shown == nil {
 		return ""
@@ -132,7 +132,7 @@ func (c *Cluster) secretID(of model.Bearer) apply.ID {
 	}
 }
 
-// errNoCredential means that there is no Secret with istiod's credential for the guest.
+// errNoCredential means that the Secret with istiod's credential for the guest does not exist.
 var errNoCredential = errors.New("istiod has no guest credential")
 
 // FindCredentials reads the credentials of istiod's pod into s if Observe could not read them: an istiod that cannot be

@@ -267,7 +267,8 @@ func gatewayRows() []row {
 				func(InventoryGateway) string { return "" }), nil,
 		},
 		{
-			Blocker, SkipImpossible, "it is to stay at an istiod that has no pods from Lead on, because it has Istio 1.26 or earlier",
+			Blocker, SkipImpossible, "its annotation leaves it at the istiod in the guest, which has no pods from phase Lead on, " +
+				"because it is of Istio 1.26 or earlier",
 			"remove the annotation " + SkipAnnotation + ", or upgrade the guest's istiod first",
 			onGateways(func(i Inventory, g InventoryGateway) bool {
 				return g.Skip && i.version() != Version{} && i.version().Minor < followsFrom
@@ -301,8 +302,9 @@ func warningRows() []row {
 	deployed := func(i Inventory) bool { return i.Origin.Deployment != nil }
 	return []row{
 		{
-			Warning, StatusLockMoved, "this version writes status beside another istiod, so it stays without pods from Lead on: %s",
-			"expect that endpoints of Gateways that have not moved are out of date meanwhile, and that no Gateway goes back by itself",
+			Warning, StatusLockMoved,
+			"this version of istiod writes status beside another istiod, so it has no pods from phase Lead on: %s",
+			"expect that endpoints of Gateways that have not moved are out of date until then, and that no Gateway goes back by itself",
 			onIstiod(func(i Inventory) bool {
 				return i.version() != Version{} && i.version().Minor < followsFrom
 			}, bothVersions), nil,
@@ -318,12 +320,12 @@ func warningRows() []row {
 		},
 		{
 			Warning, CAPluggedIn, "istiod in the guest has a CA of your own, which workloads outside of the gateways may trust",
-			"bring its key pair as the Secret cacerts on the management side, before the migration",
+			"create the Secret cacerts with its key pair on the management side, before the migration",
 			onIstiod(func(i Inventory) bool { return i.PluggedInCA }, nothing), nil,
 		},
 		{
-			Warning, SinglePod, "it has one pod: connections end when this pod ends",
-			"give it two replicas, or expect it",
+			Warning, SinglePod, "it has one pod: its connections are closed when this pod is replaced",
+			"give it two replicas, or accept this",
 			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.deployed() && g.Deployment.Wanted == 1 },
 				func(InventoryGateway) string { return "" }), nil,
 		},

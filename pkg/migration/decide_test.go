@@ -386,7 +386,7 @@ func TestBackward(t *testing.T) {
 		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
 		{"rolled back", before().with(back), migration.Rest{Phase: migration.Check, Why: migration.RolledBack}},
 		{
-			"there is no way back", parked().with(func(s *situation) { back(s); s.e.Origin = migration.Origin{} }),
+			"a rollback is not possible", parked().with(func(s *situation) { back(s); s.e.Origin = migration.Origin{} }),
 			migration.Stop{Phase: migration.Lead, Why: migration.OriginGone},
 		},
 	})

@@ -25,7 +25,7 @@
 //   - A Step has at most one action. Repeating an action changes nothing.
 //   - An action writes only what the table of its phase lists (Permitted). Nothing of the guest is deleted.
 //   - The leader of the origin changes only while all Gateways with a Deployment are held.
-//   - Elections are off only while there is no origin.
+//   - Elections are off only while the origin does not exist.
 //   - The origin is parked only after no Gateway needs it.
 //   - A Gateway that failed stops the migration. Only a new request goes on.
 package migration

@@ -114,7 +114,7 @@ type Gateway struct {
 // Istiod is one of the two, or another one.
 type Istiod string
 
-// The istiods that a pod template can name. OfNone: there is no Deployment.
+// The istiods that a pod template can name. OfNone: the Deployment does not exist.
 const (
 	OfNone   Istiod = ""
 	OfOrigin Istiod = "origin"

@@ -18,11 +18,11 @@ type reasonText struct {
 
 // reasonTexts has all reasons.
 func reasonTexts() []reasonText {
-	const again = "then ask again with hypergate migrate resume, or go back with hypergate migrate rollback"
+	const again = "then continue with hypergate migrate resume, or go back with hypergate migrate rollback"
 	return []reasonText{
 		{NotRequested, "no migration was requested", ""},
 		{Paused, "the migration is paused; the Gateways keep what they have", "continue with hypergate migrate resume"},
-		{Blocked, "a finding of the check blocks", "do what the findings say; the check is repeated by itself"},
+		{Blocked, "a finding of the check blocks", "follow the next step of each finding; hypergate repeats the check"},
 		{
 			HostedNotReady, "the hosted istiod is not available, or does not answer at its published address",
 			"if it takes longer than 10 minutes, read the conditions of the GatewayClass",
@@ -31,21 +31,21 @@ func reasonTexts() []reasonText {
 			OriginNotReady, "the istiod in the guest has no ready pod",
 			"if it takes longer than 10 minutes, look at its Deployment in the guest",
 		},
-		{OriginEnding, "pods of the istiod in the guest are ending", ""},
+		{OriginEnding, "pods of the istiod in the guest are terminating", ""},
 		{
 			OriginReturns, "another client has started the istiod in the guest again; it is parked again in a minute",
 			"let its operator, or the person who scales it, leave it at 0 replicas",
 		},
 		{
-			OriginGone, "the istiod in the guest was removed, so there is no way back", "leave the Gateways at the hosted istiod, or " +
-				"install an istiod in the guest first",
+			OriginGone, "the istiod in the guest was removed, so a rollback is not possible",
+			"leave the Gateways at the hosted istiod, or install an istiod in the guest first",
 		},
 		{
 			OriginExists, "the istiod in the guest is parked, and its installation still exists",
 			"remove its installation; hypergate deletes nothing of the guest",
 		},
 		{
-			LockPending, "the other istiod does not have the lock yet with which one deploys Gateways",
+			LockPending, "the other istiod does not hold the lock for deploying Gateways yet",
 			"if it stopped, look at the pods of both istiods, " + again,
 		},
 		{
@@ -56,24 +56,24 @@ func reasonTexts() []reasonText {
 			HeldByOther, "another client holds the Gateway, so it cannot move",
 			"remove its annotation gateway.istio.io/controller-version, " + again,
 		},
-		{GatewayRolling, "the pods of the Gateway are replaced, and connect to the other istiod; it has 10 minutes", ""},
+		{GatewayRolling, "the pods of the Gateway are being replaced; the new ones have 10 minutes to connect to the other istiod", ""},
 		{
 			GatewayFailed, "the new pods of the Gateway did not become ready, connected and programmed in 10 minutes",
 			"look at the pods of the Gateway in the guest, " + again,
 		},
 		{
 			FewerRoutes, "the Gateway has arrived with fewer attached routes than before",
-			"compare the routes with those of before, " + again,
+			"compare its routes with those before the move, " + again,
 		},
 		{
 			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",
-			"remove the annotation to move them, too",
+			"remove the annotation to move them too",
 		},
 		{
 			Parked, "the hosted istiod serves all Gateways, and the istiod in the guest has no pods",
 			"continue with hypergate migrate retire, or go back with hypergate migrate rollback",
 		},
-		{Finished, "the hosted istiod serves all Gateways, and the installation in the guest is gone", ""},
-		{RolledBack, "the istiod in the guest serves all Gateways, and there is no hosted istiod", ""},
+		{Finished, "the hosted istiod serves all Gateways, and the installation in the guest is removed", ""},
+		{RolledBack, "the istiod in the guest serves all Gateways, and the hosted istiod is removed", ""},
 	}
 }

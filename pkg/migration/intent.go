@@ -41,7 +41,7 @@ const (
 	NoGoal Goal = ""
 	// Forward: the hosted istiod serves all Gateways, and the origin is parked.
 	Forward Goal = "start"
-	// Backward: the origin serves all Gateways, and there is no hosted istiod.
+	// Backward: the origin serves all Gateways, and the hosted istiod is removed.
 	Backward Goal = "rollback"
 	// Retired: as Forward, and the origin is gone. hypergate only waits for that.
 	Retired Goal = "retire"
@@ -74,7 +74,7 @@ func (i Intent) After(r Request, now time.Time) (Intent, error) {
 		i.Goal, i.Paused = Backward, false
 	case RequestRetire:
 		if i.Goal != Forward && i.Goal != Retired {
-			return i, errors.New("retire follows start: start the migration first")
+			return i, errors.New("retire is possible only after start: start the migration first")
 		}
 		i.Goal, i.Paused = Retired, false
 	case RequestPause, RequestResume:

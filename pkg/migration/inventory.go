@@ -12,7 +12,7 @@ type OriginKind string
 
 // The kinds.
 const (
-	// NoOrigin: there is no istiod of the revision.
+	// NoOrigin: an istiod of the revision does not exist.
 	NoOrigin OriginKind = "none"
 	// OLM: an Istio resource, which the Sail operator carries out. OpenShift's ingress operator installs the operator
 	// with OLM.

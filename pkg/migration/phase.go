@@ -19,7 +19,7 @@ const (
 	Park Phase = "Park"
 	// Retire: another party removes the origin.
 	Retire Phase = "Retire"
-	// Done: there is no origin.
+	// Done: the origin does not exist any more.
 	Done Phase = "Done"
 )
 

@@ -70,14 +70,14 @@ func (r Record) refusal(request Request) error {
 	}{
 		{
 			RequestRollback, r.Report.Progress != "" && !r.Report.HasOrigin,
-			errors.New("the migration cannot be rolled back: " + sentence(OriginGone)),
+			errors.New(sentence(OriginGone)),
 		},
 		{RequestRetire, r.Intent.Paused, r.paused("retire")},
-		{RequestRetire, ended == Finished, errors.New("there is nothing to retire: " + sentence(ended))},
-		{RequestPause, ended == Finished || ended == RolledBack, errors.New("there is nothing to pause: " + sentence(ended))},
+		{RequestRetire, ended == Finished, errors.New("nothing to retire: " + sentence(ended))},
+		{RequestPause, ended == Finished || ended == RolledBack, errors.New("nothing to pause: " + sentence(ended))},
 		{
 			RequestResume, !r.Intent.Paused && r.Report.Progress != Stopped,
-			errors.New("there is nothing to resume: the migration is not paused, and has not stopped: " +
+			errors.New("nothing to resume: the migration is not paused, and has not stopped: " +
 				"follow it with hypergate migrate status --watch"),
 		},
 	} {

@@ -51,7 +51,9 @@ func TestRequestsInEachState(t *testing.T) {
 	t.Parallel()
 	const changes, same = "changes", "same"
 	table := map[string]map[migration.Request]string{
-		"nothing": {"start": changes, "pause": "no migration", "resume": "no migration", "rollback": "no migration", "retire": "follows"},
+		"nothing": {
+			"start": changes, "pause": "no migration", "resume": "no migration", "rollback": "no migration", "retire": "only after start",
+		},
 		"requested": {
 			"start": "in progress already", "pause": changes, "resume": "nothing to resume", "rollback": changes, "retire": changes,
 		},
@@ -74,16 +76,17 @@ func TestRequestsInEachState(t *testing.T) {
 			"start": "in progress already", "pause": changes, "resume": "nothing to resume", "rollback": changes, "retire": same,
 		},
 		"finished": {
-			"start": "has ended", "pause": "nothing to pause", "resume": "nothing to resume", "rollback": "no way back",
+			"start": "has ended", "pause": "nothing to pause", "resume": "nothing to resume", "rollback": "a rollback is not possible",
 			"retire": "nothing to retire",
 		},
 		"going back": {
-			"start": "a rollback is in progress", "pause": changes, "resume": "nothing to resume", "rollback": same, "retire": "follows",
+			"start": "a rollback is in progress", "pause": changes, "resume": "nothing to resume", "rollback": same,
+			"retire": "only after start",
 		},
-		"back stops":  {"start": changes, "pause": changes, "resume": changes, "rollback": same, "retire": "follows"},
+		"back stops":  {"start": changes, "pause": changes, "resume": changes, "rollback": same, "retire": "only after start"},
 		"back paused": {"start": "resume before start", "pause": same, "resume": changes, "rollback": changes, "retire": "before retire"},
 		"rolled back": {
-			"start": changes, "pause": "nothing to pause", "resume": "nothing to resume", "rollback": same, "retire": "follows",
+			"start": changes, "pause": "nothing to pause", "resume": "nothing to resume", "rollback": same, "retire": "only after start",
 		},
 	}
 	now := start.Add(time.Hour)

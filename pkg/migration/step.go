@@ -102,7 +102,7 @@ type Reason string
 
 // The reasons.
 const (
-	// NotRequested: there is no goal. Paused: a person paused the migration.
+	// NotRequested: no migration was requested. Paused: a person paused the migration.
 	NotRequested Reason = "NotRequested"
 	Paused       Reason = "Paused"
 	// Blocked: a finding of the check blocks.
@@ -115,7 +115,7 @@ const (
 	OriginEnding Reason = "OriginEnding"
 	// OriginReturns: another client has started the origin again, and it was parked a short time ago.
 	OriginReturns Reason = "OriginReturns"
-	// OriginGone: there is no origin to go back to.
+	// OriginGone: the origin was removed, so a rollback is not possible.
 	OriginGone Reason = "OriginGone"
 	// OriginExists: the origin is parked, and another party must remove it.
 	OriginExists Reason = "OriginExists"

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// ControlPlane has the fields of HyperShift's HostedControlPlane in the management namespace that hypergate uses. If
-// there is no HostedControlPlane, it has those of Cluster API's Cluster (clusterapi.go). The zero value means that
-// there is neither. Values that this version of hypergate does not know are kept unchanged.
+// ControlPlane has the fields of HyperShift's HostedControlPlane in the management namespace that hypergate uses.
+// Without a HostedControlPlane, it has those of Cluster API's Cluster (clusterapi.go). The zero value means that
+// neither exists. Values that this version of hypergate does not know are kept unchanged.
 type ControlPlane struct {
 	// ReportedBy is the API of the object. APIVersion is the version of the object, if that API has several.
 	ReportedBy Source

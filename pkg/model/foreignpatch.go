@@ -36,8 +36,8 @@ const (
 	SetsHold ForeignEffect = "set"
 	// Removes removes the field.
 	Removes ForeignEffect = "remove"
-	// SetsReplicas sets the field to 0, or to the number of before.
-	SetsReplicas ForeignEffect = "set to 0, or to the number of before"
+	// SetsReplicas sets the field to 0, or to the earlier number.
+	SetsReplicas ForeignEffect = "set to 0, or to the earlier number"
 	// SetsIgnore sets the field to Ignore.
 	SetsIgnore ForeignEffect = "set to Ignore"
 	// SetsTemplate sets the field to the pod template of an earlier ReplicaSet.

@@ -61,7 +61,7 @@ const (
 // GatewayDeployment is the Deployment that istiod made for a Gateway.
 type GatewayDeployment struct {
 	State DeploymentState
-	// Generation is that of the Deployment's specification. Zero: there is no Deployment.
+	// Generation is that of the Deployment's specification. Zero: the Deployment does not exist.
 	Generation int64
 	// Wanted is the number of pods that should exist, Ready how many of the newest version are available.
 	Wanted, Ready int32
@@ -71,7 +71,7 @@ type GatewayDeployment struct {
 type DeploymentState int
 
 const (
-	// DeploymentMissing means that there is no Deployment: nothing of this Gateway can roll.
+	// DeploymentMissing means that the Deployment does not exist: nothing of this Gateway can roll.
 	DeploymentMissing DeploymentState = iota
 	// DeploymentComplete means that all pods have the newest version and are available.
 	DeploymentComplete
@@ -198,7 +198,7 @@ func (c Config) MountedConfig(names []string) (out IstiodConfig) {
 }
 
 // SettingsAnnotation is an annotation of the ConfigMap with the defaults for the gateways of a class. It identifies the
-// guest's settings in them. Without settings there is no annotation.
+// guest's settings in them. It is absent without settings.
 const SettingsAnnotation = "gateway.hypergate.dev/gateway-settings"
 
 // ConfigHashAnnotation is an annotation of the pod template of istiod's Deployment: IstiodConfig.Hash.

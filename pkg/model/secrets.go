@@ -159,8 +159,8 @@ func CAFromSecret(annotations map[string]string, data map[string][]byte) (pki.CA
 	if rotation.Phase != pki.Steady {
 		since, err := time.Parse(time.RFC3339, annotations[PhaseSinceAnnotation])
 		if err != nil {
-			return pki.CA{}, pki.Rotation{}, fmt.Errorf("the Secret %s is in phase %s of a CA rotation, but when the phase began is not "+
-				"known: set its annotation %s to an RFC 3339 time: %w", CASecretName, rotation.Phase, PhaseSinceAnnotation, err)
+			return pki.CA{}, pki.Rotation{}, fmt.Errorf("the Secret %s is in phase %s of a CA rotation, but the start of the phase is "+
+				"unknown: set its annotation %s to an RFC 3339 time: %w", CASecretName, rotation.Phase, PhaseSinceAnnotation, err)
 		}
 		rotation.Since = since
 		// An invalid time only makes the phase last longer.

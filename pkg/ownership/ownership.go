@@ -194,8 +194,8 @@ func (e ContestedError) Error() string {
 		names = append(names, lease.Name)
 	}
 	return fmt.Sprintf("in this cluster, the ownership Leases of this hypergate are deleted or released repeatedly (Lease %s in "+
-		"namespace %s): hypergate acquires them again once in %s, and applies nothing meanwhile; find out who changes them, for "+
-		"example in the API server's audit log", strings.Join(names, " and "), e.Namespace, e.Every)
+		"namespace %s): hypergate acquires them again once in %s, and applies nothing meanwhile; find the "+
+		"client that changes them, for example in the API server's audit log", strings.Join(names, " and "), e.Namespace, e.Every)
 }
 
 // longestName is how many bytes of a name from the guest a message shows.

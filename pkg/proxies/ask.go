@@ -54,7 +54,7 @@ func Ask(ctx context.Context, q Question) ([]Proxy, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(q.Roots) {
-		return nil, errors.New("there is no root certificate of the mesh")
+		return nil, errors.New("the mesh roots contain no certificate in PEM")
 	}
 	transport := &http.Transport{
 		TLSClientConfig:        q.tlsConfig(host, roots),

@@ -50,8 +50,8 @@ const (
 // errMalformed means that an answer is not the expected message.
 var errMalformed = errors.New("istiod's answer cannot be read: it is of another version than expected")
 
-// discoveryRequest returns the request, as envoy.service.discovery.v3.DiscoveryRequest. Its node is no proxy, so that
-// istiod does not list it.
+// discoveryRequest returns the request, as envoy.service.discovery.v3.DiscoveryRequest. Its node is not a proxy, so
+// that istiod does not list it.
 func discoveryRequest(namespace string) []byte {
 	node := bytesField(nil, 1, fmt.Appendf(nil, "sidecar~0.0.0.0~hypergate-proxies.%s~%s.svc.cluster.local", namespace, namespace))
 	node = bytesField(node, 3, metadata(map[string]string{"CLUSTER_ID": cluster, "GENERATOR": "event", "NAMESPACE": namespace}))

@@ -59,7 +59,7 @@ func StrategyFor(c model.Config, plane model.ControlPlane) (model.PublishStrateg
 	case c.Publish.Strategy != model.PublishAuto:
 		return c.Publish.Strategy, nil
 	case !plane.Exists():
-		return "", errors.New("--publish=auto follows the HostedControlPlane, and there is none: set --xds-address or another --publish")
+		return "", errors.New("--publish=auto requires a HostedControlPlane, which does not exist: set --xds-address or another --publish")
 	case plane.Platform == ibmCloud:
 		return "", fmt.Errorf("--publish=auto has no strategy for platform %s, which has its own routing to control planes: publish "+
 			"port %d of Service %s there, and set --xds-address; "+
@@ -170,7 +170,7 @@ func EndpointOf(cfg model.Config, mgmt model.ManagementObservation) EndpointStat
 	}
 	strategy, known := Find(name)
 	if !known {
-		return EndpointUnavailable{fmt.Sprintf("there is no publish strategy %q: set --publish to one of %v, or set --xds-address",
+		return EndpointUnavailable{fmt.Sprintf("%q is not a publish strategy: set --publish to one of %v, or set --xds-address",
 			name, Strategies())}
 	}
 	if name == model.PublishAddress {
@@ -219,8 +219,8 @@ func routeEndpoint(cfg model.Config, mgmt model.ManagementObservation) EndpointS
 	}
 	switch {
 	case host == "" && !plane.Exists():
-		return EndpointUnavailable{"there is no HostedControlPlane to derive istiod's host from: set --publish-host to a name that leads " +
-			"to the management cluster's router"}
+		return EndpointUnavailable{"istiod's host cannot be derived without a HostedControlPlane: set --publish-host to a name " +
+			"that leads to the management cluster's router"}
 	case host == "":
 		return EndpointUnavailable{fmt.Sprintf("HostedControlPlane %s has no infrastructure ID or no host to derive istiod's host from "+
 			"(spec.services: Ignition or APIServer of type Route with a hostname): set --publish-host to a name that leads to the "+
@@ -236,8 +236,8 @@ func routeEndpoint(cfg model.Config, mgmt model.ManagementObservation) EndpointS
 // name. If the flags request a Route with a host, the user has another router. A host in HyperShift's own domain leads
 // to HyperShift's router.
 func routeProblem(c model.Config, plane model.ControlPlane) string {
-	const unknown = " serves only Routes that it knows by name, and it knows none for istiod: HyperShift needs a Route \"" +
-		model.ControlPlaneRoute + "\" of the control plane operator, and a case for it in "
+	const unknown = " serves only Routes whose names it knows, and istiod's is not among them: add the Route \"" +
+		model.ControlPlaneRoute + "\" to the control plane operator, and a case for it to "
 	const privateRouter = "the guest's nodes reach their control plane over a private link, behind which HyperShift's own router" +
 		unknown + "control-plane-operator/controllers/hostedcontrolplane/v2/router/config.go (see deploy/cpo); "
 	const yourself = "or set --publish=tunnel and --relay-image; or publish istiod yourself and set --xds-address"

@@ -350,8 +350,7 @@ func TestCRDsNotReady(t *testing.T) {
 	})
 	t.Run("refused", func(t *testing.T) {
 		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady,
-			want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown, because there is no plan; the condition ControllerInstalled " +
-				"says why"})
+			want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown while the plan is rejected: see ControllerInstalled"})
 	})
 }
 
@@ -551,8 +550,7 @@ func TestSupportedVersion(t *testing.T) {
 	}
 	t.Run("refused", func(t *testing.T) {
 		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion,
-			want{metav1.ConditionUnknown, status.ReasonNotRead, "unknown, because there is no plan; the condition ControllerInstalled " +
-				"says why"})
+			want{metav1.ConditionUnknown, status.ReasonNotRead, "unknown while the plan is rejected: see ControllerInstalled"})
 	})
 }
 

@@ -239,10 +239,11 @@ func TestControlPlaneReportsFailedWrites(t *testing.T) {
 		},
 		"the plan is refused": {
 			with(serving(), func(r *status.Result) {
-				r.Plan, r.PlanProblem = desired.Plan{}, errors.New("rejecting the plan, nothing was changed: the CA is spoiled: repair it")
+				r.Plan = desired.Plan{}
+				r.PlanProblem = errors.New("the plan was rejected and nothing was changed: the CA is spoiled: repair it")
 			}),
 			but(func(t *reported) {
-				const text = "planning: rejecting the plan, nothing was changed: the CA is spoiled: repair it"
+				const text = "planning: the plan was rejected and nothing was changed: the CA is spoiled: repair it"
 				t.progressing = stopped(text)
 				t.degraded = want{metav1.ConditionTrue, "PlanRejected", text}
 				t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", "unknown while the plan is rejected: see Degraded"}
@@ -309,12 +310,12 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
 		"the guest has not shown everything yet": {
 			status.Result{
-				ObservationProblem: errors.New("the guest is not known yet (waiting for namespaces)"),
+				ObservationProblem: errors.New("the guest has not been observed completely yet (waiting for namespaces)"),
 				ObservationSide:    model.SideGuest,
 			},
 			but(func(t *reported) {
-				const text = "observing the guest: the guest is not known yet (waiting for namespaces) [see /readyz/guest and " +
-					"hypergate's log]"
+				const text = "observing the guest: the guest has not been observed completely yet (waiting for namespaces) " +
+					"[see /readyz/guest and hypergate's log]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text},
 					want{metav1.ConditionUnknown, "WaitingForGuest", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
@@ -322,21 +323,23 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 		},
 		"the management side has not shown everything yet": {
 			status.Result{
-				ObservationProblem: errors.New("the management side is not known yet (waiting for secrets)"),
+				ObservationProblem: errors.New("the management side has not been observed completely yet (waiting for secrets)"),
 				ObservationSide:    model.SideMgmt,
 			},
 			but(func(t *reported) {
-				const text = "observing the management side: the management side is not known yet (waiting for secrets) " +
-					"[see /readyz/management and hypergate's log]"
+				const text = "observing the management side: the management side has not been observed completely yet " +
+					"(waiting for secrets) [see /readyz/management and hypergate's log]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "ManagementSideUnknown", text},
 					want{metav1.ConditionUnknown, "ManagementSideUnknown", text}
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting: " + text}
 			}),
 		},
 		"the guest is the management cluster": {
-			status.Result{ObservationProblem: errors.New("they are one: give another kubeconfig")},
+			status.Result{ObservationProblem: status.SolvableError{
+				Step: "give another kubeconfig", Err: errors.New("they are one: give another kubeconfig"),
+			}},
 			but(func(t *reported) {
-				const text = "observing both sides: they are one: give another kubeconfig"
+				const text = "observing both sides: they are one [give another kubeconfig]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "PlanRejected", text},
 					want{metav1.ConditionUnknown, "PlanRejected", text}
 				t.progressing = stopped(text)

@@ -41,7 +41,7 @@ func (m Migration) requested() bool { return m.Report.Progress != "" }
 func (m Migration) what() string {
 	r := m.Report
 	if r.Progress == migration.Acting {
-		return "the step is being done"
+		return "the step is in progress"
 	}
 	what, _ := r.Why.Explain()
 	return what
@@ -99,7 +99,8 @@ func (r Result) migrationProblems() []problem {
 	case isPlanProblem:
 		return nil
 	case m.Problem != nil:
-		return []problem{{reason: ReasonMigrationStopped, text: "migrating: " + stableText(m.Problem)}}
+		text, step := ownStep(m.Problem, stableText(m.Problem), "")
+		return []problem{{reason: ReasonMigrationStopped, text: "migrating: " + text + step}}
 	case m.Report.Progress != migration.Stopped:
 		return nil
 	case m.Report.Why == migration.Blocked:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,11 +91,10 @@ func (r Result) kubeconfig() problem {
 		why = "the guest kubeconfig cannot be read or verified: " + why
 	}
 	step := nextStep("store a working kubeconfig for this guest in its Secret")
-	if solvable, is := errors.AsType[SolvableError](r.KubeconfigProblem); is {
-		step = solvable.nextStep()
-	} else if class == apply.Unreachable {
+	if class == apply.Unreachable {
 		step = nextStepFor(model.SideGuest, class) // the kubeconfig may be the right one
 	}
+	why, step = ownStep(r.KubeconfigProblem, why, step)
 	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: " + why + step}
 	_, awaited := errors.AsType[AwaitedError](r.KubeconfigProblem)
 	if awaited || class.IsTransient() {
@@ -103,11 +103,21 @@ func (r Result) kubeconfig() problem {
 	return p
 }
 
-func (e SolvableError) nextStep() string {
-	if e.Step == "" {
-		return ""
+// solvable is an error with a next step of its own.
+type solvable interface {
+	error
+	NextStep() string
+}
+
+// ownStep returns the text about an error without the next step at its end, and this step in brackets. An error without
+// a next step of its own has the usual step.
+func ownStep(err error, about, usual string) (text, step string) {
+	own, is := errors.AsType[solvable](err)
+	if !is {
+		return about, usual
 	}
-	return nextStep(e.Step)
+	step = plain(own.NextStep())
+	return strings.TrimSuffix(about, ": "+step), nextStep(step)
 }
 
 // podsNotReady says why a rollout of istiod is stuck.
@@ -199,7 +209,8 @@ func (r Result) observationProblem() (problem, bool) {
 		text := phase + ": " + stableText(err) + nextStep("see /readyz/guest and hypergate's log")
 		return problem{reason: ReasonWaitingForGuest, text: text, waits: ReasonWaitingForGuest}, true
 	default:
-		return problem{reason: ReasonPlanRejected, text: phase + ": " + plain(err.Error())}, true
+		text, step := ownStep(err, plain(err.Error()), "")
+		return problem{reason: ReasonPlanRejected, text: phase + ": " + text + step}, true
 	}
 }
 
@@ -281,7 +292,7 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 			"grant this permission to hypergate's service account (roles in deploy/rbac)",
 			"grant this permission to hypergate's user in the guest (roles in deploy/rbac/guest)",
 		},
-		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or change what it was denied for"},
+		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or correct what it was denied for"},
 		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
 		apply.NamespaceMissing: {mgmt: "create the namespace"},
 		apply.NamespaceTerminating: {

@@ -173,7 +173,7 @@ func TestAnUnusedKubeconfig(t *testing.T) {
 		"it may not look":      {mayNotList("namespaces"), false},
 	} {
 		report := status.Result{
-			ObservationProblem: errors.New("the guest is not known yet"), ObservationSide: model.SideGuest,
+			ObservationProblem: errors.New("the guest has not been observed completely yet"), ObservationSide: model.SideGuest,
 			KubeconfigProblem: c.err,
 		}
 		degradedSince, again := status.DegradedSince{}.Observe(report, now)
@@ -186,6 +186,19 @@ func TestAnUnusedKubeconfig(t *testing.T) {
 		if got := degraded(now.Add(2 * time.Minute)); got != metav1.ConditionTrue || again != 2*time.Minute {
 			t.Errorf("%s: in two minutes: %s, looked at again in %s", name, got, again)
 		}
+	}
+}
+
+// TestAMigrationProblemEndsWithItsNextStep: the next step of a request that cannot be read is there once, in brackets.
+func TestAMigrationProblemEndsWithItsNextStep(t *testing.T) {
+	const step = "correct the annotation, or remove it"
+	report := with(serving(), func(r *status.Result) {
+		r.Migration.Problem = status.SolvableError{Step: step, Err: errors.New("the request cannot be read: " + step)}
+	})
+	got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).degraded
+	expected := want{metav1.ConditionTrue, "MigrationStopped", "migrating: the request cannot be read [" + step + "]"}
+	if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

@@ -76,8 +76,8 @@ type Result struct {
 	// GuestWatchProblem is the problem with watching the guest. It is nil if the observation of the guest is up to
 	// date.
 	GuestWatchProblem error
-	// KubeconfigProblem is why the guest kubeconfig is not in use. It is a SolvableError if it has a next
-	// step of its own, and an AwaitedError if this usually ends without an action.
+	// KubeconfigProblem is why the guest kubeconfig is not in use. It can have a next step of its own, as a
+	// SolvableError has. It is an AwaitedError if this usually ends without an action.
 	KubeconfigProblem error
 	// TokenProblem is why istiod's guest token could not be requested.
 	TokenProblem error
@@ -98,8 +98,8 @@ type Result struct {
 // Complete reports whether all planned objects on both sides are up to date.
 func (r Result) Complete() bool { return r.Mgmt.Complete() && r.Guest.Complete() }
 
-// SolvableError is a reason why the guest kubeconfig is not in use, with a next step of its own. Step is that step, for
-// example the permission to grant. It is empty if the text of Err ends with it.
+// SolvableError is an error with a next step of its own. Step is that step, for example the permission to grant. If the
+// text of Err ends with a colon and the step, a message has the step only once.
 type SolvableError struct {
 	Step string
 	Err  error
@@ -107,6 +107,9 @@ type SolvableError struct {
 
 // Error returns the text of Err.
 func (e SolvableError) Error() string { return e.Err.Error() }
+
+// NextStep returns Step.
+func (e SolvableError) NextStep() string { return e.Step }
 
 // Unwrap returns Err.
 func (e SolvableError) Unwrap() error { return e.Err }

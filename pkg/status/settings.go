@@ -42,7 +42,7 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 	}
 	if len(r.OtherDefaults) > 0 {
 		reason = ReasonOtherDefaults
-		step = nextStep("delete these ConfigMaps; a Gateway names one of its own in spec.infrastructure.parametersRef") + step
+		step = nextStep("delete these ConfigMaps; a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef") + step
 		all := make([]string, 0, len(r.OtherDefaults))
 		for _, other := range r.OtherDefaults {
 			all = append(all, describeDefaults(other))

@@ -39,7 +39,7 @@ func TestSettingsApplied(t *testing.T) {
 
 func TestOtherDefaults(t *testing.T) {
 	t.Parallel()
-	const step = " [delete these ConfigMaps; a Gateway names one of its own in spec.infrastructure.parametersRef]"
+	const step = " [delete these ConfigMaps; a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef]"
 	used := model.OtherDefaults{Class: "a", ConfigMap: "openshift-ingress/mine", Used: true}
 	broken := used
 	broken.Problem = `"deploymnet" is not one of the keys deployment`

@@ -30,8 +30,8 @@ const (
 // maxObjects is the number of objects that a message names.
 const maxObjects = 10
 
-// noPlan is the message of conditions that depend on a plan while there is none.
-const noPlan = "unknown, because there is no plan; the condition " + ControllerInstalled + " says why"
+// noPlan is the message of conditions that depend on a plan, while there is none.
+const noPlan = "unknown while the plan is rejected: see " + ControllerInstalled
 
 // supportedVersion compares the Gateway API's CRDs by their content, not by the version in their annotation, which
 // any client can change.

@@ -41,7 +41,7 @@ func (r Result) versionDiffers() bool { return r.isRolledOut() && r.Running.diff
 func (r Result) serving(since string) string {
 	switch {
 	case r.Running.version == "" && r.Running.why != "":
-		return fmt.Sprintf("istiod has been serving since %s (version %s is planned; the one that runs is not known: %s)",
+		return fmt.Sprintf("istiod has been serving since %s (version %s is planned; the running version is unknown: %s)",
 			since, r.Version, plain(r.Running.why))
 	case r.Running.version == "":
 		return fmt.Sprintf("istiod has been serving since %s (version %s is planned)", since, r.Version)

@@ -41,7 +41,7 @@ func TestTheVersionThatRuns(t *testing.T) {
 		},
 		"no answer": {
 			status.VersionUnknown("istiod [refuses]"), model.RolledOut,
-			"istiod" + started + " (version 1.20.3 is planned; the one that runs is not known: istiod (refuses))", "AsExpected", "",
+			"istiod" + started + " (version 1.20.3 is planned; the running version is unknown: istiod (refuses))", "AsExpected", "",
 		},
 		"a version that lies": {
 			status.VersionReported("1.20.3\n[delete it]"), model.RolledOut,

@@ -26,7 +26,7 @@ type NewerError struct{ Schema int }
 
 // Error returns both schemas and the next step.
 func (e NewerError) Error() string {
-	return fmt.Sprintf("the summary has schema %d, and this command reads schema %d: use the command of a later hypergate",
+	return fmt.Sprintf("the summary has schema %d, and this command reads schema %d: use a later version of hypergate",
 		e.Schema, Schema)
 }
 

@@ -141,7 +141,7 @@ func TestLeases(t *testing.T) {
 			acquired(current, "pod-2", time.Hour), summary.Overdue, "the summary is from " + holder + "; see the log of pod pod-2, and",
 		},
 		"forged": {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
-		"later":  {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use the command of a later hypergate"},
+		"later":  {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use a later version of hypergate"},
 	} {
 		got := summary.Read(tc.lease, noon())
 		if got.State != tc.want || !strings.Contains(got.Why, tc.why) {

@@ -22,7 +22,7 @@ const (
 	Unreachable Reason = "unreachable"
 	// Forbidden: the guest's API server answered 401 or 403.
 	Forbidden Reason = "forbidden"
-	// NoRelay: the guest's API server answered 404, because there is no such pod.
+	// NoRelay: the guest's API server answered 404, because the pod does not exist.
 	NoRelay Reason = "no_relay"
 	// Unavailable: another status. The API server could not connect to the relay, or the relay rejected the request.
 	Unavailable Reason = "unavailable"

@@ -88,10 +88,10 @@ func (r *Relay) metrics() []family {
 	return []family{
 		gauge("hypergate_relay_tunnels", "Tunnels that the relay holds.", sample{value: held}),
 		counter("hypergate_relay_tunnels_total", "Tunnels that were opened.", count(&c.tunnels)),
-		counter("hypergate_relay_rejected_total", "Connections on the port for tunnels that proved nothing.", count(&c.rejected)),
-		counter("hypergate_relay_evicted_total", "Of these, connections that lost their place to a newer one.", count(&c.evicted)),
+		counter("hypergate_relay_rejected_total", "Rejected connections on the port for tunnels.", count(&c.rejected)),
+		counter("hypergate_relay_evicted_total", "Of these, connections that were closed for a newer one.", count(&c.evicted)),
 		gauge("hypergate_relay_gateways", "Connections of gateways.", count(&c.gateways)),
-		counter("hypergate_relay_gateways_rejected_total", "Connections of gateways that got no stream.", count(&c.turnedAway)),
+		counter("hypergate_relay_gateways_rejected_total", "Rejected connections of gateways.", count(&c.turnedAway)),
 		counter("hypergate_relay_streams_total", "Streams that were opened.", count(&c.streams)),
 		c.family("hypergate_relay_bytes_total"),
 	}

@@ -14,11 +14,11 @@ import (
 
 // Causes of the end of a tunnel.
 var (
-	errSilent   = errors.New("nothing arrives any more")
+	errSilent   = errors.New("the other end sends no data any more")
 	errReplaced = errors.New("a newer tunnel replaced it")
 	errTooMany  = errors.New("the relay opens more streams than a relay needs")
 	errPace     = errors.New("the relay opens streams faster than a relay does")
-	errStopped  = errors.New("this end stops")
+	errStopped  = errors.New("this end is stopping")
 )
 
 // session is one tunnel after all handshakes.

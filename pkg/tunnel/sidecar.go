@@ -104,7 +104,7 @@ func (s *Sidecar) failed(ctx context.Context, log *slog.Logger, pause *throttle.
 	reason := reasonOf(err)
 	s.counts.reconnect(reason)
 	wait := pause.Failed(time.Now(), s.limits.firstPause, s.limits.longestPause)
-	log.Info("there is no new tunnel", "reason", string(reason), "error", err.Error(), "retryIn", wait.String())
+	log.Info("the tunnel is down", "reason", string(reason), "error", err.Error(), "retryIn", wait.String())
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait):

@@ -214,7 +214,7 @@ func (m *Meter) read(c *charge, n int64) error {
 	case c.lists && m.bytes > l.ListBytes:
 		m.trip(c, "a list has more than "+size(l.ListBytes))
 	case !m.allowance.rate.AllowN(m.budget.now(), int(n)):
-		m.trip(c, fmt.Sprintf("there were more than %s and then %s a second", size(int64(l.Burst)), size(int64(l.Rate))))
+		m.trip(c, fmt.Sprintf("more than %s at once, and then more than %s per second", size(int64(l.Burst)), size(int64(l.Rate))))
 	}
 	if c.failed != nil {
 		return c.failed

@@ -234,7 +234,7 @@ func TestWatchLimitsAfterTheList(t *testing.T) {
 			answer: streaming(func(w http.ResponseWriter) {
 				send(w, event("ADDED", 1, "")+listEnd)
 				forever(w, func(int) string { return event("MODIFIED", 1, `,"data":{"a":"`+padding+`"}`) })
-			}), want: "there were more than 1 MiB and then 1 bytes a second", synced: true,
+			}), want: "more than 1 MiB at once, and then more than 1 bytes per second", synced: true,
 		},
 		"more objects after the list": {
 			answer: streaming(func(w http.ResponseWriter) {
@@ -297,7 +297,7 @@ func checkLimit(t *testing.T, cases map[string]limitCase) {
 					t.Fatalf("the error names no limit: %v", w.Err())
 				}
 			}
-			want := "the API server sends too much of configmaps: " + test.want + ": make the objects fewer or smaller"
+			want := "the API server sends too much of configmaps: " + test.want + ": reduce the number or the size of the objects"
 			g.Expect(over()).To(gomega.Equal(want))
 			g.Expect(w.Synced()).To(gomega.Equal(test.synced))
 			asked := len(l.asked())

@@ -41,7 +41,7 @@ func TestTheLimitsOfAGuest(t *testing.T) {
 		},
 		"bytes at once": {
 			func(_ *Budget, m *Meter) { _ = m.read(begin(m, false), 128<<20) },
-			func(_ *Budget, m *Meter) { _ = m.read(m.current, 1) }, "there were more than 128 MiB and then 256 KiB a second",
+			func(_ *Budget, m *Meter) { _ = m.read(m.current, 1) }, "more than 128 MiB at once, and then more than 256 KiB per second",
 		},
 		"bytes per second": {
 			func(b *Budget, m *Meter) {
@@ -50,7 +50,7 @@ func TestTheLimitsOfAGuest(t *testing.T) {
 				b.now = func() time.Time { return later }
 				_ = m.read(m.current, 256<<10)
 			},
-			func(_ *Budget, m *Meter) { _ = m.read(m.current, 1) }, "there were more than 128 MiB and then 256 KiB a second",
+			func(_ *Budget, m *Meter) { _ = m.read(m.current, 1) }, "more than 128 MiB at once, and then more than 256 KiB per second",
 		},
 		"objects": {
 			func(_ *Budget, m *Meter) { begin(m, true); add(m, 20_000, keptOverhead) },

@@ -94,7 +94,9 @@ type LimitError struct {
 }
 
 // Error returns the resource, the limit and the next step.
-func (e *LimitError) Error() string { return e.Cause() + ": make the objects fewer or smaller" }
+func (e *LimitError) Error() string {
+	return e.Cause() + ": reduce the number or the size of the objects"
+}
 
 // Cause returns the error without the next step.
 func (e *LimitError) Cause() string {

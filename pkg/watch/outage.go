@@ -94,7 +94,7 @@ func (l *Lines) Log(log logr.Logger, state State, failure string, details ...any
 	switch {
 	case state == NoAnswer && !l.outage.away:
 		l.outage.away = true
-		log.Info("The API server does not answer; until it does, what its watches show is old. "+
+		log.Info("The API server does not answer; until it does, the watched objects can be out of date. "+
 			"Other watches without an answer are logged at level 1", details...)
 	case state == NoAnswer:
 		log.V(1).Info(failure, details...)

@@ -70,7 +70,7 @@ func TestAnOutageIsOneLine(t *testing.T) {
 		}
 		lines = nil
 	}
-	const away = "The API server does not answer; until it does, what its watches show is old. " +
+	const away = "The API server does not answer; until it does, the watched objects can be out of date. " +
 		"Other watches without an answer are logged at level 1"
 	each(watch.Works)
 	expect("from the start")

@@ -275,7 +275,7 @@ func (w *Watch) record(err error) {
 		return
 	}
 	if w.isTrouble(err) {
-		lines.Log(log, StateOf(err), "A watch fails and is tried again; until it works, what it shows is old", "err", err.Error())
+		lines.Log(log, StateOf(err), "A watch failed, retrying; until it works, its objects can be out of date", "err", err.Error())
 	} else {
 		lines.Log(log, Works, "")
 	}

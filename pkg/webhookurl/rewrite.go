@@ -152,7 +152,7 @@ func (e Endpoint) path(config map[string]any) (path string, err error) {
 	service, rawURL := config["service"], config["url"]
 	switch {
 	case service != nil && rawURL != nil:
-		err = fmt.Errorf("%w: there are both service %q and a URL, one must go", ErrMalformed, serviceName(service))
+		err = fmt.Errorf("%w: it has both service %q and a URL, remove one of them", ErrMalformed, serviceName(service))
 	case service != nil:
 		path, err = e.pathOfService(service)
 	default:
@@ -167,7 +167,7 @@ func (e Endpoint) path(config map[string]any) (path string, err error) {
 func (e Endpoint) pathOfURL(value any) (string, error) {
 	rawURL, isString := value.(string)
 	if !isString {
-		return "", fmt.Errorf("%w: there is neither a service nor a URL that is a string", ErrMalformed)
+		return "", fmt.Errorf("%w: it has neither a service nor a URL that is a string", ErrMalformed)
 	}
 	at, err := parseURL(rawURL)
 	if err == nil && (at.host != e.at.host || at.port != e.at.port) {
@@ -184,7 +184,7 @@ func (e Endpoint) pathOfService(value any) (string, error) {
 	var errs []error
 	for _, field := range slices.Sorted(maps.Keys(service)) {
 		if !slices.Contains([]string{"namespace", "name", "path", "port"}, field) {
-			errs = append(errs, fmt.Errorf("%w: service has the field %q, which a URL cannot hold", ErrMalformed, field))
+			errs = append(errs, fmt.Errorf("%w: service has the field %q, which a URL cannot express", ErrMalformed, field))
 		}
 	}
 	if !e.accepts(service["port"]) {

@@ -115,7 +115,7 @@ func checkPath(path string) error {
 			return fmt.Errorf(`%w: path %q has an empty, "." or ".." segment`, ErrInvalidURL, path)
 		}
 		if odd := strings.Trim(segment, plainInPath); odd != "" {
-			return fmt.Errorf("%w: path %q has what a plain path cannot hold, at %q", ErrInvalidURL, path, odd)
+			return fmt.Errorf("%w: path %q has characters that are not allowed, at %q", ErrInvalidURL, path, odd)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestEndlessList(t *testing.T) {
 	}{
 		{"a list of small classes", "", "there are more than 20000 objects", false},
 		{"a list of large classes", statusOf(large, 8), "a list has more than 64 MiB", false},
-		{"events after the list", statusOf(large[:31<<10], 1), "there were more than 128 MiB", true},
+		{"events after the list", statusOf(large[:31<<10], 1), "more than 128 MiB at once", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)

@@ -53,7 +53,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 	sinceM, since1, since2 := len(m1.Log()), len(g1.Log()), len(g2.Log())
 
 	wrong.Store(true)
-	eventually(t, "the problem is reported", func() bool { return reported(m1, "it leads to another guest") })
+	eventually(t, "the problem is reported", func() bool { return reported(m1, "the kubeconfig leads to another guest") })
 	for _, request := range append(written(g2, since2), written(g1, since1)...) {
 		if !strings.Contains(request, "/gatewayclasses/demo/status") { // a result that was proven before may still be reported
 			t.Error("a write in a guest:", request)
@@ -76,7 +76,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-rev.later")
 	})
 	wrong.Store(false)
-	eventually(t, "the problem is no longer reported", func() bool { return !reported(m1, "it leads to another guest") })
+	eventually(t, "the problem is no longer reported", func() bool { return !reported(m1, "the kubeconfig leads to another guest") })
 	same()
 	for _, request := range written(g2, since2) {
 		if strings.Contains(request, "/token") {

@@ -31,8 +31,8 @@ func TestAClusterThatIsAwayIsOneLine(t *testing.T) {
 		return n
 	}
 	for cluster, least := range map[string]int{"management": 8, "guest": 12} {
-		g.Eventually(lines).WithArguments(cluster, "DEBUG+3", "A watch fails").Should(gomega.BeNumerically(">=", least))
+		g.Eventually(lines).WithArguments(cluster, "DEBUG+3", "A watch failed").Should(gomega.BeNumerically(">=", least))
 		g.Expect(lines(cluster, "INFO", "The API server does not answer")).To(gomega.Equal(1), cluster)
-		g.Expect(lines(cluster, "INFO", "A watch fails")).To(gomega.BeZero(), cluster)
+		g.Expect(lines(cluster, "INFO", "A watch failed")).To(gomega.BeZero(), cluster)
 	}
 }

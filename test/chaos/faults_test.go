@@ -247,7 +247,7 @@ func (r *run) second() {
 	r.Helper()
 	r.names++
 	r.standBy = r.start(direct, fmt.Sprintf("hypergate-%d", r.names))
-	r.Eventually(func() string { return r.said(r.standBy) }).Should(gomega.ContainSubstring("Another pod has the Lease"))
+	r.Eventually(func() string { return r.said(r.standBy) }).Should(gomega.ContainSubstring("Another pod holds the Lease"))
 	r.drift(r.sides()...)
 	r.Logf("repaired in %s by the leader", r.asPlanned(time.Now()))
 	r.Expect(r.said(r.standBy)).NotTo(gomega.ContainSubstring("Starting Controller"), "two hypergates work at the same time")

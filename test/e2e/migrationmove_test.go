@@ -296,7 +296,7 @@ func (t *migrationTest) backAtOrigin() {
 		return
 	}
 	t.Log("the story before has left a migration: it is rolled back")
-	_, _ = t.command("rollback") // status says why there is no way back
+	_, _ = t.command("rollback") // status says why a rollback is not possible
 	var out string
 	t.Eventually(func() int {
 		var code int

@@ -164,7 +164,7 @@ func morePods(t *migrationTest) {
 }
 
 // ownerRemoves goes to the end: after Park, the owner of the installation removes it. Then hypergate runs istiod
-// without elections, and there is no way back.
+// without elections, and a rollback is not possible.
 func ownerRemoves(t *migrationTest) {
 	m := t.moving()
 	m.request("start")
@@ -186,7 +186,7 @@ func ownerRemoves(t *migrationTest) {
 	m.Expect(elections).To(gomega.Equal("false"))
 	code, out := m.command("rollback")
 	m.Expect(code).To(gomega.Equal(1), out)
-	m.Expect(out).To(gomega.ContainSubstring("there is no way back"))
+	m.Expect(out).To(gomega.ContainSubstring("a rollback is not possible"))
 	m.arrives()
 	m.restsAfterDone()
 }

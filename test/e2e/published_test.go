@@ -45,7 +45,7 @@ func published(t *fixture) {
 	}
 	t.start("--publish-probe=" + address + ":6443").Release() // the management cluster's API server
 	t.Eventually(said).Should(gomega.MatchRegexp("has not been reached at its published address \\S+:\\d+ " +
-		"\\(management side: the certificate there is not istiod's, or is for another name\\)"))
+		"\\(management side: the server's certificate is not istiod's, or is for another name\\)"))
 
 	t.Log("published at a node port, istiod is found there")
 	t.start("--xds-address=", "--publish=nodeport", "--publish-host="+address, "--publish-probe=").Release()

@@ -68,7 +68,7 @@ func TestOwnershipLeaseWritesAreRateLimited(t *testing.T) {
 		_ = w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).Delete(t.Context(), lease, metav1.DeleteOptions{})
 		return w.log.String()
 	}).Should(gomega.ContainSubstring("deleted or released repeatedly"))
-	w.Expect(strings.Count(w.log.String(), "Acquired this guest")).To(gomega.BeNumerically("<", 20))
+	w.Expect(strings.Count(w.log.String(), "Acquired ownership of this guest")).To(gomega.BeNumerically("<", 20))
 	w.Eventually(w.holders).Should(gomega.HaveLen(2))
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
 }

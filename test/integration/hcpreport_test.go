@@ -227,8 +227,8 @@ func TestErrorsAreReportedToTheHostedControlPlane(t *testing.T) {
 	w.createControlPlane("guest2", "")
 	for _, name := range []string{"guest1", "guest2"} {
 		w.hasReport(name, status.ControlPlaneDegraded, saying(metav1.ConditionTrue, "PlanRejected",
-			"planning: rejecting the plan, nothing was changed: the management namespace has more than one HostedControlPlane, "+
-				"and hypergate is for one: delete the one that does not belong there"))
+			"planning: the plan was rejected and nothing was changed: the management namespace has more than one HostedControlPlane, "+
+				"but hypergate supports only one: delete the one that does not belong there"))
 	}
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneAvailable)()).To(haveStatus(metav1.ConditionTrue, "AsExpected"), "istiod serves on")
 	w.Expect(w.controlPlanes().Delete(t.Context(), "guest2", metav1.DeleteOptions{})).To(gomega.Succeed())

@@ -49,7 +49,7 @@ func TestANewPodTakesTheLease(t *testing.T) {
 	w.Eventually(asked).Should(gomega.BeNumerically(">=", 2), "it waits and keeps checking the Lease")
 	w.Expect(holder()).To(gomega.Equal("the-pod-before"))
 	w.Expect(w.log.String()).
-		To(gomega.And(gomega.ContainSubstring("Another pod has the Lease"), gomega.ContainSubstring("holder=the-pod-before")))
+		To(gomega.And(gomega.ContainSubstring("Another pod holds the Lease"), gomega.ContainSubstring("holder=the-pod-before")))
 	pod, err := os.Hostname()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = leases.Patch(t.Context(), name, types.MergePatchType, []byte(`{"spec":{"holderIdentity":""}}`), metav1.PatchOptions{})

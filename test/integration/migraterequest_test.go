@@ -95,7 +95,7 @@ func TestAMigrationIsRequested(t *testing.T) {
 		w.Expect(got).To(gomega.Equal(code), out)
 		w.Expect(out).To(gomega.ContainSubstring(want))
 	}
-	expect(0, "none was requested, and there is no Lease", "status")
+	expect(0, "none was requested, and the Lease does not exist", "status")
 	for _, verb := range []string{"pause", "resume", "rollback", "retire"} {
 		expect(1, "no migration was started: the Lease hypergate-migration-"+w.cfg.Revision+" does not exist", verb)
 	}
@@ -108,7 +108,7 @@ func TestAMigrationIsRequested(t *testing.T) {
 	}
 	hold(`"1000"`)
 	expect(2, "Blocker ForeignHold", "start")
-	expect(0, "there is no Lease", "status")
+	expect(0, "the Lease does not exist", "status")
 	hold("null")
 
 	t.Log("each request, and what is refused")
@@ -128,7 +128,7 @@ func TestAMigrationIsRequested(t *testing.T) {
 	expect(0, "resume requested at", "resume")
 	w.Expect(w.lease().Annotations).NotTo(gomega.HaveKey(migration.PausedAnnotation))
 	expect(0, `"request": "rollback"`, "rollback", "-o", "json")
-	expect(1, "retire follows start", "retire")
+	expect(1, "retire is possible only after start", "retire")
 
 	t.Log("another client sets what is not a goal, and hypergate reports the end")
 	w.annotate(migration.GoalAnnotation, `"Roll"`)
@@ -140,6 +140,6 @@ func TestAMigrationIsRequested(t *testing.T) {
 	report, err := migration.Report{Intent: i, Phase: migration.Done, Progress: migration.Ended, Why: migration.Finished}.Encode()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.annotate(migration.ReportAnnotation, strconv.Quote(report))
-	expect(1, "there is no way back", "rollback")
+	expect(1, "a rollback is not possible", "rollback")
 	expect(0, "ended: Finished", "status", "--watch")
 }

@@ -148,7 +148,7 @@ func TestPublishedByNodePort(t *testing.T) {
 	t.Log("the HostedControlPlane cannot change its publish strategy while hypergate runs")
 	w.publishAPIServer(`{"type":"LoadBalancer"}`)
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring(
-		"istiod is published by nodeport, and from now on should be by loadbalancer: restart hypergate",
+		"istiod is published by nodeport, but the HostedControlPlane now requires loadbalancer: restart hypergate",
 	))
 	w.Expect(w.installedText("demo")()).To(gomega.ContainSubstring("istiod has been serving"))
 	again()

@@ -49,7 +49,7 @@ func TestProxiesOfARealIstiod(t *testing.T) {
 		"it refuses (gRPC status 16)": func(q *proxies.Question) { q.Token = g.systemToken(ctx, t, "other") },
 		"it refuses (gRPC status 7)":  func(q *proxies.Question) { q.Namespace = "demo" },
 		"certificate is valid for":    func(q *proxies.Question) { q.Address = "istiod.example.com:443" },
-		"no root certificate":         func(q *proxies.Question) { q.Roots = nil },
+		"contain no certificate":      func(q *proxies.Question) { q.Roots = nil },
 		"is not host:port":            func(q *proxies.Question) { q.Address = "istiod" },
 	} {
 		changed := question

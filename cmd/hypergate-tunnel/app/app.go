@@ -76,7 +76,7 @@ func execute(ctx context.Context, args []string, out, errOut io.Writer) error {
 		_, err := fmt.Fprint(out, usage)
 		return err
 	default:
-		return fmt.Errorf("there is no command %q: the commands are relay, sidecar and version", command)
+		return fmt.Errorf("unknown command %q: the commands are relay, sidecar and version", command)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestExecute(t *testing.T) {
 		"version":                          {0, "hypergate-tunnel dev"},
 		"relay -h":                         {0, "-tunnel-name"},
 		"sidecar -h":                       {0, "-credential"},
-		"agent":                            {1, `no command "agent": the commands are relay, sidecar and version`},
+		"agent":                            {1, `unknown command "agent": the commands are relay, sidecar and version`},
 		"relay":                            {1, `--tunnel-name is ""`},
 		"relay --tunnel-name=Tunnel_x":     {1, `--tunnel-name is "Tunnel_x"`},
 		"relay --tunnel-name=x now":        {1, `unexpected argument "now"`},

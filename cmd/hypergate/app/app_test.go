@@ -162,7 +162,10 @@ func TestBadGuestFlags(t *testing.T) {
 		"charts dir is a file": {flags("--charts-dir=" + file(t, "charts", "")), []string{"--charts-dir", "is not a directory"}},
 		"charts dir is empty": {
 			flags("--charts-dir=" + t.TempDir()),
-			[]string{"--charts-dir", "holds no chart istiod", "istio-control/istio-discovery/Chart.yaml", "pass Istio's manifests/charts"},
+			[]string{
+				"--charts-dir", "does not contain the chart istiod", "istio-control/istio-discovery/Chart.yaml",
+				"pass Istio's manifests/charts",
+			},
 		},
 		"unknown management":    {flags("--crd-management=managed"), []string{"--crd-management", `"managed"`, "Managed", "Unmanaged"}},
 		"writer without a name": {flags("--crd-writers= me"), []string{"--crd-writers", `" me"`, "such as system:serviceaccount:"}},
@@ -190,7 +193,7 @@ func TestBadFlagsOfRender(t *testing.T) {
 	}{
 		"side":       {flags("--side=left"), []string{"--side", `"left"`, "management, guest, dropped, all"}},
 		"output":     {flags("-o", "xml"), []string{"--output", `"xml"`, "yaml, json"}},
-		"no address": {flags("--xds-address="), []string{"--publish=auto follows the HostedControlPlane", "set --xds-address"}},
+		"no address": {flags("--xds-address="), []string{"--publish=auto requires a HostedControlPlane", "set --xds-address"}},
 		"no address yet": {
 			flags("--xds-address=", "--publish=loadbalancer"),
 			[]string{"depends on the management cluster", "use --xds-address"},

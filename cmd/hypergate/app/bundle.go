@@ -42,7 +42,7 @@ The command reads what you are allowed to read. The file errors.txt in the archi
 
 Exit codes:
   0  The archive is written. It can lack what errors.txt names.
-  1  An error occurred: there is no archive, for example because no API server can be read.
+  1  An error occurred, and no archive is written. For example, no API server can be read.
   2  The archive is written, and has nothing of one side, because its API server does not answer or refuses.`
 
 func newBundle() *cobra.Command {
@@ -102,7 +102,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
 	name := "hypergate-" + namespace + "-" + now.UTC().Format("20060102T150405Z")
 	if o.output == "-" {

@@ -14,7 +14,7 @@ func TestSupportFlags(t *testing.T) {
 	}{
 		{[]string{"bundle", "--timeout=0s"}, "--timeout: 0s must be greater than 0"},
 		{[]string{"bundle", "--max-size=0"}, "--max-size: 0 is not between 1 and 4096"},
-		{[]string{"bundle"}, "finding the management cluster: there is no kubeconfig"},
+		{[]string{"bundle"}, "finding the management cluster: no kubeconfig was found"},
 		{[]string{"bundle", "--kubeconfig=" + cluster, "--guest-kubeconfig=/does/not/exist"}, "finding the guest: stat /does/not/exist"},
 		{[]string{"bundle", "--kubeconfig=" + cluster, "-o=" + cluster}, "--output: open " + cluster + ": file exists"},
 		{[]string{"proxies"}, "--guest-context or --guest-kubeconfig is required"},

@@ -77,7 +77,7 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	config, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", fmt.Errorf("finding %s: there is no kubeconfig: set %s, or the environment variable KUBECONFIG", of.name, of.flag)
+		return nil, "", fmt.Errorf("finding %s: no kubeconfig was found: set %s, or the environment variable KUBECONFIG", of.name, of.flag)
 	case err != nil:
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}

@@ -36,7 +36,7 @@ waits for the guest's CRDs and its account, and the webhooks wait for istiod.
 Exit codes:
   0  Nothing would change.
   1  An error occurred, for example an invalid flag, no response, or a missing permission.
-  2  Something would change, or the API server refuses a write, or there is no plan.
+  2  Something would change, or the API server refuses a write, or the plan is rejected.
   3  The control plane is on hold, so nothing would be written.`
 
 func newDiff() *cobra.Command {
@@ -83,7 +83,7 @@ func (o *diffOptions) checked() (controller.Options, error) {
 
 // bounded returns the context of the command. Nothing is logged: the report, or the error, has everything.
 func (o *diffOptions) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	return context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 }
 
 func (o *diffOptions) diff(ctx context.Context, out io.Writer, shown progress) error {
@@ -167,7 +167,7 @@ func (r diffReport) table(out io.Writer) {
 	}
 	switch {
 	case r.Problem != "":
-		fmt.Fprintf(out, "There is no plan: %s\n", oneLine(r.Problem))
+		fmt.Fprintf(out, "The plan was rejected: %s\n", oneLine(r.Problem))
 	case r.OnHold:
 		fmt.Fprintln(out, "The control plane is on hold: nothing would be written.")
 	case len(r.Writes) == 0:

@@ -195,7 +195,7 @@ func (o *guestKubeconfigOptions) management(ctx context.Context, guestConfig *re
 	case err != nil:
 		return nil, accessError("checking that the guest is not the management cluster", "list namespaces in the guest", err)
 	case same:
-		return nil, fmt.Errorf("%w: check --guest-context and --context", controller.ErrSameCluster)
+		return nil, fmt.Errorf("%s: check --guest-context and --context", controller.ErrSameCluster.Problem)
 	}
 	return client, nil
 }

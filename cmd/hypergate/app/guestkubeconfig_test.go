@@ -26,7 +26,7 @@ func TestGuestKubeconfigFlags(t *testing.T) {
 		"no kubeconfig":     {[]string{"--guest-context=other"}, "finding the guest"},
 		"no management": {
 			[]string{guest, "-n=a", "--apply"},
-			"finding the management cluster: there is no kubeconfig: set --kubeconfig",
+			"finding the management cluster: no kubeconfig was found: set --kubeconfig",
 		},
 		"no authority":      {[]string{guest}, "your kubeconfig of the guest has no certificate authority: set --certificate-authority"},
 		"no such authority": {[]string{guest, "--certificate-authority=/does/not/exist"}, "--certificate-authority: open /does/not/exist"},

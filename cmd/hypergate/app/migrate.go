@@ -65,8 +65,8 @@ ingress operator itself, or by Helm. It prints the Gateways in the order in whic
 first. The annotation ` + migration.OrderAnnotation + ` of a Gateway is a number that changes the order, and
 ` + migration.SkipAnnotation + `=true leaves a Gateway out.
 
-A blocker is a reason why requests would fail, or why there would be no way back. Each has a next step. A warning does
-not block.
+A blocker is a reason why requests would fail, or why a rollback would not be possible. Each has a next step. A
+warning does not block.
 
 The command sends reads only, and reads no Secret. It needs only the guest's kubeconfig, or the Secret on the management
 cluster that contains it, with the permissions of deploy/rbac/migration. Set --revision, --controller-name and
@@ -150,7 +150,7 @@ const readingGuest = "reading the Gateways of the guest, and its istiod"
 
 // inventory reads what the check follows from.
 func (o *migrationCheck) inventory(ctx context.Context, cfg model.Config, access guestAccess) (migration.Inventory, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
 	config, err := access.config(ctx, cfg.Topology, o.timeout)
 	if err != nil {

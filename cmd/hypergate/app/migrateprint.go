@@ -132,7 +132,7 @@ func (r migrationPlan) table(out io.Writer) {
 		})
 	}
 	if len(r.Gateways) == 0 {
-		fmt.Fprintln(out, "There is no Gateway.")
+		fmt.Fprintln(out, "The guest has no Gateway to migrate.")
 	} else {
 		columns(out, rows...)
 	}

@@ -126,7 +126,7 @@ This is possible in each phase, also while the migration is paused, until the in
 		},
 		{
 			migration.RequestRetire, "Let a migration end after the istiod in the guest was removed",
-			`Let a migration end after the installation of the istiod in the guest was removed. There is no way back after that.
+			`Let a migration end after the installation of the istiod in the guest was removed. A rollback is not possible after that.
 
 hypergate waits for it, and deletes nothing of the guest. Remove the Istio resource or the Helm release yourself. As soon
 as nothing is left, hypergate runs istiod without leader elections.`,

@@ -102,7 +102,7 @@ func TestARequestIsJudgedAgainAfterAConflict(t *testing.T) {
 	fails(t, []string{"migrate", "retire", config}, "migrate retire: the migration is paused")
 	delete(s.annotations, migration.PausedAnnotation)
 	s.annotations[migration.GoalAnnotation] = "start"
-	fails(t, []string{"migrate", "retire", config}, "retire follows start")
+	fails(t, []string{"migrate", "retire", config}, "retire is possible only after start")
 	if got := s.annotations; got[migration.GoalAnnotation] != "rollback" || got[migration.RequestedAtAnnotation] != before {
 		t.Errorf("a request that is refused changed something: %v", got)
 	}

@@ -273,7 +273,7 @@ func (s migrationStatus) intent() string {
 	case s.Problem != "":
 		return "the request cannot be read: " + oneLine(s.Problem)
 	case s.Goal == migration.NoGoal && !s.exists:
-		return "none was requested, and there is no Lease"
+		return "none was requested, and the Lease does not exist"
 	case s.Goal == migration.NoGoal:
 		return "none was requested"
 	}

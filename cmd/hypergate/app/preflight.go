@@ -155,7 +155,7 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 	}
 	message := fmt.Sprintf("%d of %d accepted", len(found.Writes)-refused-later, len(found.Writes))
 	if later > 0 {
-		message += fmt.Sprintf(", not checked before an earlier write: %d", later)
+		message += fmt.Sprintf(", %d cannot be checked before an earlier write", later)
 	}
 	if refused > 0 {
 		return r.with("writes", "", fmt.Errorf("%s: grant the missing permissions (deploy/README.md)", message))

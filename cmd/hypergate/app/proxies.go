@@ -101,7 +101,7 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("--timeout=%s is over", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
 	question := proxies.Question{Address: o.address, ConnectTo: o.connectTo, Namespace: o.guestNamespace}
 	byTunnel := false

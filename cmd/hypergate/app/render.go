@@ -42,8 +42,8 @@ func newRender() *cobra.Command {
 		Long: `Print the objects that "hypergate run" applies to the management cluster and to the guest.
 
 With --filename, print exactly those for a HostedControlPlane: its nodes, tolerations, labels, priority, replicas and
-owner, and how istiod is published. Without it, there is no HostedControlPlane. Values that only a cluster has are
-placeholders: keys, tokens, and the address of the guest's API server.
+owner, and how istiod is published. Without it, print those of a plan without a HostedControlPlane. Values that only a
+cluster has are placeholders: keys, tokens, and the address of the guest's API server.
 
 With --side=dropped, print the objects of Istio's charts that hypergate does not apply, each with the reason.
 
@@ -76,7 +76,7 @@ stderr.`,
 	cmd.Flags().BoolVar(&o.crds, "crds", true, "If true, include the CRDs.")
 	cmd.Flags().StringVarP(&o.filename, "filename", "f", "", "Path to a file with a HostedControlPlane, as YAML or JSON. - is stdin. "+
 		"It can also contain the Namespace. --namespace defaults to that of the HostedControlPlane.")
-	cmd.Flags().StringVar(&o.published, "published-host", "", "What the management cluster would hand out for istiod: "+
+	cmd.Flags().StringVar(&o.published, "published-host", "", "What the management cluster would allocate for istiod: "+
 		"the address of the load balancer, :<port> of the nodes, or the host of the Route istiod of the control-plane-operator.")
 	return cmd
 }
@@ -182,7 +182,7 @@ func credentialsOf(cfg model.Config, plane model.ControlPlane, state desired.Pla
 	}
 	if _, known := state.Endpoint.(publish.EndpointKnown); !known {
 		return nil, errors.New("the address of istiod depends on the management cluster, which render does not access: " +
-			"set --published-host to what that cluster would hand out, " +
+			"set --published-host to what that cluster would allocate, " +
 			"or use --xds-address instead of --publish (the objects that publish istiod are then omitted)")
 	}
 	credential := model.Credential{GuestAPI: guestAPI(), Token: string(redacted())}

@@ -78,7 +78,7 @@ func (f *controlPlaneFile) add(u *unstructured.Unstructured) error {
 		f.annotations = u.GetAnnotations()
 		return nil
 	case f.plane != nil:
-		return fmt.Errorf("there is a second HostedControlPlane, %s: hypergate is for one", u.GetName())
+		return fmt.Errorf("it contains a second HostedControlPlane, %s, but hypergate supports only one", u.GetName())
 	}
 	f.plane = u
 	return nil
@@ -181,5 +181,5 @@ func notHandedOut(strategy model.PublishStrategy) error {
 		return errors.New("--published-host: istiod is published at --xds-address: remove one of the two flags, " +
 			"or add --filename or --publish")
 	}
-	return fmt.Errorf("--published-host: the cluster hands out nothing for istiod with --publish=%s: remove the flag", strategy)
+	return fmt.Errorf("--published-host: the cluster allocates nothing for istiod with --publish=%s: remove the flag", strategy)
 }

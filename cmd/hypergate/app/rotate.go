@@ -55,9 +55,9 @@ Secret. A hypergate without a Lease (--leader-elect=false) takes the same annota
 
 Exit codes:
   0  The rotation is requested. With --wait: it is complete.
-  1  An error occurred: there is no mesh CA, a rotation is already in progress, or the management cluster refuses.
-  2  With --wait: the time is over, and an action is required (hypergate status).
-  3  With --wait: the time is over, and the rotation is in progress.`
+  1  An error occurred: the mesh CA does not exist, a rotation is already in progress, or the management cluster refuses.
+  2  With --wait: the time has expired, and an action is required (hypergate status).
+  3  With --wait: the time has expired, and the rotation is in progress.`
 
 func newRotateCA() *cobra.Command {
 	o := &rotateOptions{}
@@ -128,7 +128,7 @@ func mayRotate(reading summary.Reading) error {
 	case s == nil:
 		return nil
 	case s.CA.Phase == "":
-		return fmt.Errorf("no mesh CA to rotate in namespace %s: hypergate creates it with the first GatewayClass that it serves; "+
+		return fmt.Errorf("the mesh CA does not exist in namespace %s: hypergate creates it with the first GatewayClass that it serves; "+
 			"its report can be half a minute old", reading.Namespace)
 	case s.CA.Phase != summary.PhaseSteady:
 		return fmt.Errorf("a rotation is already in progress: in phase %s", s.CA.Phase)
@@ -234,7 +234,7 @@ func (o *rotateOptions) withoutLease(ctx context.Context, config *rest.Config, n
 	secret, err := secrets.Get(ctx, model.CASecretName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("no mesh CA to rotate: neither the Lease %s nor the Secret %s exists in namespace %s; "+
+		return fmt.Errorf("the mesh CA does not exist: neither the Lease %s nor the Secret %s exists in namespace %s; "+
 			"check the namespace, and --revision", fleet.LeaseName(o.revision), model.CASecretName, namespace)
 	case err != nil:
 		return fmt.Errorf("reading the mesh CA: %w", err)

@@ -29,7 +29,7 @@ func TestProgressOfARotation(t *testing.T) {
 		},
 		"no CA": {
 			reading: read(summary.OK, summary.CA{}), code: 3, text: "waiting until hypergate begins; it does not rotate a CA of your own",
-			problem: "no mesh CA to rotate in namespace ns: hypergate creates it with the first GatewayClass that it serves; " +
+			problem: "the mesh CA does not exist in namespace ns: hypergate creates it with the first GatewayClass that it serves; " +
 				"its report can be half a minute old",
 		},
 		"spreading": {

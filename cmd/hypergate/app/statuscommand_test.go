@@ -34,7 +34,7 @@ func TestStatusWithoutACluster(t *testing.T) {
 		}{
 			"no answer":       {[]string{"--kubeconfig=" + away}, "connection refused: check that the management cluster is running"},
 			"no answer, wait": {[]string{"--kubeconfig=" + away, "--wait=1s"}, "connection refused"},
-			"no kubeconfig":   {nil, "there is no kubeconfig: set --kubeconfig, or the environment variable KUBECONFIG"},
+			"no kubeconfig":   {nil, "no kubeconfig was found: set --kubeconfig, or the environment variable KUBECONFIG"},
 			"no file":         {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
 			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, "finding the management cluster"},
 			"no context":      {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
