@@ -36,6 +36,7 @@ func parts() []part {
 		{name: "hosted", folder: "hosted/example", namespace: deploy.MgmtNamespace},
 		{name: "cluster-api", folder: "cluster-api/example", namespace: deploy.MgmtNamespace},
 		{name: "standalone", folder: "standalone", namespace: deploy.GuestNamespace},
+		{name: "standalone-own-namespace", folder: "standalone-own-namespace", namespace: "hypergate-system"},
 		{name: "guest", folder: "hosted/guest", namespace: deploy.GuestNamespace},
 		{name: "sidecar-injection", folder: "sidecar-injection", namespace: deploy.GuestNamespace},
 		{name: "external-webhooks", folder: "external-webhooks", namespace: deploy.MgmtNamespace},
@@ -48,7 +49,7 @@ func parts() []part {
 func (p part) isOf() string {
 	switch p.name {
 	case "sidecar-injection":
-		return `and .Values.sidecarInjection (has .Values.part (list "guest" "standalone"))`
+		return `and .Values.sidecarInjection (has .Values.part (list "guest" "standalone" "standalone-own-namespace"))`
 	case "external-webhooks":
 		return `and .Values.externalWebhooks (ne .Values.part "guest")`
 	case "renewal-management":

@@ -48,15 +48,21 @@ func examples() map[string]string {
 			"guestApiPeers: pods:kamaji.clastix.io/name=guest1\nxdsPeers: namespaces:kubernetes.io/metadata.name=ingress-nginx\n",
 		"hosted/guest": "part: guest\n",
 		"standalone":   "part: standalone\n" + images,
+
+		"standalone-own-namespace": "part: standalone-own-namespace\n" + images,
 	}
 }
 
 // namespaceOf returns the namespace into which a folder is installed.
 func namespaceOf(folder string) string {
-	if strings.HasSuffix(folder, "/example") {
+	switch {
+	case strings.HasSuffix(folder, "/example"):
 		return deploy.MgmtNamespace
+	case folder == "standalone-own-namespace":
+		return "hypergate-system"
+	default:
+		return deploy.GuestNamespace
 	}
-	return deploy.GuestNamespace
 }
 
 // TestTheChartIsTheKustomizations renders the chart with Helm, and compares it with each folder, object by object.
@@ -187,6 +193,32 @@ guestKubeconfigSecret: other
 	}
 }
 
+// TestAStandaloneClusterWithTwoNamespaces checks that the roles for the gateways stay in their namespace, and that the
+// account is that of the release.
+func TestAStandaloneClusterWithTwoNamespaces(t *testing.T) {
+	t.Parallel()
+	objects, err := rendered(t, examples()["standalone-own-namespace"]+"sidecarInjection: true\n", "12345")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := byName(objects)
+	for _, name := range []string{
+		"RoleBinding openshift-ingress/hypergate-guest", "RoleBinding 12345/hypergate-management",
+		"ClusterRoleBinding /hypergate-migration", "ClusterRoleBinding /hypergate-guest-sidecar-injection",
+	} {
+		binding, err := yaml.Marshal(all[name])
+		if err != nil || strings.Count(string(binding), `namespace: "12345"`) < 1 {
+			t.Errorf("%s has not the account of the release: %v\n%s", name, err, binding)
+		}
+	}
+	deployment, err := yaml.Marshal(all["Deployment 12345/hypergate"])
+	for _, want := range []string{"- --guest-namespace=openshift-ingress\n", "- --namespace=$(NAMESPACE)\n", "- --sidecar-injection\n"} {
+		if err != nil || !strings.Contains(string(deployment), want) {
+			t.Errorf("the Deployment has no %q: %v\n%s", want, err, deployment)
+		}
+	}
+}
+
 // TestBadValues checks that values that cannot work are refused, by the schema or by the chart.
 func TestBadValues(t *testing.T) {
 	t.Parallel()
@@ -205,7 +237,10 @@ func TestBadValues(t *testing.T) {
 		"two, hosted":         {hosted + "replicas: 2\n", "a", "replicas"},
 		"three":               {examples()["standalone"] + "replicas: 3\n", deploy.GuestNamespace, "replicas"},
 		"a renewal":           {examples()["standalone"] + "renewGuestKubeconfig: true\n", deploy.GuestNamespace, "renewGuestKubeconfig"},
-		"another namespace":   {"part: guest\n", "default", "install the part guest with --namespace openshift-ingress"},
+		"one namespace": {
+			examples()["standalone-own-namespace"], deploy.GuestNamespace, "another namespace than openshift-ingress",
+		},
+		"another namespace": {"part: guest\n", "default", "install the part guest with --namespace openshift-ingress"},
 	} {
 		if _, err := rendered(t, tc.values, tc.namespace); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", name, err)
