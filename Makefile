@@ -304,6 +304,7 @@ migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGI
 	hack/e2e.sh -v -timeout 3h -run '^TestMigrationFromOLM$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationReplaced$$' ./test/e2e
 	hack/e2e.sh -v -timeout 2h -run '^TestMigrationFromSail$$' ./test/e2e
+	hack/e2e.sh -v -timeout 1h -run '^TestMigrationStandalone$$' ./test/e2e
 
 .PHONY: monitoring
 monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through five faults. Needs root.

@@ -58,7 +58,8 @@ func (n *GuestNode) PodLogs() string { return filepath.Join(n.run.Dir, "logs/pod
 func (c *Cluster) HasGuestNodes() bool { return c.run.GuestNodes > 0 }
 
 // GuestLoadBalancers returns the range of addresses that this machine and the guest's nodes route to the guest's first
-// node. Its kube-proxy forwards those that a Service of type LoadBalancer has in its status.
+// node, or to the management node if there is no guest. The kube-proxy there forwards those that a Service of type
+// LoadBalancer has in its status.
 func (c *Cluster) GuestLoadBalancers() netip.Prefix { return c.run.Net.guestLoadBalancers() }
 
 // startGuestNodes starts the real nodes of the first guest. It returns when they are ready.

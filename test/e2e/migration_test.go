@@ -65,15 +65,18 @@ type migrationStory struct {
 // startMigrationTest starts clusters with real nodes of the guest. The istiod of the origin can run on them.
 func startMigrationTest(t *testing.T, name string, guestNodes int) *migrationTest {
 	t.Helper()
+	return startMigrationTestIn(t, world.Options{Name: name, GuestNodes: guestNodes})
+}
+
+func startMigrationTestIn(t *testing.T, options world.Options) *migrationTest {
+	t.Helper()
 	istio := inGuest(t)
 	image, err := istio.Image(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &migrationTest{
-		fixture: alone(t, world.Options{Name: name, GuestNodes: guestNodes, GuestImages: []cluster.Image{image}}),
-		istio:   istio, guestState: &guestState{},
-	}
+	options.GuestImages = []cluster.Image{image}
+	out := &migrationTest{fixture: alone(t, options), istio: istio, guestState: &guestState{}}
 	t.Cleanup(func() {
 		if out.origin != nil {
 			out.origin.Stop()

@@ -396,7 +396,7 @@ func (m *move) restsAfterDone() {
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	var out []string
 	for _, r := range all {
-		if r.At.After(began) && r.Verb != "watch" && r.Resource != "tokenreviews" {
+		if r.At.After(began) && r.Verb != "watch" && r.Resource != "tokenreviews" && r.Namespace != m.MgmtNamespace {
 			out = append(out, line(r))
 		}
 	}

@@ -99,11 +99,14 @@ func lightStreams(s smallAt) []traffic.Stream {
 // command runs a command of hypergate migrate, with the kubeconfigs of the administrators.
 func (t *migrationTest) command(verb string, args ...string) (code int, output string) {
 	t.Helper()
-	line := []string{"migrate", verb}
-	if verb != "plan" {
+	line, reads := []string{"migrate", verb}, verb == "start" || verb == "plan"
+	if t.Topology == model.TopologyStandalone || verb != "plan" {
 		line = append(line, "--kubeconfig", t.MgmtKubeconfig, "-n", t.MgmtNamespace)
 	}
-	if verb == "start" || verb == "plan" {
+	switch {
+	case reads && t.Topology == model.TopologyStandalone:
+		line = append(line, "--topology=standalone")
+	case reads:
 		line = append(line, "--guest-kubeconfig", t.GuestKubeconfig, "--xds-address", t.XDS().String())
 	}
 	out, err := exec.CommandContext(t.step(), t.Binary(), append(line, args...)...).CombinedOutput()

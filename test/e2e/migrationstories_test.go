@@ -7,6 +7,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/origin"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -77,6 +78,24 @@ func TestMigrationFromSail(t *testing.T) {
 	})
 }
 
+// TestMigrationStandalone moves Gateways of a standalone cluster. Its hosted istiod is in a namespace of its own, on the
+// same API server. See deploy/standalone-own-namespace.
+func TestMigrationStandalone(t *testing.T) {
+	t.Parallel()
+	shared := startMigrationTestIn(t, world.Options{
+		Name: "e2e-mig-one", Topology: model.TopologyStandalone, Folder: world.StandaloneOwnNamespace, RealGateways: true,
+	})
+	t.Cleanup(shared.printRows)
+	shared.runAll([]migrationStory{
+		{"an OLM cluster is ready to move", readyFromOLM},
+		{"one Gateway moves, and moves back", thereAndBack},
+		{"three Gateways move, and move back", threeThereAndBack},
+		{"rolled back from Roll", func(t *migrationTest) { rolledBackFrom(t, migration.Roll) }},
+		{"the operators return after Park, and it stays parked", operatorsReturn},
+		{"the owner deletes the resource Istio, and the migration is done", ownerRemoves},
+	})
+}
+
 func readyFromOLM(t *migrationTest) {
 	t.ready(func() (*origin.Origin, error) { return origin.StartOLM(t.step(), origin.In(t.World), t.istio) })
 }
@@ -88,14 +107,19 @@ func readyFromSail(t *migrationTest) {
 // ready makes a guest with an origin and one Gateway. hypergate has the permissions of a migration, and stands by.
 func (t *migrationTest) ready(start func() (*origin.Origin, error)) {
 	t.Helper()
-	t.Expect(t.AddControlPlane(t.step())).To(gomega.Succeed())
+	standalone := t.Topology == model.TopologyStandalone
+	if !standalone {
+		t.Expect(t.AddControlPlane(t.step())).To(gomega.Succeed())
+	}
 	var err error
 	t.origin, err = start()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.istiodInGuest(1)
 	t.edgeAt = t.edge()
-	t.Expect(t.AllowMigration(t.step())).To(gomega.Succeed())
+	if !standalone { // whose folder of deploy/ has these permissions
+		t.Expect(t.AllowMigration(t.step())).To(gomega.Succeed())
+	}
 	t.backAtOrigin()
 	code, out := t.command("plan")
 	t.Log("\n" + out)

@@ -2,6 +2,7 @@ package origin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -86,7 +87,7 @@ type Guest struct {
 
 // In returns the guest of a world.
 func In(w *world.World) Guest {
-	return Guest{Kubeconfig: w.GuestKubeconfig, Dynamic: w.GuestDynamic, Dir: w.Dir}
+	return Guest{Kubeconfig: cmp.Or(w.GuestKubeconfig, w.MgmtKubeconfig), Dynamic: w.GuestDynamic, Dir: w.Dir}
 }
 
 // Origin is an installation with its operators.

@@ -37,7 +37,12 @@ const SidecarInjection = "sidecar-injection"
 func (w *World) MgmtUser() string { return deploy.UserOf(w.MgmtNamespace, deploy.Account) }
 
 // GuestUser returns the user name of hypergate in the guest.
-func (w *World) GuestUser() string { return deploy.UserOf(GuestNamespace, deploy.Account) }
+func (w *World) GuestUser() string {
+	if w.Topology == model.TopologyStandalone {
+		return w.MgmtUser()
+	}
+	return deploy.UserOf(GuestNamespace, deploy.Account)
+}
 
 // IstiodUser returns the user name of istiod in the guest.
 func (w *World) IstiodUser() string { return deploy.UserOf(GuestNamespace, GuestIstiod) }
@@ -55,7 +60,8 @@ func (w *World) AuditLog(side model.Side) string {
 
 // deployIdentities applies the accounts and roles of deploy/, and creates the kubeconfigs for hypergate.
 func (w *World) deployIdentities(ctx context.Context) error {
-	if err := createNamespace(ctx, w.GuestClient, GuestNamespace); err != nil {
+	if err := errors.Join(createNamespace(ctx, w.GuestClient, GuestNamespace),
+		createNamespace(ctx, w.MgmtClient, w.MgmtNamespace)); err != nil {
 		return err
 	}
 	if err := w.deploySide(ctx, w.Mgmt, w.mgmtFolder(), w.MgmtNamespace, mgmtKubeconfig); err != nil || w.Guest == nil {
@@ -167,7 +173,7 @@ func (w *World) ForbidSidecarInjection(ctx context.Context) error {
 func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func(context.Context) error, err error) {
 	folder := "hosted/guest"
 	if w.Topology == model.TopologyStandalone {
-		folder = "standalone"
+		folder = w.mgmtFolder()
 	}
 	objects, err := w.accounts(folder)
 	if err != nil {

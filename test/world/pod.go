@@ -82,12 +82,7 @@ func (w *World) admitHost(ctx context.Context) error {
 }
 
 // mgmtFolder returns the folder of deploy/ for the side on which hypergate's pod runs.
-func (w *World) mgmtFolder() string {
-	if w.Guest == nil {
-		return "standalone"
-	}
-	return w.options.Folder
-}
+func (w *World) mgmtFolder() string { return w.options.Folder }
 
 // deployment returns the Deployment of deploy/ with additional arguments and this world's names. It also returns all
 // arguments of the container.

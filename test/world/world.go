@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,10 +42,14 @@ const (
 	Validator = "hypergate-validator-" + Revision
 )
 
-// Folders of deploy/ for the management side of a hosted cluster.
+// Folders of deploy/ for the management side of a hosted cluster, and for a standalone cluster.
 const (
 	HyperShift = "hosted/example"
 	ClusterAPI = "cluster-api/example"
+	Standalone = "standalone"
+	// StandaloneOwnNamespace has hypergate and its istiod in a namespace of their own, ownNamespace.
+	StandaloneOwnNamespace = "standalone-own-namespace"
+	ownNamespace           = "hypergate-system"
 )
 
 // Options configure a world.
@@ -59,7 +64,7 @@ type Options struct {
 	// Bare means that the clusters have no object of deploy/: no account, no role, no kubeconfig. The caller applies
 	// what it tests.
 	Bare bool
-	// Folder is the folder with hypergate's Deployment in the hosted topology. Empty means HyperShift.
+	// Folder is the folder with hypergate's Deployment. Empty means HyperShift, or Standalone in that topology.
 	Folder string
 	// MoreGuests are the names of further hosted clusters on the management cluster. See World.More. The first guest
 	// is deploy.Guest.
@@ -68,9 +73,11 @@ type Options struct {
 	// test/envoy in Envoy's place. The guest's API server reaches them through konnectivity. With 0, nodes and pods of
 	// the guest are simulated.
 	GuestNodes int
+	// RealGateways makes gateways of the standalone topology real pods, as GuestNodes does for a guest.
+	RealGateways bool
 	// Conformance adds the images of Gateway API's conformance suite to the guest's nodes.
 	Conformance bool
-	// GuestImages are additional images on the guest's nodes.
+	// GuestImages are additional images on the guest's nodes, or on the node of a standalone cluster.
 	GuestImages []cluster.Image
 	// IstiodImages are additional names for istiod's image on the node.
 	IstiodImages []string
@@ -120,9 +127,7 @@ type World struct {
 // Start starts the clusters and the simulation of the guest's nodes, and applies the accounts and roles of deploy/.
 // It does not start hypergate. On error, it removes everything.
 func Start(ctx context.Context, options Options) (*World, error) {
-	if options.Folder == "" {
-		options.Folder = HyperShift
-	}
+	options.Folder = cmp.Or(options.Folder, folderOf(options.Topology))
 	c, err := startClusters(ctx, options)
 	if err != nil {
 		return nil, err
@@ -158,7 +163,7 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 		}
 	}
 	var onGuest []cluster.Image
-	if options.GuestNodes > 0 {
+	if options.GuestNodes > 0 || options.RealGateways {
 		if onGuest, err = gatewayImages(ctx, work, options.Versions); err != nil {
 			return nil, err
 		}
@@ -175,19 +180,22 @@ func startClusters(ctx context.Context, options Options) (*cluster.Cluster, erro
 		}
 		onGuest = append(onGuest, suite.images...)
 	}
+	if options.Topology == model.TopologyStandalone {
+		onMgmt, onGuest = append(onMgmt, onGuest...), nil
+	}
 	return cluster.Start(ctx, cluster.Options{
 		Name: options.Name, Guest: options.Topology == model.TopologyHosted, Dir: options.Dir, Detach: options.Detach,
 		Progress: options.Progress, Images: onMgmt,
-		StandIns: append(standIns(options.Topology), suite.standIns...), Archives: archives, IstiodImages: options.IstiodImages,
+		StandIns: append(standIns(options), suite.standIns...), Archives: archives, IstiodImages: options.IstiodImages,
 		MoreGuests: namespacesOf(options.MoreGuests),
 		GuestNodes: options.GuestNodes, Konnectivity: options.GuestNodes > 0, GuestImages: onGuest, GuestArchives: archives,
 		HostNames: []string{routedHost(deploy.Guest)},
 	})
 }
 
-// standIns returns the images of gateways that a real kubelet runs.
-func standIns(topology model.Topology) []string {
-	if topology == model.TopologyStandalone {
+// standIns returns the images of gateways that a real kubelet runs, and that carry no requests.
+func standIns(options Options) []string {
+	if options.Topology == model.TopologyStandalone && !options.RealGateways {
 		return []string{ProxyImage}
 	}
 	return nil
@@ -224,6 +232,9 @@ func open(c *cluster.Cluster, options Options, guest string) (*World, error) {
 	}
 	if options.Topology == model.TopologyStandalone {
 		w.MgmtNamespace, w.GuestConfig = GuestNamespace, c.Mgmt
+		if options.Folder == StandaloneOwnNamespace {
+			w.MgmtNamespace = ownNamespace
+		}
 	}
 	var errs [6]error
 	w.MgmtClient, errs[0] = kubernetes.NewForConfig(c.Mgmt)
@@ -274,7 +285,7 @@ func (w *World) prepare(ctx context.Context) error {
 // PlayNodes simulates the guest's nodes and its cloud until ctx ends.
 func (w *World) PlayNodes(ctx context.Context) error {
 	options := guestnode.Options{OnlyLoadBalancers: w.Topology == model.TopologyStandalone}
-	if w.HasGuestNodes() {
+	if w.HasGuestNodes() || w.options.RealGateways {
 		options = guestnode.Options{OnlyLoadBalancers: true, LoadBalancerAddresses: w.GuestLoadBalancers()}
 	}
 	return guestnode.Play(ctx, w.GuestConfig, options)
@@ -302,7 +313,7 @@ func (w *World) Binary() string { return w.options.Binary }
 // know it. A test dials the router with this server name.
 func (w *World) XDS() model.HostPort {
 	if w.Topology == model.TopologyStandalone {
-		return model.HostPort{Host: "istiod-" + Revision + "." + GuestNamespace + ".svc", Port: 15012}
+		return model.HostPort{Host: "istiod-" + Revision + "." + w.MgmtNamespace + ".svc", Port: 15012}
 	}
 	return model.HostPort{Host: routedHost(w.GuestName), Port: 443}
 }
@@ -353,7 +364,15 @@ func Attach(dir string) (*World, error) {
 	if c.Guest == nil {
 		topology = model.TopologyStandalone
 	}
-	return open(c, Options{Topology: topology, Dir: dir, Folder: HyperShift}, deploy.Guest)
+	return open(c, Options{Topology: topology, Dir: dir, Folder: folderOf(topology)}, deploy.Guest)
+}
+
+// folderOf returns the default of Options.Folder.
+func folderOf(topology model.Topology) string {
+	if topology == model.TopologyStandalone {
+		return Standalone
+	}
+	return HyperShift
 }
 
 // istiodAddress returns the address that a gateway dials to reach istiod. It is the router, or istiod's Service in
