@@ -24,6 +24,11 @@ const (
 	gatewayTime = 10 * time.Minute
 	// restoreTime is how long it may take to give a Gateway the pod template of before.
 	restoreTime = time.Minute
+	// holdsTime is the time for which holds in the phase Roll are counted. holdsPerGateway and holdsAtLeast limit them:
+	// each Gateway is held again once after it has moved.
+	holdsTime       = 10 * time.Minute
+	holdsPerGateway = 3
+	holdsAtLeast    = 10
 	// parkEvery is the interval at which an origin that returns is parked again.
 	parkEvery = time.Minute
 )
@@ -137,6 +142,15 @@ func (d decision) holdAll() Step {
 	}
 }
 
+// holdAgain returns the step that holds Gateways in the phase Roll. It stops if another client reverts holds again and
+// again.
+func (d decision) holdAgain(free []Gateway) Step {
+	if d.counts(d.m.HoldsSince) && int(d.m.Holds) >= max(holdsAtLeast, holdsPerGateway*len(d.e.Gateways)) {
+		return Stop{Phase: Roll, Why: NotHeld, Gateway: free[0].ForeignObject}
+	}
+	return Act{Roll, HoldGateways{objects(free)}}
+}
+
 // released returns the Gateway that was released last, if it still exists.
 func (d decision) released() (Gateway, bool) {
 	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool { return g.UID == d.m.Released && d.m.Released != "" })
@@ -214,15 +228,26 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 			return d.memoOfRelease(a.Gateways[0].UID, m)
 		}
 	case HoldGateways:
-		g, is := d.released()
-		if is && s.Phase == Roll && g.Of != OfHosted && slices.Equal(a.Gateways, objects([]Gateway{g})) {
-			m.Failed, m.FailedAt = g.UID, d.now // no istiod has deployed it
+		if s.Phase == Roll {
+			return d.memoOfHold(a.Gateways, m)
 		}
 	case RestoreTemplate:
 		if m.Failed != a.Gateway.UID || !d.counts(m.FailedAt) {
 			m.Failed, m.FailedAt = a.Gateway.UID, d.now
 		}
 	}
+	return m
+}
+
+// memoOfHold counts a hold while Gateways move. It adds that a Gateway failed, if no istiod has deployed it.
+func (d decision) memoOfHold(held []model.ForeignObject, m Memo) Memo {
+	if g, is := d.released(); is && g.Of != OfHosted && slices.Equal(held, objects([]Gateway{g})) {
+		m.Failed, m.FailedAt = g.UID, d.now
+	}
+	if !d.counts(m.HoldsSince) || d.now.Sub(m.HoldsSince) >= holdsTime {
+		m.Holds, m.HoldsSince = 0, d.now
+	}
+	m.Holds++
 	return m
 }
 

@@ -235,6 +235,12 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 			"its proxies are not connected", onItsWay,
 			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 9 * time.Minute},
 		},
+		{"holds are reverted again and again", onItsWay.with(func(s *situation) {
+			s.e.Gateways[1].Hold, s.memo.Holds, s.memo.HoldsSince = model.Free, 10, ago(time.Hour)
+		}), migration.Stop{Phase: migration.Roll, Why: migration.NotHeld, Gateway: only("b")[0]}},
+		{"they count from the last request", onItsWay.with(func(s *situation) {
+			s.e.Gateways[1].Hold, s.memo.Holds, s.memo.HoldsSince, s.i.At = model.Free, 10, ago(time.Hour), ago(time.Minute)
+		}), migration.Act{Phase: migration.Roll, Action: migration.HoldGateways{Gateways: only("b")}}},
 		{"not all Gateways are seen", moved().with(func(s *situation) {
 			s.memo.Phase, s.e.Findings = migration.Roll, tooMany()
 		}), migration.Stop{Phase: migration.Roll, Why: migration.Blocked, Findings: tooMany()}},
@@ -408,6 +414,34 @@ func TestAnEmptyMemoRepeatsOnlyWaiting(t *testing.T) {
 					t.Errorf("after the phase %s (-without memory +with it):\n%s", phase, diff)
 				}
 			}
+		}
+	}
+}
+
+// TestHoldsAreCounted checks which holds count against their limit: those of the last ten minutes in the phase Roll.
+func TestHoldsAreCounted(t *testing.T) {
+	t.Parallel()
+	loose := onItsWay().with(func(s *situation) { s.e.Gateways[1].Hold = model.Free })
+	count := func(s situation) int32 {
+		_, memo := migration.Decide(s.e, s.i, s.memo, start)
+		return memo.Holds
+	}
+	counted := loose.with(func(s *situation) { s.memo.Holds, s.memo.HoldsSince = 4, ago(time.Minute) })
+	for name, tc := range map[string]struct {
+		in   situation
+		want int32
+	}{
+		"the first":              {loose, 1},
+		"the next":               {counted, 5},
+		"after ten minutes":      {counted.with(func(s *situation) { s.memo.HoldsSince = ago(10 * time.Minute) }), 1},
+		"after another request":  {counted.with(func(s *situation) { s.i.At = ago(time.Second) }), 1},
+		"nothing has to be held": {onItsWay(), 0},
+		"in the phase before it": {held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+			s.e.Gateways[0].Hold = model.Free
+		}), 0},
+	} {
+		if got := count(tc.in); got != tc.want {
+			t.Errorf("%s: %d holds, want %d", name, got, tc.want)
 		}
 	}
 }

@@ -178,6 +178,9 @@ type Memo struct {
 	// Failed is the Gateway whose pods did not become ready at the other istiod, and when that was decided.
 	Failed   types.UID
 	FailedAt time.Time
+	// Holds is how often Gateways were held in the phase Roll, and HoldsSince the beginning of the count.
+	Holds      int32
+	HoldsSince time.Time
 	// ScaledAt is when hypergate scaled the origin to 0. In the phase Lead, it is the first time.
 	ScaledAt time.Time
 	// LeadFailedAt is when the hosted istiod did not get the lock in time.

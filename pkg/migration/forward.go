@@ -139,7 +139,7 @@ func (d decision) roll() Step {
 		return g.deployed() && g.Hold == model.Free && (g.Of == OfHosted || g.UID != d.m.Released)
 	})
 	if len(remaining) > 0 && len(loose) > 0 {
-		return Act{Roll, HoldGateways{objects(loose)}}
+		return d.holdAgain(loose)
 	}
 	if step := d.rolling(len(remaining) > 0); step != nil {
 		return step
@@ -182,7 +182,7 @@ func (d decision) giveUp(g Gateway) Step {
 	case g.Of == OfHosted && g.complete() && g.Connected:
 		return Stop{Phase: Roll, Why: FewerRoutes, Gateway: g.ForeignObject}
 	case g.Hold == model.Free:
-		return Act{Roll, HoldGateways{[]model.ForeignObject{g.ForeignObject}}}
+		return d.holdAgain([]Gateway{g})
 	case g.Hold == model.Held && g.Of == OfHosted && d.e.Origin.Ready > 0 && d.mayRestore(g):
 		return Act{Roll, RestoreTemplate{g.ForeignObject}}
 	default:

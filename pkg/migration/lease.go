@@ -37,8 +37,9 @@ const (
 	MaxMemo = 1 << 10
 	// longestUID is the size limit of a UID, in bytes. Those of an API server have 36.
 	longestUID = 64
-	// mostReplicas is the limit of replicas of the origin, and mostRoutes that of routes of a Gateway.
-	mostReplicas, mostRoutes = 100, 1_000_000
+	// mostReplicas is the limit of replicas of the origin, mostRoutes that of routes of a Gateway, and mostHolds that
+	// of holds.
+	mostReplicas, mostRoutes, mostHolds = 100, 1_000_000, 10_000
 	// memoSchema is the version of the format of a Memo.
 	memoSchema = 1
 )
@@ -99,6 +100,8 @@ type encodedMemo struct {
 	Arrived      bool      `json:"arrived,omitempty"`
 	Failed       types.UID `json:"failed,omitempty"`
 	FailedAt     int64     `json:"failedAt,omitempty"`
+	Holds        int32     `json:"holds,omitempty"`
+	HoldsSince   int64     `json:"holdsSince,omitempty"`
 	ScaledAt     int64     `json:"scaledAt,omitempty"`
 	LeadFailedAt int64     `json:"leadFailedAt,omitempty"`
 }
@@ -108,7 +111,8 @@ func (m Memo) Encode() (string, error) {
 	out, err := json.Marshal(encodedMemo{
 		Schema: memoSchema, Phase: m.Phase, Since: seconds(m.Since), Replicas: min(m.Replicas, mostReplicas),
 		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes), Arrived: m.Arrived,
-		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
+		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), Holds: min(m.Holds, mostHolds), HoldsSince: seconds(m.HoldsSince),
+		ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
 	})
 	if err != nil {
 		return "", fmt.Errorf("encoding the state of the migration: %w", err)
@@ -143,7 +147,8 @@ func ParseMemo(annotation string) (Memo, error) {
 	return Memo{
 		Phase: in.Phase, Since: at(in.Since), Replicas: in.Replicas,
 		Released: in.Released, ReleasedAt: at(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
-		Failed: in.Failed, FailedAt: at(in.FailedAt), ScaledAt: at(in.ScaledAt), LeadFailedAt: at(in.LeadFailedAt),
+		Failed: in.Failed, FailedAt: at(in.FailedAt), Holds: in.Holds, HoldsSince: at(in.HoldsSince),
+		ScaledAt: at(in.ScaledAt), LeadFailedAt: at(in.LeadFailedAt),
 	}, nil
 }
 
@@ -156,12 +161,12 @@ func (e encodedMemo) check() error {
 		return fmt.Errorf("schema %d is not supported", e.Schema)
 	case e.Phase != "" && !slices.Contains(Phases(), e.Phase):
 		return unsupported("phase", string(e.Phase), Phases())
-	case min(e.Replicas, e.Routes) < 0, e.Replicas > mostReplicas, e.Routes > mostRoutes:
+	case min(e.Replicas, e.Routes, e.Holds) < 0, e.Replicas > mostReplicas, e.Routes > mostRoutes, e.Holds > mostHolds:
 		return errors.New("a number is out of range")
 	case max(len(e.Released), len(e.Failed)) > longestUID:
 		return errors.New("a UID is too long")
 	}
-	times := []int64{e.Since, e.ReleasedAt, e.FailedAt, e.ScaledAt, e.LeadFailedAt}
+	times := []int64{e.Since, e.ReleasedAt, e.FailedAt, e.HoldsSince, e.ScaledAt, e.LeadFailedAt}
 	if slices.Min(times) < 0 || slices.Max(times) > latestTime {
 		return errors.New("a time is out of range")
 	}

@@ -90,7 +90,8 @@ func TestIntentsAreRefusedByName(t *testing.T) {
 func fullMemo() migration.Memo {
 	return migration.Memo{
 		Phase: migration.Roll, Since: start, Replicas: 2, Released: "a", ReleasedAt: start.Add(time.Second), Routes: 7,
-		Failed: "b", FailedAt: start.Add(time.Minute), ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour),
+		Failed: "b", FailedAt: start.Add(time.Minute), Holds: 3, HoldsSince: start.Add(2 * time.Minute),
+		ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour),
 	}
 }
 

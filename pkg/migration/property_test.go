@@ -124,10 +124,9 @@ func TestAMigrationEnds(t *testing.T) {
 
 // rests counts passes without a step, and reports whether there were many.
 func (w *world) rests() bool {
-	switch w.last.(type) {
-	case migration.Rest, migration.Stop:
+	if w.ended() {
 		w.idle++
-	default:
+	} else {
 		w.idle = 0
 	}
 	return w.idle > 100
@@ -175,4 +174,53 @@ func (w *world) end(seed uint64) string {
 			seed, w.last, count, held, broken, others, skipped, w.origin, w.hosted, w.lock, w.memo)
 	}
 	return string(why)
+}
+
+// TestHoldsThatAreReverted plays migrations beside a client that removes each hold once Gateways move. The migration
+// stops, and does not write for ever.
+func TestHoldsThatAreReverted(t *testing.T) {
+	t.Parallel()
+	stopped := 0
+	for seed := range uint64(200) {
+		w := newWorld(t, seed)
+		w.request(migration.RequestStart)
+		writes := 0
+		for range 4000 {
+			w.pass()
+			act, acts := w.last.(migration.Act)
+			if _, holds := act.Action.(migration.HoldGateways); acts && holds && act.Phase == migration.Roll {
+				writes++
+			}
+			for _, g := range w.gateways {
+				if w.last.In() == migration.Roll && g.Hold == model.Held {
+					g.Hold = model.Free
+				}
+			}
+			if w.rests() {
+				break
+			}
+			w.advance(200 * time.Millisecond)
+		}
+		stop, stops := w.last.(migration.Stop)
+		if stops && stop.Why == migration.NotHeld && stop.Phase == migration.Roll {
+			stopped++
+		}
+		// A broken Gateway takes more than ten minutes. Then the count begins again.
+		if limit := 3 * max(10, 3*len(w.gateways)); writes > limit || !w.ended() {
+			t.Errorf("seed %d: %d holds of %d Gateways, ends with %#v", seed, writes, len(w.gateways), w.last)
+		}
+	}
+	if stopped < 10 {
+		t.Errorf("%d of 200 stopped because of the holds", stopped)
+	}
+}
+
+// ended reports whether the last step waits for nothing.
+func (w *world) ended() bool {
+	switch w.last.(type) {
+	case migration.Rest, migration.Stop:
+		return true
+	default:
+		return false
+	}
 }

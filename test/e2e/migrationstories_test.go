@@ -78,8 +78,8 @@ func TestMigrationFromSail(t *testing.T) {
 	})
 }
 
-// TestMigrationStandalone moves Gateways of a standalone cluster. Its hosted istiod is in a namespace of its own, on the
-// same API server. See deploy/standalone-own-namespace.
+// TestMigrationStandalone moves Gateways of a standalone cluster. Its hosted istiod is in a namespace of its own, on
+// the same API server. See deploy/standalone-own-namespace.
 func TestMigrationStandalone(t *testing.T) {
 	t.Parallel()
 	shared := startMigrationTestIn(t, world.Options{
