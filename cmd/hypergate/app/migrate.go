@@ -80,6 +80,9 @@ Exit codes:
 const migratePlanExample = `  # Show whether a guest can be migrated, and what would be written
   hypergate migrate plan --guest-kubeconfig guest.kubeconfig
 
+  # On a standalone cluster
+  hypergate migrate plan -n hypergate-system --topology standalone
+
   # In hypergate's pod, with its own permissions
   kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate migrate plan --guest-kubeconfig /etc/kubernetes
 
@@ -102,6 +105,9 @@ func newMigratePlan() *cobra.Command {
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
 	flags.Lookup("namespace").Usage += " With --topology=standalone, the namespace of hypergate, which defaults to --guest-namespace."
+	for _, name := range []string{"kubeconfig", "context"} {
+		flags.Lookup(name).Usage += " Or with --topology=standalone, for the cluster."
+	}
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
 	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
 	o.check.addFlags(flags)

@@ -23,6 +23,18 @@ func TestMigratePlanRefusesFlags(t *testing.T) {
 		fails(t, []string{"migrate", "plan", flag}, name, want)
 	}
 	fails(t, []string{"migrate", "plan"}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
+	fails(t, []string{"migrate", "plan", "--topology=standalone", "--kubeconfig=a", "--guest-kubeconfig=b"}, "--guest-kubeconfig", "standalone")
+}
+
+// TestMigratePlanOfAStandaloneCluster checks that --kubeconfig selects the cluster, as for the command start.
+func TestMigratePlanOfAStandaloneCluster(t *testing.T) {
+	t.Parallel()
+	config := plannedGuest(t)
+	hosted := execute(t, "migrate", "plan", "--guest-kubeconfig="+config)
+	alone := execute(t, "migrate", "plan", "--topology=standalone", "-n=hypergate-system", "--kubeconfig="+config)
+	if alone.code != hosted.code || alone.out != hosted.out {
+		t.Errorf("%+v, and with --guest-kubeconfig %+v", alone, hosted)
+	}
 }
 
 // TestMigratePlanOfAnEmptyGuest checks the plan of a guest that has Gateways and permits nothing else: it is blocked,
