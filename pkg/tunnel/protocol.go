@@ -159,6 +159,15 @@ func (e statusError) Error() string {
 	return fmt.Sprintf("the guest's API server answered %d %s: %q", e.status, http.StatusText(e.status), e.body)
 }
 
+// cutError is an error whose text can quote what the other side sent. The text is cut.
+type cutError struct{ error }
+
+// Error returns the text, of up to reasonKept bytes.
+func (e cutError) Error() string { return text.Line(e.error.Error(), reasonKept) }
+
+// Unwrap returns the error.
+func (e cutError) Unwrap() error { return e.error }
+
 // readAnswer reads the answer to an upgrade request. The returned reader continues behind the answer's head, because
 // the relay may have sent more already. An answer other than an upgrade is a statusError.
 func readAnswer(from io.Reader) (io.Reader, error) {
@@ -169,7 +178,7 @@ func readAnswer(from io.Reader) (io.Reader, error) {
 	case err != nil && head.N <= 0:
 		return nil, fmt.Errorf("the head of the API server's answer is larger than %d bytes", answerLimit)
 	case err != nil:
-		return nil, fmt.Errorf("reading the API server's answer: %w", err)
+		return nil, fmt.Errorf("reading the API server's answer: %w", cutError{err})
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusSwitchingProtocols {
