@@ -17,8 +17,8 @@ const (
 	longestWord    = 32
 	longestAddress = 260
 	longestRequest = 20 // a time in RFC 3339, as hypergate rotate-ca writes it
-	// longestMessage is for the condition Degraded, if it is True. shortMessage is for the others. They are cut to
-	// leastMessage before the longest one is cut.
+	// longestMessage is for conditions that explain a state other than ok. shortMessage is for the others. They are cut
+	// to leastMessage before the long ones are cut.
 	longestMessage = 600
 	shortMessage   = 180
 	leastMessage   = 60
@@ -73,13 +73,29 @@ func (s Summary) withMessages(long, short int) Summary {
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		most := short
-		if c.Type == Degraded && c.Status == True {
+		if c.explains() {
 			most = long
 		}
 		c.Message = cutMessage(c.Message, most)
 	}
 	return s
 }
+
+// explains reports whether a condition explains a state other than ok: what is not available or degraded, and what an
+// installation waits for.
+func (c Condition) explains() bool {
+	switch c.Type {
+	case Available:
+		return c.Status != True
+	case Degraded:
+		return c.Status == True
+	default:
+		return c.Type == Progressing && c.Reason != asExpected
+	}
+}
+
+// asExpected is the reason of a condition that has nothing to say (pkg/status).
+const asExpected = "AsExpected"
 
 // cutMessage returns a message of at most most bytes. A message ends with its next step in brackets, which is kept if
 // it is not too long: it matters more than the details before it.

@@ -83,7 +83,7 @@ type Reading struct {
 	// Namespace and Lease are the namespace and the name of the Lease.
 	Namespace string `json:"namespace"`
 	Lease     string `json:"lease"`
-	// State is the state, Since the time since which it holds, if known, and Why its reason in a few words.
+	// State is the state, Since the time since which it holds, if that is known, and Why its reason in a few words.
 	State State     `json:"state"`
 	Since time.Time `json:"since,omitzero"`
 	Why   string    `json:"why,omitempty"`
@@ -113,11 +113,11 @@ const (
 func (e Expiry) step() string {
 	switch e.What {
 	case expiringToken:
-		return "; see hypergate's log for why it is not renewed"
+		return ": see the condition Degraded, or hypergate's log"
 	case expiringAccess:
-		return "; store a new kubeconfig in its Secret"
+		return ": run hypergate guest-kubeconfig --apply; if hypergate or HyperShift renews it, see their logs"
 	case expiringCA:
-		return "; see hypergate's log, or replace your own CA"
+		return ": see hypergate's log, or replace your own CA"
 	default:
 		return ""
 	}
@@ -197,9 +197,11 @@ func (r Reading) judge(now time.Time) Reading {
 	case s.Lifecycle != Paused && failed != "":
 		return r.of(failed, failure)
 	case len(r.Expiring) > 0:
-		return r.is(Expiring, time.Time{}, "the renewal of "+r.Expiring[0].What+" is overdue"+r.Expiring[0].step())
+		return r.is(Expiring, time.Time{}, r.Expiring[0].What+" expires soon, and was not renewed"+r.Expiring[0].step())
 	case s.Lifecycle == Paused:
-		return r.of(OnHold, s.Condition(Progressing))
+		held := r.of(OnHold, s.Condition(Progressing))
+		held.Since = time.Time{} // the condition was False before, too
+		return held
 	case s.Lifecycle == Starting:
 		return r.is(Waiting, time.Time{}, "the control plane is not initialized yet")
 	default:
@@ -233,8 +235,19 @@ func (r Reading) progress(now time.Time) Reading {
 	case progressing.Status == True:
 		return r.of(InProgress, progressing)
 	default:
-		return r.is(OK, available.Since, "")
+		return r.is(OK, r.Summary.calmSince(), "")
 	}
+}
+
+// calmSince returns when the last of the conditions that show a problem changed.
+func (s Summary) calmSince() time.Time {
+	var latest time.Time
+	for _, name := range []string{Available, Progressing, Degraded} {
+		if since := s.Condition(name).Since; since.After(latest) {
+			latest = since
+		}
+	}
+	return latest
 }
 
 // of returns the reading with a state that follows from a condition.

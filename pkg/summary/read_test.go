@@ -97,11 +97,12 @@ func TestStates(t *testing.T) {
 func TestOverdueRenewals(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]summary.Summary{
-		"the renewal of istiod's token is overdue; see hypergate's log for why it is not renewed": edited(func(s *summary.Summary) {
+		"istiod's token expires soon, and was not renewed: see the condition Degraded, or hypergate's log": edited(func(s *summary.Summary) {
 			s.Token = left(time.Hour, time.Minute)
 		}),
-		"the renewal of hypergate's guest credential is overdue; store a new kubeconfig in its Secret": credential(time.Hour, time.Minute),
-		"the renewal of the mesh CA is overdue; see hypergate's log, or replace your own CA": edited(func(s *summary.Summary) {
+		"hypergate's guest credential expires soon, and was not renewed: run hypergate guest-kubeconfig --apply; " +
+			"if hypergate or HyperShift renews it, see their logs": credential(time.Hour, time.Minute),
+		"the mesh CA expires soon, and was not renewed: see hypergate's log, or replace your own CA": edited(func(s *summary.Summary) {
 			s.CA.Expires = noon()
 		}),
 	} {

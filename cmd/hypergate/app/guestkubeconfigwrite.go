@@ -70,7 +70,8 @@ func (o *guestKubeconfigOptions) store(
 	}
 	switch {
 	case apierrors.IsConflict(err):
-		return fmt.Errorf("%s: another client wrote its kubeconfig: to replace it, set --force-conflicts: %w", doing, err)
+		return fmt.Errorf("%s: another client wrote its kubeconfig: if that client renews it, correct that client; otherwise, "+
+			"replace it with --force-conflicts: %w", doing, err)
 	case err != nil:
 		return accessError(doing, "patch and create it", err)
 	}
