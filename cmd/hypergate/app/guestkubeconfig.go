@@ -148,7 +148,7 @@ func (o *guestKubeconfigOptions) run(ctx context.Context, out, errOut io.Writer)
 			return err
 		}
 	}
-	access, err := o.access(ctx, guestConfig, mgmt)
+	access, err := o.access(ctx, guestConfig, mgmt, errOut)
 	if err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (o *guestKubeconfigOptions) management(ctx context.Context, guestConfig *re
 
 // access returns how to reach the guest, without the token. mgmt is nil if the management cluster is not known.
 func (o *guestKubeconfigOptions) access(
-	ctx context.Context, guestConfig *rest.Config, mgmt coreclient.CoreV1Interface,
+	ctx context.Context, guestConfig *rest.Config, mgmt coreclient.CoreV1Interface, errOut io.Writer,
 ) (kubeconfig.Access, error) {
 	out := kubeconfig.Access{Server: cmp.Or(o.server, guestConfig.Host), User: o.account}
 	if o.server == "" {
@@ -216,10 +216,13 @@ func (o *guestKubeconfigOptions) access(
 		}
 		return out, nil
 	case o.server != "" && mgmt != nil:
-		out.CA, err = o.rootCA(ctx, mgmt)
-	}
-	if err != nil {
-		return out, err
+		if out.CA, err = o.rootCA(ctx, mgmt); err != nil {
+			return out, err
+		}
+		if len(out.CA) == 0 {
+			fmt.Fprintf(errOut, "hypergate: namespace %s has no ConfigMap root-ca: using the certificate authority of your kubeconfig of the guest\n",
+				oneLine(o.mgmt.namespace))
+		}
 	}
 	if len(out.CA) == 0 {
 		copied := rest.CopyConfig(guestConfig)
