@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -240,8 +241,11 @@ func unreachedReason(err error) string {
 	if timeout, is := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || is && timeout.Timeout() {
 		return "no answer"
 	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return "the connection was refused, so no server listens there"
+	}
 	if _, is := errors.AsType[*net.OpError](err); is {
-		return "the connection was refused or closed"
+		return "the connection was closed"
 	}
 	return "the server does not answer the TLS handshake"
 }

@@ -165,7 +165,7 @@ func TestAnEndpointThatGoesAway(t *testing.T) {
 		}
 		now = now.Add(maxProbeDelay)
 	}
-	l.Expect(known).To(gomega.Equal(status.EndpointUnreached("the connection was refused or closed")))
+	l.Expect(known).To(gomega.Equal(status.EndpointUnreached("the connection was refused, so no server listens there")))
 
 	t.Log("it comes back")
 	l.probe.probe.Via = s.address
@@ -212,7 +212,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 	_ = closed.Close()
 	for name, tc := range map[string]struct{ via, want string }{
 		"another name, as of a router's default": {other.address, "the server's certificate is not istiod's"},
-		"nothing listens":                        {refused, "the connection was refused or closed"},
+		"nothing listens":                        {refused, "the connection was refused, so no server listens there"},
 		"no such name":                           {"unknown.invalid:443", "its host name does not resolve"},
 	} {
 		t.Run(name, func(t *testing.T) {
