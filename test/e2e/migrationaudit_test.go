@@ -27,9 +27,7 @@ func originUser() string { return deploy.UserOf(world.GuestNamespace, origin.Dep
 // audited checks the guest's audit log since the begin of the story.
 func (m *move) audited() {
 	m.Helper()
-	all, err := audit.Read(m.AuditLog(model.SideGuest))
-	m.Expect(err).NotTo(gomega.HaveOccurred())
-	all = slices.DeleteFunc(all, func(r audit.Request) bool { return r.At.Before(m.began) || !r.Succeeded() })
+	all := m.requests()
 	if m.Topology == model.TopologyStandalone { // both sides have one audit log
 		all = slices.DeleteFunc(all, func(r audit.Request) bool { return r.Namespace == m.MgmtNamespace })
 	}
@@ -39,6 +37,14 @@ func (m *move) audited() {
 	m.Expect(notPermitted(all, m.GuestUser(), m.seen.phasesAt)).To(gomega.BeEmpty(), "writes of hypergate that the phase does not have")
 	m.Expect(secretsOf(all, m.GuestUser())).To(gomega.BeEmpty(), "requests of hypergate for Secrets of the guest")
 	m.Logf("writes of istiods to Deployments of gateways: %v", istiods)
+}
+
+// requests returns the successful requests to the guest's API server since the begin of the story.
+func (m *move) requests() []audit.Request {
+	m.Helper()
+	all, err := audit.Read(m.AuditLog(model.SideGuest))
+	m.Expect(err).NotTo(gomega.HaveOccurred())
+	return slices.DeleteFunc(all, func(r audit.Request) bool { return r.At.Before(m.began) || !r.Succeeded() })
 }
 
 // besideHolder returns the writes to Deployments of gateways by an istiod that did not hold the lock then, and by
@@ -188,4 +194,19 @@ func TestAuditOfMigrations(t *testing.T) {
 	}
 	g.Expect(notPermitted([]audit.Request{crd}, hypergate, in(migration.Done))).To(gomega.BeEmpty())
 	g.Expect(secretsOf([]audit.Request{write(hypergate, "secrets", "s"), hold}, hypergate)).To(gomega.HaveLen(1))
+}
+
+// TestEndingsOfPods checks that the first order to end counts, also if a watch saw it later or not at all.
+func TestEndingsOfPods(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	deleted := func(name string, after time.Duration) audit.Request {
+		return audit.Request{Verb: "delete", Resource: "pods", Name: name, At: at.Add(after)}
+	}
+	s := &seen{ending: map[string]time.Time{"late": at.Add(time.Minute), "unknown": at}}
+	s.readEndings([]audit.Request{deleted("late", time.Second), deleted("missed", time.Second), deleted("missed", 16*time.Second)})
+	g.Expect(s.ending).To(gomega.Equal(map[string]time.Time{
+		"late": at.Add(time.Second), "missed": at.Add(time.Second), "unknown": at,
+	}))
 }

@@ -83,6 +83,7 @@ func backendsReplacedMeanwhile(t *migrationTest) {
 		t.Expect(last.record.Report.Progress).NotTo(gomega.Equal(migration.Stopped), "%+v", last.record.Report)
 		<-pace.C
 		t.replaceOldestBackend(replicas)
+		m.replaced = append(m.replaced, time.Now())
 	}
 	m.parks()
 	m.rollsBack()

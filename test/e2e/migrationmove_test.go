@@ -42,8 +42,10 @@ type move struct {
 	mark int
 	// deleted are the names of Gateways that the story deletes. Their requests fail from then on.
 	deleted []string
-	// aged reports whether endpoints change so fast that they are out of date soon after xDS is lost.
-	aged bool
+	// aged reports whether endpoints change so fast that they are out of date soon after xDS is lost. replaced is when
+	// backends were replaced.
+	aged     bool
+	replaced []time.Time
 }
 
 // drainOfPods is how long a gateway of these stories serves after the order to end. See gatewayoptions.yaml.
@@ -343,6 +345,7 @@ func (m *move) arrives() {
 	report, err := m.load.Stop(2 * fewRequests)
 	m.Log("\n" + report.String())
 	m.Expect(err).NotTo(gomega.HaveOccurred())
+	m.seen.readEndings(m.requests())
 	row := migrationRow{
 		story: m.story, requests: report.Requests, away: m.seen.awayAt(migration.Lead), took: time.Since(m.began),
 	}
@@ -366,10 +369,15 @@ func (m *move) arrives() {
 	for _, one := range m.seen.moves() {
 		row.moves++
 		row.longest = max(row.longest, one.took)
+		rollout := "unknown"
 		if !one.rolloutUnknown {
 			row.beyondRollout = max(row.beyondRollout, one.took-one.rollout)
+			rollout = seconds(one.rollout)
 		}
-		m.Logf("%s took %s, of which its Deployment %s", one.gateway, seconds(one.took), seconds(one.rollout))
+		m.Logf("%s took %s, of which its Deployment %s", one.gateway, seconds(one.took), rollout)
+	}
+	if lost, is := m.seen.lostAt(migration.Lead); m.aged && is {
+		m.Log("\n" + agingFigure(lost, row.away, m.replaced, report.Failures))
 	}
 	m.rows = append(m.rows, row)
 	m.audited()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/origin"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -155,6 +156,20 @@ func (s *seen) pod(p *corev1.Pod, gone bool) {
 	}
 }
 
+// readEndings corrects when pods got the order to end. A watch can miss it while the API server is away.
+func (s *seen) readEndings(all []audit.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range all {
+		if r.Resource != "pods" || r.Verb != "delete" || r.Subresource != "" {
+			continue
+		}
+		if seen, is := s.ending[r.Name]; !is || r.At.Before(seen) {
+			s.ending[r.Name] = r.At
+		}
+	}
+}
+
 func (s *seen) gateway(u *unstructured.Unstructured, gone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,15 +249,27 @@ func (s *seen) phasesAt(at time.Time) []migration.Phase {
 
 // awayAt returns the longest time without xDS of the origin that began in a phase.
 func (s *seen) awayAt(phase migration.Phase) (longest time.Duration) {
+	for _, one := range s.awayIn(phase) {
+		longest = max(longest, one.length())
+	}
+	return longest
+}
+
+// lostAt returns when xDS of the origin was first lost in a phase.
+func (s *seen) lostAt(phase migration.Phase) (time.Time, bool) {
+	all := s.awayIn(phase)
+	if len(all) == 0 {
+		return time.Time{}, false
+	}
+	return all[0].from, true
+}
+
+// awayIn returns the times without xDS of the origin that began in a phase.
+func (s *seen) awayIn(phase migration.Phase) []span {
 	s.mu.Lock()
 	spans := slices.Clone(s.away)
 	s.mu.Unlock()
-	for _, one := range spans {
-		if slices.Contains(s.phasesAt(one.from), phase) {
-			longest = max(longest, one.length())
-		}
-	}
-	return longest
+	return slices.DeleteFunc(spans, func(one span) bool { return !slices.Contains(s.phasesAt(one.from), phase) })
 }
 
 // wasAway reports whether xDS of the origin was away at a time, or shortly before: agents connect again with a pause.

@@ -1,0 +1,68 @@
+package e2e_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/test/traffic"
+)
+
+// agingBefore and agingAfter are the times around a loss of xDS that a figure shows.
+const agingBefore, agingAfter = 3 * time.Second, 30 * time.Second
+
+// agingFigure shows what becomes of endpoints while no istiod sends configuration: for each second, how many backends
+// were replaced since xDS was lost, and how many requests ended with a failure.
+func agingFigure(lost time.Time, away time.Duration, replaced []time.Time, failures []traffic.Failure) string {
+	const fullBar = 60 // failures in a second
+	in := func(at, from time.Time) bool { return !at.Before(from) && at.Before(from.Add(time.Second)) }
+	var out strings.Builder
+	fmt.Fprintf(&out, "%6s  %-4s  %8s  %s\n", "SECOND", "XDS", "REPLACED", "FAILED")
+	old := 0
+	for second := lost.Add(-agingBefore); second.Before(lost.Add(agingAfter)); second = second.Add(time.Second) {
+		xds, failed := "", 0
+		if since := second.Sub(lost); since >= 0 && since < away {
+			xds = "away"
+		}
+		for _, at := range replaced {
+			if !at.Before(lost) && in(at, second) {
+				old++
+			}
+		}
+		for _, f := range failures {
+			if in(f.Ended, second) {
+				failed++
+			}
+		}
+		row := fmt.Sprintf("%6d  %-4s  %8d  %s", int(second.Sub(lost)/time.Second), xds, old, strings.Repeat("#", min(failed, fullBar)))
+		if failed > 0 {
+			row += fmt.Sprintf(" %d", failed)
+		}
+		fmt.Fprintln(&out, strings.TrimRight(row, " "))
+	}
+	return out.String()
+}
+
+// TestAgingFigure checks the figure. It needs no cluster.
+func TestAgingFigure(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	lost := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	after := func(d time.Duration) time.Time { return lost.Add(d) }
+	figure := agingFigure(lost, 1500*time.Millisecond, []time.Time{after(-time.Second), after(0), after(2500 * time.Millisecond)},
+		[]traffic.Failure{{Ended: after(-500 * time.Millisecond)}, {Ended: after(time.Second)}, {Ended: after(1999 * time.Millisecond)}})
+	lines := strings.Split(figure, "\n")
+	g.Expect(lines[:7]).To(gomega.Equal([]string{
+		"SECOND  XDS   REPLACED  FAILED",
+		"    -3               0",
+		"    -2               0",
+		"    -1               0  # 1",
+		"     0  away         1",
+		"     1  away         1  ## 2",
+		"     2               2",
+	}))
+	g.Expect(lines).To(gomega.HaveLen(1 + 3 + 30 + 1))
+}
