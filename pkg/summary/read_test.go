@@ -97,7 +97,8 @@ func TestStates(t *testing.T) {
 func TestOverdueRenewals(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]summary.Summary{
-		"istiod's token expires soon, and was not renewed: see the condition Degraded, or hypergate's log": edited(func(s *summary.Summary) {
+		"istiod's token expires soon, and was not renewed: see the condition Degraded, " +
+			"or hypergate's log": edited(func(s *summary.Summary) {
 			s.Token = left(time.Hour, time.Minute)
 		}),
 		"hypergate's guest credential expires soon, and was not renewed: run hypergate guest-kubeconfig --apply; " +

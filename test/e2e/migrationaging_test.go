@@ -51,7 +51,7 @@ func TestAgingFigure(t *testing.T) {
 	t.Parallel()
 	g := gomega.NewWithT(t)
 	lost := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	after := func(d time.Duration) time.Time { return lost.Add(d) }
+	after := lost.Add
 	figure := agingFigure(lost, 1500*time.Millisecond, []time.Time{after(-time.Second), after(0), after(2500 * time.Millisecond)},
 		[]traffic.Failure{{Ended: after(-500 * time.Millisecond)}, {Ended: after(time.Second)}, {Ended: after(1999 * time.Millisecond)}})
 	lines := strings.Split(figure, "\n")

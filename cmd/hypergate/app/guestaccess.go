@@ -45,24 +45,33 @@ func (a *guestAccess) addFlags(flags *pflag.FlagSet) {
 
 // config returns a client configuration for the guest, which is the management cluster in the standalone topology.
 func (a *guestAccess) config(ctx context.Context, topology model.Topology, timeout time.Duration) (*rest.Config, error) {
-	isStandalone := topology == model.TopologyStandalone
 	switch {
 	case a.secret != "" && a.guest.isSet():
 		return nil, errTwoKubeconfigs
-	case isStandalone && a.secret == "" && a.mgmt.isSet() && a.guest.isSet():
-		return nil, errors.New("--guest-kubeconfig and --guest-context select the cluster that --kubeconfig and --context select: " +
-			"with --topology=standalone, remove the first two")
-	case isStandalone && a.secret == "" && a.mgmt.isSet():
-		return guestOf(&a.mgmt)
 	case a.secret != "":
 		return a.fromSecret(ctx, timeout)
-	case a.namespace != "" && !isStandalone || a.mgmt.isSet():
+	case topology == model.TopologyStandalone:
+		return a.standalone()
+	case a.namespace != "" || a.mgmt.isSet():
 		return nil, errors.New("--namespace, --kubeconfig and --context require --guest-kubeconfig-secret: " +
 			"set it, or omit them; the guest is selected by --guest-kubeconfig and --guest-context")
-	case !a.guest.isSet() && !isStandalone:
+	case !a.guest.isSet():
 		return nil, errNoGuest
 	}
 	return guestOf(&a.guest)
+}
+
+// standalone returns a client configuration for the cluster of the standalone topology.
+func (a *guestAccess) standalone() (*rest.Config, error) {
+	switch {
+	case a.mgmt.isSet() && a.guest.isSet():
+		return nil, errors.New("--guest-kubeconfig and --guest-context select the cluster that --kubeconfig and --context select: " +
+			"with --topology=standalone, remove the first two")
+	case a.mgmt.isSet():
+		return guestOf(&a.mgmt)
+	default:
+		return guestOf(&a.guest)
+	}
 }
 
 // guestOf returns the client configuration of the guest: from a file or a directory, or, with a context, as kubectl

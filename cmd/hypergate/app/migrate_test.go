@@ -23,7 +23,8 @@ func TestMigratePlanRefusesFlags(t *testing.T) {
 		fails(t, []string{"migrate", "plan", flag}, name, want)
 	}
 	fails(t, []string{"migrate", "plan"}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
-	fails(t, []string{"migrate", "plan", "--topology=standalone", "--kubeconfig=a", "--guest-kubeconfig=b"}, "--guest-kubeconfig", "standalone")
+	fails(t, []string{"migrate", "plan", "--topology=standalone", "--kubeconfig=a", "--guest-kubeconfig=b"}, "--guest-kubeconfig",
+		"standalone")
 }
 
 // TestMigratePlanOfAStandaloneCluster checks that --kubeconfig selects the cluster, as for the command start.
