@@ -388,8 +388,13 @@ func (m *move) outlastedDrain(f traffic.Failure) bool {
 	m.seen.mu.Lock()
 	defer m.seen.mu.Unlock()
 	ending, is := m.seen.ending[f.Gateway]
-	const watchDelay = time.Second
-	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") && f.Began.Before(ending.Add(watchDelay)) &&
+	const (
+		watchDelay = time.Second
+		// routed is how long kube-proxy can send new connections to a pod that ends: the EndpointSlice changes first, and
+		// kube-proxy writes its rules at most once a second.
+		routed = 3 * time.Second
+	)
+	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") && f.Began.Before(ending.Add(routed)) &&
 		f.Ended.Sub(ending) > drainOfPods-watchDelay
 }
 
