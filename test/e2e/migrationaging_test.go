@@ -12,12 +12,12 @@ import (
 )
 
 // agingBefore and agingAfter are the times around a loss of xDS that a figure shows.
-const agingBefore, agingAfter = 3 * time.Second, 30 * time.Second
+const agingBefore, agingAfter = 3 * time.Second, 40 * time.Second
 
 // agingFigure shows what becomes of endpoints while no istiod sends configuration: for each second, how many backends
 // were replaced since xDS was lost, and how many requests ended with a failure.
 func agingFigure(lost time.Time, away time.Duration, replaced []time.Time, failures []traffic.Failure) string {
-	const fullBar = 60 // failures in a second
+	const each = 5 // failures for one character of a bar
 	in := func(at, from time.Time) bool { return !at.Before(from) && at.Before(from.Add(time.Second)) }
 	var out strings.Builder
 	fmt.Fprintf(&out, "%6s  %-4s  %8s  %s\n", "SECOND", "XDS", "REPLACED", "FAILED")
@@ -37,7 +37,7 @@ func agingFigure(lost time.Time, away time.Duration, replaced []time.Time, failu
 				failed++
 			}
 		}
-		row := fmt.Sprintf("%6d  %-4s  %8d  %s", int(second.Sub(lost)/time.Second), xds, old, strings.Repeat("#", min(failed, fullBar)))
+		row := fmt.Sprintf("%6d  %-4s  %8d  %s", int(second.Sub(lost)/time.Second), xds, old, strings.Repeat("#", (failed+each-1)/each))
 		if failed > 0 {
 			row += fmt.Sprintf(" %d", failed)
 		}
@@ -61,8 +61,8 @@ func TestAgingFigure(t *testing.T) {
 		"    -2               0",
 		"    -1               0  # 1",
 		"     0  away         1",
-		"     1  away         1  ## 2",
+		"     1  away         1  # 2",
 		"     2               2",
 	}))
-	g.Expect(lines).To(gomega.HaveLen(1 + 3 + 30 + 1))
+	g.Expect(lines).To(gomega.HaveLen(1 + 3 + 40 + 1))
 }

@@ -390,8 +390,8 @@ func (m *move) outlastedDrain(f traffic.Failure) bool {
 	ending, is := m.seen.ending[f.Gateway]
 	const (
 		watchDelay = time.Second
-		// routed is how long kube-proxy can send new connections to a pod that ends: the EndpointSlice changes first, and
-		// kube-proxy writes its rules at most once a second.
+		// routed is how long kube-proxy can send new connections to a pod that ends: the EndpointSlice changes first,
+		// and kube-proxy writes its rules at most once a second.
 		routed = 3 * time.Second
 	)
 	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") && f.Began.Before(ending.Add(routed)) &&
