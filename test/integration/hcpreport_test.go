@@ -340,6 +340,7 @@ func TestAForbiddenWriteIsReportedToTheHostedControlPlane(t *testing.T) {
 			APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes"},
 			Verbs: []string{"get", "list", "watch"},
 		},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
 	}
 	report := rbacv1.PolicyRule{
 		APIGroups: []string{"hypershift.openshift.io"}, Resources: []string{"hostedcontrolplanes/status"},
