@@ -1,6 +1,8 @@
 package migration
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -244,11 +246,25 @@ func (d decision) memoOfHold(held []model.ForeignObject, m Memo) Memo {
 	if g, is := d.released(); is && g.Of != OfHosted && slices.Equal(held, objects([]Gateway{g})) {
 		m.Failed, m.FailedAt = g.UID, d.now
 	}
+	same := hashOf(held)
+	if same == m.LastHold {
+		return m // they have not changed since: the write failed, and no client has reverted it
+	}
+	m.LastHold = same
 	if !d.counts(m.HoldsSince) || d.now.Sub(m.HoldsSince) >= holdsTime {
 		m.Holds, m.HoldsSince = 0, d.now
 	}
 	m.Holds++
 	return m
+}
+
+// hashOf returns a hash of objects with their resource versions.
+func hashOf(all []model.ForeignObject) uint64 {
+	hash := fnv.New64a()
+	for _, of := range all {
+		_, _ = fmt.Fprintf(hash, "%s %s\n", of.UID, of.ResourceVersion) // never fails
+	}
+	return hash.Sum64()
 }
 
 // memoOfRelease adds the Gateway that is released. If that has no effect, and is done again, the time stays.

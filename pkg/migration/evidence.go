@@ -178,9 +178,11 @@ type Memo struct {
 	// Failed is the Gateway whose pods did not become ready at the other istiod, and when that was decided.
 	Failed   types.UID
 	FailedAt time.Time
-	// Holds is how often Gateways were held in the phase Roll, and HoldsSince the beginning of the count.
+	// Holds is how often Gateways were held in the phase Roll, and HoldsSince the beginning of the count. LastHold is a
+	// hash of the Gateways that the last hold was for, with their resource versions.
 	Holds      int32
 	HoldsSince time.Time
+	LastHold   uint64
 	// ScaledAt is when hypergate scaled the origin to 0. In the phase Lead, it is the first time.
 	ScaledAt time.Time
 	// LeadFailedAt is when the hosted istiod did not get the lock in time.

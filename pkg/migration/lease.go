@@ -102,6 +102,7 @@ type encodedMemo struct {
 	FailedAt     int64     `json:"failedAt,omitempty"`
 	Holds        int32     `json:"holds,omitempty"`
 	HoldsSince   int64     `json:"holdsSince,omitempty"`
+	LastHold     uint64    `json:"lastHold,omitempty"`
 	ScaledAt     int64     `json:"scaledAt,omitempty"`
 	LeadFailedAt int64     `json:"leadFailedAt,omitempty"`
 }
@@ -112,6 +113,7 @@ func (m Memo) Encode() (string, error) {
 		Schema: memoSchema, Phase: m.Phase, Since: seconds(m.Since), Replicas: min(m.Replicas, mostReplicas),
 		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes), Arrived: m.Arrived,
 		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), Holds: min(m.Holds, mostHolds), HoldsSince: seconds(m.HoldsSince),
+		LastHold: m.LastHold,
 		ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
 	})
 	if err != nil {
@@ -148,6 +150,7 @@ func ParseMemo(annotation string) (Memo, error) {
 		Phase: in.Phase, Since: at(in.Since), Replicas: in.Replicas,
 		Released: in.Released, ReleasedAt: at(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
 		Failed: in.Failed, FailedAt: at(in.FailedAt), Holds: in.Holds, HoldsSince: at(in.HoldsSince),
+		LastHold: in.LastHold,
 		ScaledAt: at(in.ScaledAt), LeadFailedAt: at(in.LeadFailedAt),
 	}, nil
 }

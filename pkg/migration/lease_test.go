@@ -91,6 +91,7 @@ func fullMemo() migration.Memo {
 	return migration.Memo{
 		Phase: migration.Roll, Since: start, Replicas: 2, Released: "a", ReleasedAt: start.Add(time.Second), Routes: 7,
 		Failed: "b", FailedAt: start.Add(time.Minute), Holds: 3, HoldsSince: start.Add(2 * time.Minute),
+		LastHold: 1<<64 - 1,
 		ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour),
 	}
 }

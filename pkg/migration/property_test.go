@@ -34,6 +34,7 @@ func (w *world) disturb() {
 	case 4:
 		if g := one(); g.Hold == model.Held {
 			g.Hold = model.Free // a person removes a hold
+			g.changed()
 		}
 	case 5:
 		if w.random.IntN(5) == 0 {
@@ -194,6 +195,7 @@ func TestHoldsThatAreReverted(t *testing.T) {
 			for _, g := range w.gateways {
 				if w.last.In() == migration.Roll && g.Hold == model.Held {
 					g.Hold = model.Free
+					g.changed()
 				}
 			}
 			if w.rests() {
@@ -222,5 +224,21 @@ func (w *world) ended() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// TestHoldsThatAreRefused checks that a guest that refuses the writes of holds for a while, and answers reads, does not
+// stop a migration: no client reverts anything.
+func TestHoldsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := onItsWay().with(func(s *situation) { s.e.Gateways[1].Hold, s.e.Gateways[1].ResourceVersion = model.Free, "7" })
+	memo, now := s.memo, start
+	for range 1000 {
+		var step migration.Step
+		step, memo = migration.Decide(s.e, s.i, memo, now)
+		if _, acts := step.(migration.Act); !acts || memo.Holds > 1 {
+			t.Fatalf("%#v, after %d counted holds", step, memo.Holds)
+		}
+		now = now.Add(500 * time.Millisecond)
 	}
 }

@@ -236,8 +236,12 @@ func (w *world) patch(all []model.ForeignObject, edit func(*simulated)) {
 			w.t.Errorf("%s: another client holds it", of.Key)
 		}
 		edit(w.gateways[i])
+		w.gateways[i].changed()
 	}
 }
+
+// changed gives a Gateway another resource version, as each write does.
+func (g *simulated) changed() { g.ResourceVersion += "1" }
 
 // deploy gives a Gateway the addresses of an istiod.
 func (w *world) deploy(g *simulated, of migration.Istiod) {
