@@ -17,8 +17,8 @@ const (
 	longestWord    = 32
 	longestAddress = 260
 	longestRequest = 20 // a time in RFC 3339, as hypergate rotate-ca writes it
-	// longestMessage is for conditions that explain a state other than ok. shortMessage is for the others. They are cut
-	// to leastMessage before the long ones are cut.
+	// longestMessage is for the condition that explains the state. shortMessage is for the others. They are cut to
+	// leastMessage before the longest one is cut.
 	longestMessage = 600
 	shortMessage   = 180
 	leastMessage   = 60
@@ -70,10 +70,11 @@ func (s Summary) line() (string, error) {
 // withMessages returns the summary with shorter messages.
 func (s Summary) withMessages(long, short int) Summary {
 	s.Conditions = slices.Clone(s.Conditions)
+	explaining := s.explaining()
 	for i := range s.Conditions {
 		c := &s.Conditions[i]
 		most := short
-		if c.explains() {
+		if c.Type == explaining {
 			most = long
 		}
 		c.Message = cutMessage(c.Message, most)
@@ -81,21 +82,20 @@ func (s Summary) withMessages(long, short int) Summary {
 	return s
 }
 
-// explains reports whether a condition explains a state other than ok: what is not available or degraded, and what an
-// installation waits for.
-func (c Condition) explains() bool {
-	switch c.Type {
-	case Available:
-		return c.Status != True
-	case Degraded:
-		return c.Status == True
+// explaining returns the type of the condition that explains the state. See Reading.judge.
+func (s Summary) explaining() string {
+	failed, failure := s.failure()
+	switch {
+	case s.Lifecycle == Paused:
+		return Progressing
+	case failed != "":
+		return failure.Type
+	case s.Condition(Available).Status != True:
+		return Available
 	default:
-		return c.Type == Progressing && c.Reason != asExpected
+		return Progressing
 	}
 }
-
-// asExpected is the reason of a condition that has nothing to say (pkg/status).
-const asExpected = "AsExpected"
 
 // cutMessage returns a message of at most most bytes. A message ends with its next step in brackets, which is kept if
 // it is not too long: it matters more than the details before it.

@@ -109,17 +109,27 @@ const (
 	expiringCA     = "the mesh CA"
 )
 
+// why returns what expires, and what to do about it. paused reports whether the control plane is paused.
+func (e Expiry) why(paused bool, now time.Time) string {
+	what := e.What + " expires soon"
+	if !e.Until.After(now) {
+		what = e.What + " has expired"
+	}
+	if paused && e.What != expiringAccess {
+		return what + ", and is not renewed during a pause of the control plane: end the pause if it is not intended"
+	}
+	return what + ", and was not renewed: " + e.step()
+}
+
 // step returns what to do about an overdue renewal.
 func (e Expiry) step() string {
 	switch e.What {
 	case expiringToken:
-		return ": see the condition Degraded, or hypergate's log"
+		return "see hypergate's log"
 	case expiringAccess:
-		return ": run hypergate guest-kubeconfig --apply; if hypergate or HyperShift renews it, see their logs"
-	case expiringCA:
-		return ": see hypergate's log, or replace your own CA"
+		return "run hypergate guest-kubeconfig --apply with the flags of the runbook HypergateGuestCredentialExpiring"
 	default:
-		return ""
+		return "see hypergate's log, or replace your own CA"
 	}
 }
 
@@ -197,7 +207,7 @@ func (r Reading) judge(now time.Time) Reading {
 	case s.Lifecycle != Paused && failed != "":
 		return r.of(failed, failure)
 	case len(r.Expiring) > 0:
-		return r.is(Expiring, time.Time{}, r.Expiring[0].What+" expires soon, and was not renewed"+r.Expiring[0].step())
+		return r.is(Expiring, time.Time{}, r.Expiring[0].why(s.Lifecycle == Paused, now))
 	case s.Lifecycle == Paused:
 		held := r.of(OnHold, s.Condition(Progressing))
 		held.Since = time.Time{} // the condition was False before, too

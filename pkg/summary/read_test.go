@@ -97,13 +97,16 @@ func TestStates(t *testing.T) {
 func TestOverdueRenewals(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]summary.Summary{
-		"istiod's token expires soon, and was not renewed: see the condition Degraded, " +
-			"or hypergate's log": edited(func(s *summary.Summary) {
+		"istiod's token expires soon, and was not renewed: see hypergate's log": edited(func(s *summary.Summary) {
 			s.Token = left(time.Hour, time.Minute)
 		}),
-		"hypergate's guest credential expires soon, and was not renewed: run hypergate guest-kubeconfig --apply; " +
-			"if hypergate or HyperShift renews it, see their logs": credential(time.Hour, time.Minute),
-		"the mesh CA expires soon, and was not renewed: see hypergate's log, or replace your own CA": edited(func(s *summary.Summary) {
+		"istiod's token expires soon, and is not renewed during a pause of the control plane: " +
+			"end the pause if it is not intended": edited(func(s *summary.Summary) {
+			s.Token, s.Lifecycle = left(time.Hour, time.Minute), summary.Paused
+		}),
+		"hypergate's guest credential expires soon, and was not renewed: run hypergate guest-kubeconfig --apply " +
+			"with the flags of the runbook HypergateGuestCredentialExpiring": credential(time.Hour, time.Minute),
+		"the mesh CA has expired, and was not renewed: see hypergate's log, or replace your own CA": edited(func(s *summary.Summary) {
 			s.CA.Expires = noon()
 		}),
 	} {
