@@ -118,7 +118,7 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) { fails(t, append([]string{"crds"}, tc.flags...), tc.want...) })
 	}
 	t.Setenv("KUBECONFIG", "")
-	fails(t, []string{"crds", "--topology=standalone"}, "finding the guest: no kubeconfig was found: set --guest-kubeconfig")
+	fails(t, []string{"crds", "--topology=standalone"}, "finding the management cluster: no kubeconfig was found: set --kubeconfig")
 	fails(t, []string{"crds", "--guest-kubeconfig-secret=guest1-kubeconfig", "--namespace=clusters"},
 		"finding the management cluster: no kubeconfig was found: set --kubeconfig")
 	fails(t, []string{"rotate-ca"}, "finding the management cluster: no kubeconfig was found: set --kubeconfig")

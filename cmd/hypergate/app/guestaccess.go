@@ -39,7 +39,7 @@ func (a *guestAccess) addFlags(flags *pflag.FlagSet) {
 	flags.StringVarP(&a.namespace, "namespace", "n", "", "Namespace of --guest-kubeconfig-secret on the management cluster.")
 	a.mgmt.addManagementFlags(flags)
 	for _, name := range []string{"kubeconfig", "context"} {
-		flags.Lookup(name).Usage += " Only with --guest-kubeconfig-secret."
+		flags.Lookup(name).Usage += " Only with --guest-kubeconfig-secret, or on a standalone cluster."
 	}
 }
 
@@ -67,10 +67,10 @@ func (a *guestAccess) standalone() (*rest.Config, error) {
 	case a.mgmt.isSet() && a.guest.isSet():
 		return nil, errors.New("--guest-kubeconfig and --guest-context select the cluster that --kubeconfig and --context select: " +
 			"with --topology=standalone, remove the first two")
-	case a.mgmt.isSet():
-		return guestOf(&a.mgmt)
-	default:
+	case a.guest.isSet():
 		return guestOf(&a.guest)
+	default:
+		return a.mgmt.selected(management())
 	}
 }
 

@@ -220,8 +220,8 @@ func (o *guestKubeconfigOptions) access(
 			return out, err
 		}
 		if len(out.CA) == 0 {
-			fmt.Fprintf(errOut, "hypergate: namespace %s has no ConfigMap root-ca: using the certificate authority of your kubeconfig "+
-				"of the guest\n", oneLine(o.mgmt.namespace))
+			fmt.Fprintf(errOut, "hypergate: namespace %s has no ConfigMap root-ca with the key ca.crt: using the certificate authority of "+
+				"your kubeconfig of the guest\n", oneLine(o.mgmt.namespace))
 		}
 	}
 	if len(out.CA) == 0 {

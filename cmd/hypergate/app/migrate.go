@@ -105,9 +105,6 @@ func newMigratePlan() *cobra.Command {
 	flags := cmd.Flags()
 	o.guest.addFlags(flags)
 	flags.Lookup("namespace").Usage += " With --topology=standalone, the namespace of hypergate, which defaults to --guest-namespace."
-	for _, name := range []string{"kubeconfig", "context"} {
-		flags.Lookup(name).Usage += " Or with --topology=standalone, for the cluster."
-	}
 	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod: of the one in the guest, and of the hosted one.")
 	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable, tables()...)
 	o.check.addFlags(flags)

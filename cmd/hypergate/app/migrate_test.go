@@ -3,6 +3,7 @@ package app_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,6 +26,8 @@ func TestMigratePlanRefusesFlags(t *testing.T) {
 	fails(t, []string{"migrate", "plan"}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
 	fails(t, []string{"migrate", "plan", "--topology=standalone", "--kubeconfig=a", "--guest-kubeconfig=b"}, "--guest-kubeconfig",
 		"standalone")
+	fails(t, []string{"migrate", "plan", "--topology=standalone", "--kubeconfig=" + filepath.Join(t.TempDir(), "absent")},
+		"finding the management cluster", "absent")
 }
 
 // TestMigratePlanOfAStandaloneCluster checks that --kubeconfig selects the cluster, as for the command start.

@@ -270,7 +270,7 @@ func (o *migrateStartOptions) guest(topology model.Topology) (guestAccess, error
 		return access, errors.New("--guest-kubeconfig, --guest-context and --guest-kubeconfig-secret are not supported with " +
 			"--topology=standalone: the cluster is that of --kubeconfig and --context")
 	case topology == model.TopologyStandalone:
-		access.guest = o.cluster
+		access.mgmt = o.cluster
 		return access, nil
 	case !isSet:
 		return access, errNoGuest
