@@ -241,11 +241,16 @@ func unreachedReason(err error) string {
 	if timeout, is := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || is && timeout.Timeout() {
 		return "no answer"
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "the connection was refused, so no server listens there"
-	}
-	if _, is := errors.AsType[*net.OpError](err); is {
-		return "the connection was closed"
+	for errno, reason := range map[syscall.Errno]string{
+		syscall.ECONNREFUSED: "the connection was refused",
+		syscall.ECONNRESET:   "the connection was closed",
+		syscall.EPIPE:        "the connection was closed",
+		syscall.EHOSTUNREACH: "no route leads there",
+		syscall.ENETUNREACH:  "no route leads there",
+	} {
+		if errors.Is(err, errno) {
+			return reason
+		}
 	}
 	return "the server does not answer the TLS handshake"
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,7 +166,7 @@ func TestAnEndpointThatGoesAway(t *testing.T) {
 		}
 		now = now.Add(maxProbeDelay)
 	}
-	l.Expect(known).To(gomega.Equal(status.EndpointUnreached("the connection was refused, so no server listens there")))
+	l.Expect(known).To(gomega.Equal(status.EndpointUnreached("the connection was refused")))
 
 	t.Log("it comes back")
 	l.probe.probe.Via = s.address
@@ -212,7 +213,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 	_ = closed.Close()
 	for name, tc := range map[string]struct{ via, want string }{
 		"another name, as of a router's default": {other.address, "the server's certificate is not istiod's"},
-		"nothing listens":                        {refused, "the connection was refused, so no server listens there"},
+		"nothing listens":                        {refused, "the connection was refused"},
 		"no such name":                           {"unknown.invalid:443", "its host name does not resolve"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +227,15 @@ func TestEndpointProbeFailures(t *testing.T) {
 	_, err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.ca.Root)}, tls.Certificate{})
 	if err == nil || unreachedReason(err) != "the server's certificate is not istiod's, or is for another name" {
 		t.Errorf("of another CA: %v", err)
+	}
+	for want, err := range map[string]error{
+		"no route leads there":                         &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH},
+		"the connection was closed":                    &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		"the server does not answer the TLS handshake": &net.OpError{Op: "remote error", Err: tls.AlertError(40)},
+	} {
+		if got := unreachedReason(err); got != want {
+			t.Errorf("%v: %s, want %s", err, got, want)
+		}
 	}
 }
 
