@@ -208,7 +208,7 @@ func TestAStandaloneClusterWithTwoNamespaces(t *testing.T) {
 	} {
 		binding, err := yaml.Marshal(all[name])
 		if err != nil || strings.Count(string(binding), `namespace: "12345"`) < 1 {
-			t.Errorf("%s has not the account of the release: %v\n%s", name, err, binding)
+			t.Errorf("%s does not have the account of the release: %v\n%s", name, err, binding)
 		}
 	}
 	deployment, err := yaml.Marshal(all["Deployment 12345/hypergate"])
@@ -238,7 +238,7 @@ func TestBadValues(t *testing.T) {
 		"three":               {examples()["standalone"] + "replicas: 3\n", deploy.GuestNamespace, "replicas"},
 		"a renewal":           {examples()["standalone"] + "renewGuestKubeconfig: true\n", deploy.GuestNamespace, "renewGuestKubeconfig"},
 		"one namespace": {
-			examples()["standalone-own-namespace"], deploy.GuestNamespace, "another namespace than openshift-ingress",
+			examples()["standalone-own-namespace"], deploy.GuestNamespace, "in a namespace other than openshift-ingress",
 		},
 		"another namespace": {"part: guest\n", "default", "install the part guest with --namespace openshift-ingress"},
 	} {

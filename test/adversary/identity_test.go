@@ -76,7 +76,7 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 		return strings.Contains(strings.Join(g1.Names("v1", "configmaps"), " "), "gatewayclass-rev.later")
 	})
 	wrong.Store(false)
-	eventually(t, "the problem is no longer reported", func() bool { return !reported(m1, "the kubeconfig leads to another guest") })
+	eventually(t, "the problem is not reported any more", func() bool { return !reported(m1, "the kubeconfig leads to another guest") })
 	same()
 	for _, request := range written(g2, since2) {
 		if strings.Contains(request, "/token") {

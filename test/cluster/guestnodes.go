@@ -57,9 +57,9 @@ func (n *GuestNode) PodLogs() string { return filepath.Join(n.run.Dir, "logs/pod
 // HasGuestNodes reports whether the guest has real nodes. A cluster that another process started has no GuestNodes.
 func (c *Cluster) HasGuestNodes() bool { return c.run.GuestNodes > 0 }
 
-// GuestLoadBalancers returns the range of addresses that this machine and the guest's nodes route to the guest's first
-// node, or to the management node if there is no guest. The kube-proxy there forwards those that a Service of type
-// LoadBalancer has in its status.
+// GuestLoadBalancers returns the range of addresses of load balancers. This machine and the guest's nodes route it to
+// the guest's first node. Without a guest, they route it to the management node. kube-proxy on that node forwards the
+// addresses that a Service of type LoadBalancer has in its status.
 func (c *Cluster) GuestLoadBalancers() netip.Prefix { return c.run.Net.guestLoadBalancers() }
 
 // startGuestNodes starts the real nodes of the first guest. It returns when they are ready.

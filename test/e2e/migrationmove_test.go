@@ -376,8 +376,8 @@ func (m *move) arrives() {
 		}
 		m.Logf("%s took %s, of which its Deployment %s", one.gateway, seconds(one.took), rollout)
 	}
-	if lost, is := m.seen.lostAt(migration.Lead); m.aged && is {
-		m.Log("\n" + agingFigure(lost, row.away, m.replaced, report.Failures))
+	if lost := m.seen.awayIn(migration.Lead); m.aged && len(lost) > 0 {
+		m.Log("\n" + agingFigure(lost[0].from, lost[0].length(), m.replaced, report.Failures))
 	}
 	m.rows = append(m.rows, row)
 	m.audited()

@@ -255,15 +255,6 @@ func (s *seen) awayAt(phase migration.Phase) (longest time.Duration) {
 	return longest
 }
 
-// lostAt returns when xDS of the origin was first lost in a phase.
-func (s *seen) lostAt(phase migration.Phase) (time.Time, bool) {
-	all := s.awayIn(phase)
-	if len(all) == 0 {
-		return time.Time{}, false
-	}
-	return all[0].from, true
-}
-
 // awayIn returns the times without xDS of the origin that began in a phase.
 func (s *seen) awayIn(phase migration.Phase) []span {
 	s.mu.Lock()
