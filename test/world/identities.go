@@ -64,7 +64,7 @@ func (w *World) deployIdentities(ctx context.Context) error {
 		createNamespace(ctx, w.MgmtClient, w.MgmtNamespace)); err != nil {
 		return err
 	}
-	if err := w.deploySide(ctx, w.Mgmt, w.mgmtFolder(), w.MgmtNamespace, mgmtKubeconfig); err != nil || w.Guest == nil {
+	if err := w.deploySide(ctx, w.Mgmt, w.options.Folder, w.MgmtNamespace, mgmtKubeconfig); err != nil || w.Guest == nil {
 		return err
 	}
 	if err := w.deploySide(ctx, w.GuestConfig, "hosted/guest", GuestNamespace, guestKubeconfig); err != nil {
@@ -126,7 +126,7 @@ func (w *World) Withdraw(ctx context.Context) error {
 		return err
 	}
 	w.current = nil
-	objects, err := w.accounts(w.mgmtFolder())
+	objects, err := w.accounts(w.options.Folder)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (w *World) ForbidSidecarInjection(ctx context.Context) error {
 func (w *World) Forbid(ctx context.Context, verb, resource string) (restore func(context.Context) error, err error) {
 	folder := "hosted/guest"
 	if w.Topology == model.TopologyStandalone {
-		folder = w.mgmtFolder()
+		folder = w.options.Folder
 	}
 	objects, err := w.accounts(folder)
 	if err != nil {

@@ -81,29 +81,26 @@ func (w *World) admitHost(ctx context.Context) error {
 	return nil
 }
 
-// mgmtFolder returns the folder of deploy/ for the side on which hypergate's pod runs.
-func (w *World) mgmtFolder() string { return w.options.Folder }
-
 // deployment returns the Deployment of deploy/ with additional arguments and this world's names. It also returns all
 // arguments of the container.
 func (w *World) deployment(more []string) (*unstructured.Unstructured, []string, error) {
-	objects, err := deploy.RenderFor(w.mgmtFolder(), w.GuestName)
+	objects, err := deploy.RenderFor(w.options.Folder, w.GuestName)
 	if err != nil {
 		return nil, nil, err
 	}
 	i := slices.IndexFunc(objects, func(u *unstructured.Unstructured) bool { return u.GetKind() == "Deployment" })
 	if i < 0 {
-		return nil, nil, fmt.Errorf("deploy/%s has no Deployment", w.mgmtFolder())
+		return nil, nil, fmt.Errorf("deploy/%s has no Deployment", w.options.Folder)
 	}
 	field := []string{"spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(objects[i].Object, field...)
 	if err != nil || len(containers) != 1 {
-		return nil, nil, fmt.Errorf("deploy/%s has no Deployment of one container: %w", w.mgmtFolder(), err)
+		return nil, nil, fmt.Errorf("deploy/%s has no Deployment of one container: %w", w.options.Folder, err)
 	}
 	container, _ := containers[0].(map[string]any)
 	args, _, err := unstructured.NestedStringSlice(container, "args")
 	if err != nil {
-		return nil, nil, fmt.Errorf("deploy/%s: %w", w.mgmtFolder(), err)
+		return nil, nil, fmt.Errorf("deploy/%s: %w", w.options.Folder, err)
 	}
 	args = slices.Concat(args, []string{"--v=1"}, w.peers(), more)
 	values := map[string]string{"PILOT_IMAGE": cluster.IstiodImage, "PROXY_IMAGE": ProxyImage, "XDS_ADDRESS": w.XDS().String()}
@@ -130,7 +127,7 @@ func (w *World) startContainer(ctx context.Context, more []string) (*container, 
 		return nil, err
 	}
 	if err := deploy.Apply(ctx, w.Mgmt, []*unstructured.Unstructured{d}); err != nil {
-		return nil, fmt.Errorf("applying the Deployment of deploy/%s: %w", w.mgmtFolder(), err)
+		return nil, fmt.Errorf("applying the Deployment of deploy/%s: %w", w.options.Folder, err)
 	}
 	var pod *corev1.Pod
 	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
