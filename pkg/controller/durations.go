@@ -31,6 +31,9 @@ const (
 const (
 	// notSyncedLimit is how long a guest that answers may take to list everything. Usually it takes no time.
 	notSyncedLimit = 5 * time.Second
+	// outageAtLeast is how long the guest's API server must not answer before that counts as an outage. After a shorter
+	// one, other clients connect again within seconds, too.
+	outageAtLeast = 3 * time.Second
 	// standbyTime is how long a hypergate on standby lets the hypergate that owned the guest go first.
 	standbyTime = 5 * time.Second
 	// acquireBurst and acquireEvery limit how often a guest is acquired, and released: it may delete a Lease, or create

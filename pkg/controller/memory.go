@@ -17,6 +17,8 @@ type memory struct {
 	twoClusters bool
 	// notSynced is since when a guest that answers does not list something. Written by observe.
 	notSynced throttle.Debounce
+	// outage is since when the guest's API server does not answer, and when it answered again. Written by observe.
+	outage guestOutage
 	// settings are the settings of the guest that gateways have. Written by observe.
 	settings gatewaySettings
 	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,

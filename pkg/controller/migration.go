@@ -194,6 +194,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		Origin: migration.Origin{Exists: origin.Kind() != migration.NoOrigin},
 		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.ready, Trusted: facts.Trusted},
 		Lock:   leaderOf(facts),
+		Outage: o.outage,
 	}
 	if deployment != nil {
 		out.Origin.Replicas, out.Origin.Pods, out.Origin.Ready = deployment.Wanted, deployment.Existing, deployment.Ready

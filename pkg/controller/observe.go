@@ -37,6 +37,8 @@ type observation struct {
 	// clusters, mgmtProblem why the management side is not known. If one is set, the next ones are possibly
 	// not checked, and the observations are incomplete.
 	guestProblem, identityProblem, mgmtProblem error
+	// outage is the last outage of the guest's API server that has ended.
+	outage model.Outage
 	// missing names the resources of a guest that answers and does not list them. Empty: none, or the guest does not
 	// answer at all. missingFor is the time until that counts as lasting.
 	missing    string
@@ -68,6 +70,7 @@ type observation struct {
 func (r *Reconciler) observe(ctx context.Context) observation {
 	o := observation{now: r.clock.Now(), deadline: time.Now().Add(guestTime)}
 	o.guest, o.guestProblem = r.guest.Observe()
+	o.outage = r.memory.outage.observe(r.guest.Away(), o.now)
 	if notSynced, is := errors.AsType[guest.NotSyncedError](o.guestProblem); is && notSynced.Answers {
 		o.missing = strings.Join(notSynced.Missing, ", ")
 	}

@@ -29,7 +29,7 @@ func (d decider) withRollout(o observation, c converge) converge {
 	e := rollout.Evidence{
 		Now: o.now, Mode: cmp.Or(d.config.GatewayRollout, model.OneByOne),
 		Wanted: wanted, Has: has, Installed: c.plan.Installed,
-		Istiod: o.mgmt.Istiod, Rollout: o.mgmt.Rollout, Gateways: o.guest.Gateways,
+		Istiod: o.mgmt.Istiod, Rollout: o.mgmt.Rollout, Gateways: o.guest.Gateways, Outage: o.outage,
 	}
 	memo := d.rollout.Before(e)
 	c.rollout = rolloutStep{step: rollout.Decide(e, memo), evidence: e, memo: memo}

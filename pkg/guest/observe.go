@@ -160,6 +160,9 @@ func (c *Cluster) WatchTrouble() error {
 	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.leases.Err())
 }
 
+// Away reports whether the guest's API server does not answer hypergate's watches.
+func (c *Cluster) Away() bool { return c.outage.Away() }
+
 // KubeconfigProblem returns why the current guest kubeconfig is not in use and the previous one is. It returns nil if
 // the current one is in use.
 func (c *Cluster) KubeconfigProblem() error { return c.conn.Problem() }

@@ -91,15 +91,15 @@ func (d decision) lastPhase() Phase {
 	return d.m.Phase
 }
 
-// latest returns a time, or that of the last request if it is later.
+// latest returns the latest of a time, the last request, and the end of the last outage of the guest's API server.
 func (d decision) latest(t time.Time) time.Time {
 	if d.i.At.After(t) {
-		return d.i.At
+		t = d.i.At
 	}
-	return t
+	return d.e.Outage.After(t)
 }
 
-// elapsed returns how long the migration has been in a phase, since the last request.
+// elapsed returns how long the migration has been in a phase, since the last request and the last outage.
 func (d decision) elapsed(p Phase) time.Duration {
 	if d.m.Phase != p {
 		return 0
@@ -168,6 +168,14 @@ func (d decision) timeFor(g Gateway) time.Duration {
 		return gatewayTime
 	}
 	return gatewayTime - d.now.Sub(d.latest(d.m.ReleasedAt))
+}
+
+// settling returns a Wait after an outage of the guest's API server. Nil: its clients do not lag behind.
+func (d decision) settling(p Phase) Step {
+	if left := d.e.Outage.Settling(d.now); left > 0 {
+		return Wait{Phase: p, Why: GuestSettling, Again: left}
+	}
+	return nil
 }
 
 func objects(all []Gateway) []model.ForeignObject {

@@ -251,6 +251,45 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 	})
 }
 
+// TestAfterAnOutage checks what waits after an outage of the guest's API server, and what gets its full time again.
+func TestAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	after := func(s situation, ended time.Duration) situation {
+		return s.with(func(s *situation) { s.e.Outage.EndedAt = ago(ended) })
+	}
+	leads := held(migration.HostedLeading, migration.LockHosted)
+	leading := held(migration.HostedLeading, migration.LockOrigin)
+	settling := func(p migration.Phase, left time.Duration) migration.Step {
+		return migration.Wait{Phase: p, Why: migration.GuestSettling, Again: left}
+	}
+	checkDecisions(t, []decisionCase{
+		{"no Gateway is released", after(leads, 30*time.Second), settling(migration.Roll, 90*time.Second)},
+		{
+			"two minutes later, it is", after(leads, 2*time.Minute),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
+		},
+		{
+			"none is released to go back", after(held(migration.HostedServing, migration.LockOrigin).with(back), time.Minute),
+			settling(migration.Roll, time.Minute),
+		},
+		{"the origin keeps the lock", after(leading, time.Minute), settling(migration.Lead, time.Minute)},
+		{"one on its way has ten minutes again", after(onItsWay().with(func(s *situation) {
+			s.memo.ReleasedAt = ago(11 * time.Minute)
+		}), 3*time.Minute), migration.Wait{
+			Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: only("a")[0], Again: 7 * time.Minute,
+		}},
+		{"holding has two minutes again", after(held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+			s.e.Gateways, s.memo = before().e.Gateways, migration.Memo{Phase: migration.Hold, Since: ago(3 * time.Minute)}
+		}), time.Minute), migration.Act{
+			Phase: migration.Hold, Action: migration.HoldGateways{Gateways: append(only("a"), only("b")...)},
+		}},
+		{"the lock has 90 seconds again", after(leading.with(func(s *situation) {
+			s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree
+			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(5 * time.Minute), ScaledAt: ago(2 * time.Minute), Replicas: 2}
+		}), time.Minute), migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 90 * time.Second}},
+	})
+}
+
 // TestForwardWithoutArrival checks what becomes of a Gateway that does not move.
 func TestForwardWithoutArrival(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,8 @@ type Evidence struct {
 	Gateways []Gateway
 	// Findings are the results of the check.
 	Findings []Finding
+	// Outage is the last outage of the guest's API server.
+	Outage model.Outage
 }
 
 // Origin is the istiod that the guest has.

@@ -93,9 +93,11 @@ func (d decision) wantLock(origin Origin) Step {
 		return Wait{Phase: Lead, Why: LockPending, Again: leadTime}
 	case !d.e.Hosted.Ready:
 		return d.waited(Lead, HostedNotReady)
-	default:
-		return Act{Lead, ScaleOrigin{0}}
 	}
+	if step := d.settling(Lead); step != nil {
+		return step // the origin's new pod would be reached late, too
+	}
+	return Act{Lead, ScaleOrigin{0}}
 }
 
 // lockIsLate decides if the hosted istiod did not get the lock in time. The origin starts again, if Gateways need it.
@@ -199,6 +201,9 @@ func (d decision) mayRestore(g Gateway) bool {
 func (d decision) release(g Gateway) Step {
 	if g.UID == d.m.Released && !d.m.Arrived && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0 {
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
+	}
+	if step := d.settling(Roll); step != nil {
+		return step
 	}
 	return Act{Roll, ReleaseGateways{[]model.ForeignObject{g.ForeignObject}}}
 }

@@ -17,7 +17,7 @@ func (w *world) disturb() {
 		}
 		return w.gateways[w.random.IntN(len(w.gateways))]
 	}
-	switch w.random.IntN(24) {
+	switch w.random.IntN(25) {
 	case 0:
 		w.failing = 25 * w.random.IntN(3)
 	case 1:
@@ -59,6 +59,10 @@ func (w *world) disturb() {
 	case 10:
 		if g := one(); g.Of != migration.OfNone {
 			g.Routes = w.random.Int32N(4)
+		}
+	case 11:
+		if w.random.IntN(4) == 0 {
+			w.outage.EndedAt = w.now // the guest's API server was away
 		}
 	}
 }

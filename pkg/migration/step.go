@@ -125,6 +125,8 @@ const (
 	NotHeld Reason = "NotHeld"
 	// HeldByOther: another client holds the Gateway, so it cannot move.
 	HeldByOther Reason = "HeldByOther"
+	// GuestSettling: the guest's API server did not answer, and clients in the guest can lag behind.
+	GuestSettling Reason = "GuestSettling"
 	// GatewayRolling: the Gateway is on its way to the other istiod. GatewayFailed: it did not arrive in time.
 	GatewayRolling Reason = "GatewayRolling"
 	GatewayFailed  Reason = "GatewayFailed"

@@ -34,6 +34,7 @@ type world struct {
 	gateways []*simulated
 	// failing is the share of writes, in percent, that fail. idle is the number of passes in a row without a step.
 	failing, idle int
+	outage        model.Outage
 }
 
 type simulatedOrigin struct {
@@ -102,7 +103,7 @@ func (w *world) evidence() migration.Evidence {
 	e := migration.Evidence{
 		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead},
 		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs, Trusted: w.trusted},
-		Lock:   w.lock,
+		Lock:   w.lock, Outage: w.outage,
 	}
 	if w.origin.runs {
 		e.Origin.Pods, e.Origin.Ready = 1, 1
@@ -160,6 +161,9 @@ func (w *world) checkAction(act migration.Act) {
 		if a.Replicas == 0 && act.Phase == migration.Park && need {
 			w.t.Errorf("the origin is parked while Gateways need it")
 		}
+		if a.Replicas == 0 && act.Phase == migration.Lead && w.settles() {
+			w.t.Errorf("the origin gives up the lock while clients of the guest lag behind")
+		}
 		if a.Replicas == 0 && act.Phase == migration.Lead && free {
 			w.t.Errorf("the origin gives up the lock while Gateways are not held")
 		}
@@ -177,7 +181,15 @@ func (w *world) checkAction(act migration.Act) {
 		if act.Phase == migration.Roll && len(a.Gateways) != 1 {
 			w.t.Errorf("%d Gateways are released at once", len(a.Gateways))
 		}
+		if act.Phase == migration.Roll && w.settles() && w.hosted.mode != migration.HostedAbsent {
+			w.t.Errorf("a Gateway is released while clients of the guest lag behind")
+		}
 	}
+}
+
+// settles reports whether clients of the guest can lag behind after an outage of its API server.
+func (w *world) settles() bool {
+	return !w.outage.EndedAt.IsZero() && w.now.Sub(w.outage.EndedAt) < 2*time.Minute
 }
 
 // do carries out an action.

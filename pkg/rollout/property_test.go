@@ -26,6 +26,7 @@ type world struct {
 	forbidden bool
 	memo      rollout.Memo
 	last      rollout.Step
+	outage    model.Outage
 }
 
 // simulated is a Gateway. of is the configuration that its pods have.
@@ -64,6 +65,7 @@ func newWorld(seed uint64) *world {
 func (w *world) evidence() rollout.Evidence {
 	e := rollout.Evidence{
 		Now: w.now, Mode: w.mode, Wanted: w.wanted, Has: w.has, Installed: true, Istiod: model.Available, Rollout: model.RolledOut,
+		Outage: w.outage,
 	}
 	if w.now.Before(w.rollsUntil) {
 		e.Rollout = model.Rolling
@@ -134,6 +136,9 @@ func (w *world) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of mo
 // mayRelease checks that no other Gateway rolls. Those that istiod deploys a moment after a release count, too.
 func (w *world) mayRelease(t *testing.T, next model.Gateway) {
 	t.Helper()
+	if !w.outage.EndedAt.IsZero() && w.now.Sub(w.outage.EndedAt) < 2*time.Minute {
+		t.Errorf("%s is released while clients of the guest lag behind", next.Key)
+	}
 	for _, g := range w.gateways {
 		rolls := g.released && g.Deployment.Generation > 0 && (g.pending != "" || g.Deployment.State != model.DeploymentComplete)
 		if rolls && g.UID != next.UID {
@@ -182,7 +187,7 @@ func (w *world) advance(by time.Duration) {
 
 // disturb does something that can happen at any time.
 func (w *world) disturb() {
-	switch w.random.IntN(12) {
+	switch w.random.IntN(13) {
 	case 0:
 		w.memo, w.watched = rollout.Memo{}, false // hypergate restarts
 	case 1:
@@ -200,6 +205,10 @@ func (w *world) disturb() {
 		}
 	case 5:
 		w.forbidden = w.random.IntN(4) == 0
+	case 6:
+		if w.random.IntN(4) == 0 {
+			w.outage.EndedAt = w.now // the guest's API server was away
+		}
 	}
 }
 
@@ -221,6 +230,9 @@ func TestARolloutEndsOrStops(t *testing.T) {
 		for range 2000 { // longer than all of the Gateways take, one after another
 			w.pass(t)
 			w.advance(time.Second)
+		}
+		if _, tries := w.last.(rollout.Release); tries && w.forbidden {
+			w.pass(t) // it is tried once a minute, and stops again
 		}
 		ends[w.end(t, seed)]++
 		if t.Failed() {

@@ -38,6 +38,8 @@ type Evidence struct {
 	Istiod   model.Availability
 	Rollout  model.Rollout
 	Gateways model.ObservedGateways
+	// Outage is the last outage of the guest's API server.
+	Outage model.Outage
 }
 
 // Limit is why Gateways roll all at once, although they should roll one after another.
@@ -127,7 +129,7 @@ func (e Evidence) beforeChange(m Memo) Step {
 	}
 	left := holdTime
 	if !m.HoldingSince.IsZero() {
-		left -= e.Now.Sub(m.HoldingSince)
+		left -= e.Now.Sub(e.Outage.After(m.HoldingSince))
 	}
 	switch e.Gateways.View {
 	case model.GatewaysForbidden:
@@ -169,6 +171,9 @@ func (e Evidence) afterChange(m Memo) Step {
 		return Done{}
 	case m.isRefused(e.Now):
 		return e.mayNotRelease(m)
+	}
+	if left := e.Outage.Settling(e.Now); left > 0 {
+		return Wait{AfterOutage: true, Progress: e.progress(0), Again: left}
 	}
 	slices.SortStableFunc(held, inOrder)
 	return Release{Gateway: held[0], Progress: e.progress(0)}
@@ -248,7 +253,7 @@ func (e Evidence) inProgress(m Memo, more bool) Step {
 		}
 		return nil
 	}
-	since := e.Now.Sub(m.waitsFrom(rolling[0].UID, e.Now))
+	since := e.Now.Sub(e.Outage.After(m.waitsFrom(rolling[0].UID, e.Now)))
 	if rolling[0].Deployment.State == model.DeploymentStuck || since >= readyTime {
 		return Stop{Why: PodsNotReady, Gateway: rolling[0], Progress: e.progress(len(rolling))}
 	}

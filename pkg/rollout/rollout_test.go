@@ -55,6 +55,12 @@ func changed(gateways model.ObservedGateways) rollout.Evidence {
 	return e
 }
 
+// afterOutage returns the evidence some time after an outage of the guest's API server.
+func afterOutage(e rollout.Evidence, ago time.Duration) rollout.Evidence {
+	e.Outage.EndedAt = e.Now.Add(-ago)
+	return e
+}
+
 func edited(e rollout.Evidence, edit func(*rollout.Evidence)) rollout.Evidence {
 	edit(&e)
 	return e
@@ -110,6 +116,10 @@ func TestBeforeIstiodChanges(t *testing.T) {
 		},
 		"holding takes too long": {
 			evidence: changing(known(held("a"), free("b"))), memo: late, want: rollout.Change{Limit: rollout.NotInTime},
+		},
+		"an outage interrupted holding": {
+			evidence: afterOutage(changing(known(held("a"), free("b"))), time.Minute), memo: late,
+			want: rollout.Hold{Gateways: []model.Gateway{free("b")}, Progress: rollout.Progress{Total: 2}},
 		},
 		"all are held": {evidence: changing(known(held("a"), held("b"))), want: rollout.Change{}},
 		"a patch was forbidden": {
@@ -236,6 +246,19 @@ func TestWaitForAReleasedGateway(t *testing.T) {
 		"it is gone": {
 			evidence: changed(known(held("b"))), memo: releasedFor("a", time.Second),
 			want: rollout.Release{Gateway: held("b"), Progress: rollout.Progress{Total: 1}},
+		},
+		"its pods are new, and an outage ended half a minute ago": {
+			evidence: afterOutage(changed(known(in(model.DeploymentComplete), held("b"))), 30*time.Second),
+			memo:     releasedFor("a", time.Minute), want: rollout.Wait{AfterOutage: true, Progress: none, Again: 90 * time.Second},
+		},
+		"its pods are new, and an outage ended two minutes ago": {
+			evidence: afterOutage(changed(known(in(model.DeploymentComplete), held("b"))), 2*time.Minute),
+			memo:     releasedFor("a", 5*time.Minute), want: next,
+		},
+		"an outage kept its pods from becoming ready": {
+			evidence: afterOutage(changed(known(in(model.DeploymentRolling), held("b"))), time.Minute),
+			memo:     releasedFor("a", 15*time.Minute),
+			want:     rollout.Wait{Gateway: in(model.DeploymentRolling), Progress: one, Again: 14 * time.Minute},
 		},
 		"a new process, and it rolls": {
 			evidence: changed(known(in(model.DeploymentRolling), held("b"))), memo: settled(),

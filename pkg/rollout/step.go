@@ -32,12 +32,14 @@ type (
 	}
 	// ReleaseAll means that these Gateways are released at once.
 	ReleaseAll struct{ Gateways []model.Gateway }
-	// Wait means that the new pods of a Gateway are not ready yet, or may still be made. Again is when to decide again
-	// without an event.
+	// Wait means that the new pods of a Gateway are not ready yet, or may still be made. With AfterOutage, it means
+	// that clients in the guest can lag behind after an outage of its API server. Again is when to decide again without
+	// an event.
 	Wait struct {
-		Gateway  model.Gateway
-		Progress Progress
-		Again    time.Duration
+		Gateway     model.Gateway
+		AfterOutage bool
+		Progress    Progress
+		Again       time.Duration
 	}
 	// Stop means that no further Gateway is released. Again is when to decide again without an event; zero is never.
 	Stop struct {

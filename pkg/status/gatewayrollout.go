@@ -40,7 +40,10 @@ func (r Result) gatewayRollout() string {
 	case rollout.ReleaseAll:
 		return fmt.Sprintf("%d Gateways are being released, and roll at once", len(s.Gateways))
 	case rollout.Wait:
-		if s.Gateway.Key.Name == "" {
+		switch {
+		case s.AfterOutage:
+			return rolled(s.Progress) + "; the next one follows two minutes after the end of an outage of the guest's API server"
+		case s.Gateway.Key.Name == "":
 			return rolled(s.Progress)
 		}
 		return rolled(s.Progress) + "; waiting for the new pods of " + gatewayName(s.Gateway)

@@ -81,6 +81,8 @@ func TestGatewayRollout(t *testing.T) {
 			"2 Gateways are being released, and roll at once"),
 		"wait": moving(rollout.Wait{Gateway: gateway, Progress: some}, "",
 			progress+"; waiting for the new pods of shop/web"),
+		"wait after an outage": moving(rollout.Wait{AfterOutage: true, Progress: some}, "",
+			progress+"; the next one follows two minutes after the end of an outage of the guest's API server"),
 		"wait for none": moving(rollout.Wait{Progress: some}, "", progress),
 	})
 }

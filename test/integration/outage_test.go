@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -66,4 +67,42 @@ func TestGuestAPIOutageOfTwentyMinutes(t *testing.T) {
 	}
 	w.Expect(w.caSecret().Data).To(gomega.Equal(ca.Data))
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
+}
+
+// TestNoGatewayIsReleasedRightAfterAnOutage stops the guest's API during a rollout of gateways. The pods of the
+// released Gateway become ready right after it is back. The next Gateway is released two minutes later.
+func TestNoGatewayIsReleasedRightAfterAnOutage(t *testing.T) {
+	h := newHarness(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	h.clock = clock
+	w, stop := newGatewayWorldOn(h, "a", "b")
+	stop()
+	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
+	w.run()
+	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
+	clock.SetTime(clock.Now().Add(10 * time.Second)) // no earlier process can have released one
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
+	w.playGateway("a", w.cfg.ProxyImage, 0)
+	w.settle()
+
+	w.pair.Guest.StopAPI()
+	services, name := w.mgmt.CoreV1().Services(w.cfg.MgmtNamespace), w.cfg.IstiodName()
+	for range 4 { // each repair needs a pass
+		w.Expect(services.Delete(t.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		w.Eventually(func() error {
+			_, err := services.Get(t.Context(), name, metav1.GetOptions{})
+			return err
+		}).Should(gomega.Succeed())
+		clock.SetTime(clock.Now().Add(10 * time.Second))
+	}
+	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
+	w.playGateway("a", "", 1)
+	w.settle()
+	w.Expect(w.installedMessage("demo")).To(gomega.ContainSubstring("gateways are being rolled"))
+	w.Expect(w.held()).To(gomega.Equal([]string{"b"}))
+
+	clock.SetTime(clock.Now().Add(2 * time.Minute))
+	w.playGateway("a", "", 1) // an event
+	w.Eventually(w.held).Should(gomega.BeEmpty())
 }
