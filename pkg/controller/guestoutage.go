@@ -13,15 +13,16 @@ type guestOutage struct {
 	last  model.Outage
 }
 
-// observe returns the last outage that has ended. away reports whether the API server does not answer now.
+// observe returns the last outage. away reports whether the API server does not answer now.
 func (g *guestOutage) observe(away bool, now time.Time) model.Outage {
+	now = now.Round(0) // it is compared with times that were read from objects
 	switch {
 	case away && g.since.IsZero():
 		g.since = now
-	case !away && !g.since.IsZero():
-		if now.Sub(g.since) >= outageAtLeast {
-			g.last.EndedAt = now
-		}
+	case !g.since.IsZero() && now.Sub(g.since) >= outageAtLeast:
+		g.last.EndedAt = now
+	}
+	if !away {
 		g.since = time.Time{}
 	}
 	return g.last

@@ -19,7 +19,7 @@ func TestOutagesOfTheGuestAreTimed(t *testing.T) {
 		{at: 10 * time.Second, away: true},
 		{at: 12 * time.Second}, // too short
 		{at: 20 * time.Second, away: true},
-		{at: 30 * time.Second, away: true},
+		{at: 30 * time.Second, away: true, ended: 30 * time.Second}, // it lasts until now
 		{at: 40 * time.Second, ended: 40 * time.Second},
 		{at: 50 * time.Second, ended: 40 * time.Second},
 		{at: 60 * time.Second, away: true, ended: 40 * time.Second},

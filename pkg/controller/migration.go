@@ -323,10 +323,14 @@ func untilReading(s migration.Step) time.Duration {
 	case migration.Act:
 		return migrationAfterAct
 	case migration.Wait:
-		if s.Why == migration.OriginExists || s.Why == migration.OriginReturns {
+		switch s.Why {
+		case migration.OriginExists, migration.OriginReturns:
 			return migrationAtRest
+		case migration.GuestSettling:
+			return min(s.Again, migrationStopped)
+		default:
+			return migrationWaiting
 		}
-		return migrationWaiting
 	case migration.Stop:
 		return migrationStopped
 	default:

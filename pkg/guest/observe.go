@@ -160,8 +160,11 @@ func (c *Cluster) WatchTrouble() error {
 	return cmp.Or(c.known(), c.crds.Err(), c.namespace.Err(), c.classes.Err(), c.mode.problem(), c.leases.Err())
 }
 
-// Away reports whether the guest's API server does not answer hypergate's watches.
-func (c *Cluster) Away() bool { return c.outage.Away() }
+// Away reports whether the guest's API server does not answer. One resource that it cannot serve is not enough: neither
+// the watch of CRDs nor those of Leases have an answer.
+func (c *Cluster) Away() bool {
+	return watch.StateOf(c.crds.Err()) == watch.NoAnswer && watch.StateOf(c.leases.Err()) == watch.NoAnswer
+}
 
 // KubeconfigProblem returns why the current guest kubeconfig is not in use and the previous one is. It returns nil if
 // the current one is in use.

@@ -192,7 +192,7 @@ func statusOnly(obj any) (any, error) {
 // relevant.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	c.notify = notify
-	ctx = watch.WithOutage(ctx, &watch.Outage{})
+	ctx = watch.WithOutage(ctx)
 	if err := c.objects.Start(ctx, notify); err != nil {
 		return fmt.Errorf("watching the management side: %w", err)
 	}

@@ -31,6 +31,9 @@ const (
 	holdsTime       = 10 * time.Minute
 	holdsPerGateway = 3
 	holdsAtLeast    = 10
+	// outages is how often outages of the guest's API server can extend one of these times. They extend neither
+	// leadTime nor rootsTime: without an istiod, proxies get no configuration.
+	outages = 3
 	// parkEvery is the interval at which an origin that returns is parked again.
 	parkEvery = time.Minute
 )
@@ -91,15 +94,21 @@ func (d decision) lastPhase() Phase {
 	return d.m.Phase
 }
 
-// latest returns the latest of a time, the last request, and the end of the last outage of the guest's API server.
+// latest returns a time, or that of the last request if it is later.
 func (d decision) latest(t time.Time) time.Time {
 	if d.i.At.After(t) {
-		t = d.i.At
+		return d.i.At
 	}
-	return d.e.Outage.After(t)
+	return t
 }
 
-// elapsed returns how long the migration has been in a phase, since the last request and the last outage.
+// lasted returns how long something has lasted, since the last request. What has a limit has its full time again after
+// an outage of the guest's API server, but at most outages times that limit.
+func (d decision) lasted(from time.Time, limit time.Duration) time.Duration {
+	return d.e.Outage.Lasted(d.latest(from), outages*limit, d.now)
+}
+
+// elapsed returns how long the migration has been in a phase, since the last request.
 func (d decision) elapsed(p Phase) time.Duration {
 	if d.m.Phase != p {
 		return 0
@@ -107,9 +116,17 @@ func (d decision) elapsed(p Phase) time.Duration {
 	return d.now.Sub(d.latest(d.m.Since))
 }
 
+// inPhase returns how long the migration has been in a phase that has a limit.
+func (d decision) inPhase(p Phase, limit time.Duration) time.Duration {
+	if d.m.Phase != p {
+		return 0
+	}
+	return d.lasted(d.m.Since, limit)
+}
+
 // waited returns a Wait, or a Stop if the phase has taken longer than readyTime.
 func (d decision) waited(p Phase, why Reason) Step {
-	if left := readyTime - d.elapsed(p); left > 0 {
+	if left := readyTime - d.inPhase(p, readyTime); left > 0 {
 		return Wait{Phase: p, Why: why, Again: left}
 	}
 	return Stop{Phase: p, Why: why}
@@ -137,7 +154,7 @@ func (d decision) holdAll() Step {
 	switch {
 	case len(free) == 0:
 		return nil
-	case d.elapsed(Hold) >= holdTime:
+	case d.inPhase(Hold, holdTime) >= holdTime:
 		return Stop{Phase: Hold, Why: NotHeld, Gateway: free[0].ForeignObject}
 	default:
 		return Act{Hold, HoldGateways{objects(free)}}
@@ -167,13 +184,14 @@ func (d decision) timeFor(g Gateway) time.Duration {
 	if g.UID != d.m.Released {
 		return gatewayTime
 	}
-	return gatewayTime - d.now.Sub(d.latest(d.m.ReleasedAt))
+	return gatewayTime - d.lasted(d.m.ReleasedAt, gatewayTime)
 }
 
-// settling returns a Wait after an outage of the guest's API server. Nil: its clients do not lag behind.
-func (d decision) settling(p Phase) Step {
+// settling returns a Wait after an outage of the guest's API server. Nil: its clients do not lag behind. It begins no
+// phase.
+func (d decision) settling() Step {
 	if left := d.e.Outage.Settling(d.now); left > 0 {
-		return Wait{Phase: p, Why: GuestSettling, Again: left}
+		return Wait{Phase: d.lastPhase(), Why: GuestSettling, Again: left}
 	}
 	return nil
 }

@@ -257,8 +257,11 @@ func TestAfterAnOutage(t *testing.T) {
 	after := func(s situation, ended time.Duration) situation {
 		return s.with(func(s *situation) { s.e.Outage.EndedAt = ago(ended) })
 	}
-	leads := held(migration.HostedLeading, migration.LockHosted)
-	leading := held(migration.HostedLeading, migration.LockOrigin)
+	in := func(p migration.Phase) func(*situation) {
+		return func(s *situation) { s.memo.Phase, s.memo.Since = p, ago(time.Minute) }
+	}
+	leads := held(migration.HostedLeading, migration.LockHosted).with(in(migration.Roll))
+	leading := held(migration.HostedLeading, migration.LockOrigin).with(in(migration.Lead))
 	settling := func(p migration.Phase, left time.Duration) migration.Step {
 		return migration.Wait{Phase: p, Why: migration.GuestSettling, Again: left}
 	}
@@ -269,8 +272,9 @@ func TestAfterAnOutage(t *testing.T) {
 			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
 		},
 		{
-			"none is released to go back", after(held(migration.HostedServing, migration.LockOrigin).with(back), time.Minute),
-			settling(migration.Roll, time.Minute),
+			"none is released to go back",
+			after(held(migration.HostedServing, migration.LockOrigin).with(back).with(in(migration.Lead)), time.Minute),
+			settling(migration.Lead, time.Minute),
 		},
 		{"the origin keeps the lock", after(leading, time.Minute), settling(migration.Lead, time.Minute)},
 		{"one on its way has ten minutes again", after(onItsWay().with(func(s *situation) {
@@ -283,10 +287,16 @@ func TestAfterAnOutage(t *testing.T) {
 		}), time.Minute), migration.Act{
 			Phase: migration.Hold, Action: migration.HoldGateways{Gateways: append(only("a"), only("b")...)},
 		}},
-		{"the lock has 90 seconds again", after(leading.with(func(s *situation) {
+		{"but not for ever", after(onItsWay().with(func(s *situation) {
+			s.memo.ReleasedAt = ago(30 * time.Minute)
+		}), 3*time.Minute), migration.Act{Phase: migration.Roll, Action: migration.RestoreTemplate{Gateway: only("a")[0]}}},
+		{"the pod template can still come back", after(onItsWay().with(func(s *situation) {
+			s.memo.ReleasedAt, s.memo.Failed, s.memo.FailedAt = ago(30*time.Minute), "uid-a", ago(2*time.Minute)
+		}), 30*time.Second), migration.Act{Phase: migration.Roll, Action: migration.RestoreTemplate{Gateway: only("a")[0]}}},
+		{"the lock has no more time: proxies have no istiod", after(leading.with(func(s *situation) {
 			s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree
 			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(5 * time.Minute), ScaledAt: ago(2 * time.Minute), Replicas: 2}
-		}), time.Minute), migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 90 * time.Second}},
+		}), time.Minute), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
 	})
 }
 

@@ -56,10 +56,7 @@ func reasonTexts() []reasonText {
 			HeldByOther, "another client holds the Gateway, so it cannot move",
 			"remove its annotation gateway.istio.io/controller-version, " + again,
 		},
-		{
-			GuestSettling, "the guest's API server answers again after an outage; kube-proxy in the guest can lag behind, " +
-				"so the migration continues two minutes later", "",
-		},
+		{GuestSettling, "the guest's API server was away, and kube-proxy can lag behind: the next step follows after two minutes", ""},
 		{GatewayRolling, "the pods of the Gateway are being replaced; the new ones have 10 minutes to connect to the other istiod", ""},
 		{
 			GatewayFailed, "the new pods of the Gateway did not become ready, connected and programmed in 10 minutes",

@@ -16,7 +16,7 @@ func (d decision) forward() Step {
 		if blocked := d.blocked(); len(blocked) > 0 {
 			return Stop{Phase: Check, Why: Blocked, Findings: blocked}
 		}
-		if d.elapsed(StandBy) >= readyTime {
+		if d.inPhase(StandBy, readyTime) >= readyTime {
 			return Stop{Phase: StandBy, Why: HostedNotReady} // it could not be installed
 		}
 		return Act{StandBy, SetHosted{HostedServing}}
@@ -94,7 +94,7 @@ func (d decision) wantLock(origin Origin) Step {
 	case !d.e.Hosted.Ready:
 		return d.waited(Lead, HostedNotReady)
 	}
-	if step := d.settling(Lead); step != nil {
+	if step := d.settling(); step != nil {
 		return step // the origin's new pod would be reached late, too
 	}
 	return Act{Lead, ScaleOrigin{0}}
@@ -194,7 +194,7 @@ func (d decision) giveUp(g Gateway) Step {
 
 // mayRestore reports whether there is time left to give a Gateway the pod template of before.
 func (d decision) mayRestore(g Gateway) bool {
-	return g.UID != d.m.Failed || !d.counts(d.m.FailedAt) || d.now.Sub(d.m.FailedAt) < restoreTime
+	return g.UID != d.m.Failed || !d.counts(d.m.FailedAt) || d.lasted(d.m.FailedAt, restoreTime) < restoreTime
 }
 
 // release returns the step that releases a Gateway. It stops if the Gateway is still held long after its release.
@@ -202,7 +202,7 @@ func (d decision) release(g Gateway) Step {
 	if g.UID == d.m.Released && !d.m.Arrived && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0 {
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 	}
-	if step := d.settling(Roll); step != nil {
+	if step := d.settling(); step != nil {
 		return step
 	}
 	return Act{Roll, ReleaseGateways{[]model.ForeignObject{g.ForeignObject}}}

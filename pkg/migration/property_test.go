@@ -62,7 +62,8 @@ func (w *world) disturb() {
 		}
 	case 11:
 		if w.random.IntN(4) == 0 {
-			w.outage.EndedAt = w.now // the guest's API server was away
+			w.advance(time.Duration(w.random.IntN(300)) * time.Second) // the guest's API server is away
+			w.outage.EndedAt = w.now
 		}
 	}
 }

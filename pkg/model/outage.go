@@ -2,15 +2,15 @@ package model
 
 import "time"
 
-// settleTime is how long clients in the guest may lag behind after an outage of its API server. kube-proxy, kubelets
-// and controllers connect again after a pause that grows with each attempt, up to a minute: 30 seconds and a jitter of
-// as much (k8s.io/client-go/tools/cache/reflector.go). A new address goes through two of them, so twice that. Until
-// then, a pod that is replaced can end before kube-proxy knows the address of the new one.
+// settleTime is how long clients in the guest may lag behind after an outage of its API server. They connect again
+// after a pause that grows with each attempt, up to 30 seconds and a jitter of as much
+// (k8s.io/client-go/tools/cache/reflector.go). A new address goes through two of them: the controller for
+// EndpointSlices, and kube-proxy. Until then, a pod that is replaced can end before kube-proxy knows the new one.
 const settleTime = 2 * time.Minute
 
 // Outage is the last outage of the guest's API server. The zero value means that none is known.
 type Outage struct {
-	// EndedAt is when the API server answered again.
+	// EndedAt is when the API server answered again. It is now while it does not answer.
 	EndedAt time.Time
 }
 
@@ -22,10 +22,13 @@ func (o Outage) Settling(now time.Time) time.Duration {
 	return min(settleTime, max(0, settleTime-now.Sub(o.EndedAt)))
 }
 
-// After returns the later of a time and the end of the outage. What was timed before has its full time after it.
-func (o Outage) After(t time.Time) time.Time {
-	if o.EndedAt.After(t) {
-		return o.EndedAt
+// Lasted returns how long something has lasted that began at a time, and that an outage interrupts. It begins again
+// after the outage, until it has lasted for the duration most: a guest whose API server is away again and again delays
+// nothing without an end.
+func (o Outage) Lasted(from time.Time, most time.Duration, now time.Time) time.Duration {
+	lasted := now.Sub(from)
+	if lasted >= most || !o.EndedAt.After(from) {
+		return lasted
 	}
-	return t
+	return max(0, now.Sub(o.EndedAt))
 }

@@ -30,22 +30,24 @@ func TestClientsSettleAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestTimesBeginAgainAfterAnOutage checks from when something is timed that an outage interrupted.
+// TestTimesBeginAgainAfterAnOutage checks how long something has lasted that an outage has interrupted.
 func TestTimesBeginAgainAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	outage := model.Outage{EndedAt: end}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ended := func(before time.Duration) model.Outage { return model.Outage{EndedAt: now.Add(-before)} }
 	for name, tc := range map[string]struct {
-		outage     model.Outage
-		from, want time.Time
+		outage      model.Outage
+		began, want time.Duration
 	}{
-		"no outage is known": {model.Outage{}, end, end},
-		"begun before it":    {outage, end.Add(-time.Minute), end},
-		"begun after it":     {outage, end.Add(time.Minute), end.Add(time.Minute)},
-		"not begun":          {outage, time.Time{}, end},
+		"no outage is known":         {model.Outage{}, 5 * time.Minute, 5 * time.Minute},
+		"begun before it":            {ended(time.Minute), 5 * time.Minute, time.Minute},
+		"begun after it":             {ended(5 * time.Minute), time.Minute, time.Minute},
+		"it lasts":                   {ended(0), 5 * time.Minute, 0},
+		"it has lasted for too long": {ended(time.Minute), 10 * time.Minute, 10 * time.Minute},
+		"the clock was set back":     {ended(-time.Hour), 5 * time.Minute, 0},
 	} {
-		if got := tc.outage.After(tc.from); !got.Equal(tc.want) {
-			t.Errorf("%s: timed from %s, want %s", name, got, tc.want)
+		if got := tc.outage.Lasted(now.Add(-tc.began), 10*time.Minute, now); got != tc.want {
+			t.Errorf("%s: it has lasted for %s, want %s", name, got, tc.want)
 		}
 	}
 }

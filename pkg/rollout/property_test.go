@@ -207,7 +207,8 @@ func (w *world) disturb() {
 		w.forbidden = w.random.IntN(4) == 0
 	case 6:
 		if w.random.IntN(4) == 0 {
-			w.outage.EndedAt = w.now // the guest's API server was away
+			w.advance(time.Duration(w.random.IntN(300)) * time.Second) // the guest's API server is away
+			w.outage.EndedAt = w.now
 		}
 	}
 }

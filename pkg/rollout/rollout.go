@@ -15,6 +15,10 @@ const (
 	// holdTime is how long holding all Gateways may take. After that, istiod changes, and Gateways that are not held
 	// roll at once.
 	holdTime = 2 * time.Minute
+	// mostHoldTime is the same with outages of the guest's API server. A guest does not keep istiod from being changed.
+	mostHoldTime = 10 * time.Minute
+	// mostReadyTime is readyTime with outages of the guest's API server.
+	mostReadyTime = 45 * time.Minute
 	// readyTime is how long the pods of a released Gateway may take to become ready. After that the rollout stops. It
 	// is longer than the deadline of a Deployment (10 minutes), which usually ends the wait.
 	readyTime = 15 * time.Minute
@@ -129,7 +133,7 @@ func (e Evidence) beforeChange(m Memo) Step {
 	}
 	left := holdTime
 	if !m.HoldingSince.IsZero() {
-		left -= e.Now.Sub(e.Outage.After(m.HoldingSince))
+		left -= e.Outage.Lasted(m.HoldingSince, mostHoldTime, e.Now)
 	}
 	switch e.Gateways.View {
 	case model.GatewaysForbidden:
@@ -253,7 +257,7 @@ func (e Evidence) inProgress(m Memo, more bool) Step {
 		}
 		return nil
 	}
-	since := e.Now.Sub(e.Outage.After(m.waitsFrom(rolling[0].UID, e.Now)))
+	since := e.Outage.Lasted(m.waitsFrom(rolling[0].UID, e.Now), mostReadyTime, e.Now)
 	if rolling[0].Deployment.State == model.DeploymentStuck || since >= readyTime {
 		return Stop{Why: PodsNotReady, Gateway: rolling[0], Progress: e.progress(len(rolling))}
 	}

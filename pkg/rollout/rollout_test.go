@@ -272,3 +272,23 @@ func TestWaitForAReleasedGateway(t *testing.T) {
 		},
 	})
 }
+
+// TestAnAPIServerThatIsAwayAgainAndAgain checks that istiod is changed after ten minutes, although each outage gives
+// holding its full time again.
+func TestAnAPIServerThatIsAwayAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	e, memo := changing(known(free("a"))), rollout.Memo{}
+	for e.Now.Sub(start) < 10*time.Minute {
+		memo = memo.Before(e)
+		step := rollout.Decide(e, memo)
+		if _, holds := step.(rollout.Hold); !holds {
+			t.Fatalf("after %s: %T, want a hold", e.Now.Sub(start), step)
+		}
+		memo = memo.After(e, step)
+		e.Now = e.Now.Add(time.Minute)
+		e.Outage.EndedAt = e.Now
+	}
+	if diff := cmp.Diff(rollout.Step(rollout.Change{Limit: rollout.NotInTime}), rollout.Decide(e, memo.Before(e))); diff != "" {
+		t.Errorf("after ten minutes (-want +got):\n%s", diff)
+	}
+}

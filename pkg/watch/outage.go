@@ -54,25 +54,17 @@ type Outage struct {
 // outageKey is the context key of WithOutage.
 type outageKey struct{}
 
-// WithOutage returns a context for the watches of one cluster, which share an Outage. They log one line if its API
-// server does not answer.
-func WithOutage(ctx context.Context, shared *Outage) context.Context {
-	return context.WithValue(ctx, outageKey{}, shared)
+// WithOutage returns a context for the watches of one cluster. They log one line if its API server does not answer.
+func WithOutage(ctx context.Context) context.Context {
+	return context.WithValue(ctx, outageKey{}, &Outage{})
 }
 
-// OutageFrom returns the Outage that WithOutage added. Without WithOutage, each watch logs lines of its own.
+// OutageFrom returns what WithOutage added. Without WithOutage, each watch logs lines of its own.
 func OutageFrom(ctx context.Context) *Outage {
 	if outage, ok := ctx.Value(outageKey{}).(*Outage); ok {
 		return outage
 	}
 	return &Outage{}
-}
-
-// Away reports whether the API server does not answer.
-func (o *Outage) Away() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.away
 }
 
 // Lines returns what logs the states of one watch.

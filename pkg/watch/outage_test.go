@@ -51,7 +51,7 @@ func TestAnOutageIsOneLine(t *testing.T) {
 		_, message, _ := strings.Cut(args, `"msg"="`)
 		lines = append(lines, strings.Split(message, `"`)[0])
 	}, funcr.Options{})
-	outage := watch.OutageFrom(watch.WithOutage(t.Context(), &watch.Outage{}))
+	outage := watch.OutageFrom(watch.WithOutage(t.Context()))
 	var all []*watch.Lines
 	for range watches {
 		all = append(all, outage.Lines())
