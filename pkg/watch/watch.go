@@ -158,7 +158,8 @@ func New(opts Options) *Watch {
 		},
 		Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 			stream, err := w.meter.Watch(ctx, o, opts.Watch)
-			if err != nil || w.meter.Over() == nil { // after an exceeded limit, only a complete list is a proof
+			over := err == nil && w.meter.Over() != nil // after an exceeded limit, only a complete list is a proof
+			if !over && !refusesStream(o, err) {
 				w.record(err)
 			}
 			return stream, err
@@ -288,6 +289,12 @@ func (w *Watch) record(err error) {
 // isTrouble reports whether an error is unexpected.
 func (w *Watch) isTrouble(err error) bool {
 	return err != nil && (w.opts.Patience == 0 || !apierrors.IsNotFound(err))
+}
+
+// refusesStream reports whether an API server does not serve streamed lists, as those of older versions of Kubernetes.
+// The reflector lists without a stream then.
+func refusesStream(o metav1.ListOptions, err error) bool {
+	return o.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsBadRequest(err))
 }
 
 // setSynced marks the copy as synced. It reports whether this was the first time in the session.

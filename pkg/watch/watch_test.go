@@ -123,6 +123,22 @@ func TestNotSyncedBeforeRun(t *testing.T) {
 	})
 }
 
+// TestAServerWithoutStreamedLists checks that an API server that does not know them is no trouble: the watch lists
+// without a stream.
+func TestAServerWithoutStreamedLists(t *testing.T) {
+	f := &fixture{T: t, Gomega: hang.Gomega(t), server: newServer(false), log: &log{}}
+	f.server.put("a", "1")
+	options := f.server.options()
+	options.OnSynced = func() { f.log.add("synced") }
+	options.OnTrouble = func() { f.log.add("trouble: %v", f.watch.Err()) }
+	f.watch = watch.New(options)
+	f.run()
+	f.Eventually(f.log.all).Should(gomega.ContainElement("synced"))
+	f.server.put("b", "2") // seen by the watch that follows the list
+	f.Eventually(f.names).Should(gomega.Equal([]string{"a", "b"}))
+	f.Expect(f.log.all()).To(gomega.Equal([]string{"synced"}))
+}
+
 func TestSync(t *testing.T) {
 	eachWay(t, func(f *fixture) {
 		f.server.put("a", "1")

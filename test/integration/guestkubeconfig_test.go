@@ -130,7 +130,7 @@ func (w guestKubeconfig) checkConflicts() {
 		ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Data: map[string][]byte{"kubeconfig": []byte("theirs")},
 	}, metav1.CreateOptions{FieldManager: "their-tool"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	w.fails("to replace it, set --force-conflicts", w.command("--secret=theirs", "--apply")...)
+	w.fails("otherwise, replace it with --force-conflicts", w.command("--secret=theirs", "--apply")...)
 	w.fails("their-tool", w.command("--secret=theirs", "--apply")...)
 	w.stored("theirs", guestconfig.KeyHyperShift, "--secret=theirs", "--force-conflicts")
 }

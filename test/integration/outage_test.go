@@ -47,10 +47,10 @@ func TestGuestAPIOutageOfTwentyMinutes(t *testing.T) {
 
 	mgmt = w.mgmtRequests.count()
 	w.Expect(w.pair.Guest.StartAPI(t.Context())).To(gomega.Succeed())
-	roles := w.guest.RbacV1().ClusterRoles()
-	w.Expect(roles.Delete(t.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	roles, role := w.guest.RbacV1().ClusterRoles(), w.cfg.GuestIstiodName()
+	w.Expect(roles.Delete(t.Context(), role, metav1.DeleteOptions{})).To(gomega.Succeed())
 	back := func() error {
-		_, err := roles.Get(t.Context(), name, metav1.GetOptions{})
+		_, err := roles.Get(t.Context(), role, metav1.GetOptions{})
 		return err
 	}
 	w.Eventually(back, 30*time.Second).Should(gomega.Succeed())
