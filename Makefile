@@ -25,7 +25,7 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e upgrade migration conformance monitoring rotation scale hostile limited chaos next busy
+STORIES ?= race integration e2e oldest upgrade migration conformance monitoring rotation scale hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.
@@ -268,6 +268,13 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent kubectl helm
 	@hack/e2e.sh -skip '^Test(Upgrade|Speed|Migration|Alerts)' $(NEED_ROOT)
+
+.PHONY: oldest
+oldest: servers build ## Run integration and e2e's main stories with a guest of Kubernetes 1.30, the oldest one. Needs root.
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent $(addsuffix -1.30,kube-apiserver kube-controller-manager \
+		kube-scheduler kubelet kube-proxy)
+	GUEST_KUBERNETES=1.30 go test -count=1 -timeout 60m ./test/integration
+	GUEST_KUBERNETES=1.30 hack/e2e.sh -v -run '^Test(Hosted|Traffic)$$' ./test/e2e
 
 .PHONY: quickstarts
 quickstarts: servers ## Run the commands of docs/quickstart-*.md on real clusters, as they are there. A part of make e2e. Needs root.

@@ -22,6 +22,8 @@ kubernetes_version=1.36.3
 istio_version=$(sed -n 's/^const EmbeddedVersion = "\(.*\)"$/\1/p' ../../pkg/charts/source.go)
 kube=k8s.io/component-base/version
 kube_ld="-X $kube.gitVersion=v$kubernetes_version -X $kube.gitMajor=1 -X $kube.gitMinor=36"
+# The oldest version that a guest may have, see README.md. GUEST_KUBERNETES=1.30 selects it in tests.
+oldest_ld="-X $kube.gitVersion=v1.30.14 -X $kube.gitMajor=1 -X $kube.gitMinor=30"
 istio=istio.io/istio/pkg/version
 istio_ld="-X $istio.buildVersion=$istio_version -X $istio.buildTag=$istio_version"
 # The release before the embedded one, which hack/charts-1.28 also pins.
@@ -37,6 +39,11 @@ kube-controller-manager|default|kubernetes|k8s.io/kubernetes/cmd/kube-controller
 kube-scheduler|default|kubernetes|k8s.io/kubernetes/cmd/kube-scheduler|$kube_ld
 kubelet|default|kubernetes|k8s.io/kubernetes/cmd/kubelet|$kube_ld
 kube-proxy|default|kubernetes|k8s.io/kubernetes/cmd/kube-proxy|$kube_ld
+kube-apiserver-1.30|named|kubernetes-1.30|k8s.io/kubernetes/cmd/kube-apiserver|$oldest_ld
+kube-controller-manager-1.30|named|kubernetes-1.30|k8s.io/kubernetes/cmd/kube-controller-manager|$oldest_ld
+kube-scheduler-1.30|named|kubernetes-1.30|k8s.io/kubernetes/cmd/kube-scheduler|$oldest_ld
+kubelet-1.30|named|kubernetes-1.30|k8s.io/kubernetes/cmd/kubelet|$oldest_ld
+kube-proxy-1.30|named|kubernetes-1.30|k8s.io/kubernetes/cmd/kube-proxy|$oldest_ld
 coredns|default|coredns|.|
 pilot-discovery|default|istiod|istio.io/istio/pilot/cmd/pilot-discovery|$istio_ld
 pilot-agent|named|istiod|istio.io/istio/pilot/cmd/pilot-agent|$istio_ld

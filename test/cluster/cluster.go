@@ -165,8 +165,14 @@ func (c *Cluster) explainNode(err error) error {
 // Servers returns the server binaries that a cluster needs. If one is missing, the error names the command that
 // builds it.
 func Servers(ctx context.Context) (servers.Binaries, error) {
-	return servers.Find(ctx, "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns",
-		"pilot-discovery")
+	names := []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "coredns", "pilot-discovery",
+	}
+	of := make([]string, 0, 2*len(names))
+	for _, name := range names {
+		of = append(of, name, servers.OfGuest(name))
+	}
+	return servers.Find(ctx, of...)
 }
 
 // Stop ends the clusters and removes everything outside the node's namespaces. It also removes the state folder if

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -75,7 +76,7 @@ func images(ctx context.Context, binaries servers.Binaries, options Options) ([]
 	}
 	all := []Image{
 		{Name: pauseImage, User: "65535", Entrypoint: []string{"/pause"}, Files: map[string]string{"/pause": pause}},
-		{Name: kubeImage, User: "1000", Files: usr(hostedServers(options)...)},
+		{Name: kubeImage, User: "1000", Files: ofGuest(usr(hostedServers(options)...), binaries)},
 	}
 	for _, name := range append([]string{IstiodImage}, options.IstiodImages...) {
 		all = append(all, Image{
@@ -84,6 +85,14 @@ func images(ctx context.Context, binaries servers.Binaries, options Options) ([]
 		})
 	}
 	return importables(dir, slices.Concat(all, standIns(options, pause), options.Images))
+}
+
+// ofGuest returns the files of an image with the servers of a guest.
+func ofGuest(files map[string]string, binaries servers.Binaries) map[string]string {
+	for in := range files {
+		files[in] = binaries[servers.OfGuest(path.Base(in))]
+	}
+	return files
 }
 
 // hostedServers returns the servers of a guest that run in pods of the management cluster. Only a guest with real nodes

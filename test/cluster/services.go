@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -65,7 +66,11 @@ func (r run) servers() nodeServers {
 func (r run) command(name string) []string {
 	pki := r.Keys
 	node, etcd := r.Net.Node.String(), "http://127.0.0.1:2379"
-	binary := func(args ...string) []string { return append([]string{r.Binaries[name]}, args...) }
+	from := r.Binaries[name]
+	if r.Role == guestNode {
+		from = r.Binaries[servers.OfGuest(name)]
+	}
+	binary := func(args ...string) []string { return append([]string{from}, args...) }
 	file := func(name string) string { return filepath.Join(r.Dir, "node", name) }
 	switch name {
 	case "etcd":

@@ -122,3 +122,40 @@ func TestInferencePools(t *testing.T) {
 		client.MatchingLabels{"istio.io/inferencepool-name": "models"})).To(gomega.Succeed())
 	g.Expect(services.Items).To(gomega.HaveLen(1), "istiod makes a Service of the pool")
 }
+
+// TestAnInferencePoolCRDWithoutV1 checks what an istiod does that starts while the CRD of InferencePools does not serve
+// v1: it does not become ready, as the condition ControllerInstalled says. It becomes ready, without a restart, when
+// the CRD does.
+func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
+	ctx, source, g := realGuest(t)
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{inferenceCRDs(ctx, t)}, ErrorIfPathMissing: true})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	serve := func(v1 bool) {
+		g.Expect(g.client.Get(ctx, client.ObjectKey{Name: model.InferencePoolCRD}, crd)).To(gomega.Succeed())
+		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(versions).To(gomega.ContainElement(gomega.HaveKeyWithValue("name", "v1")))
+		for _, version := range versions {
+			if version := version.(map[string]any); version["name"] == "v1" {
+				version["served"] = v1
+			}
+		}
+		g.Expect(unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")).To(gomega.Succeed())
+		g.Expect(g.client.Update(ctx, crd)).To(gomega.Succeed())
+	}
+	serve(false)
+	s := ofHypergate(t, source, "", model.SeveralNodes)
+	g.apply(ctx, s.guest)
+	i := launchIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
+	g.Eventually(i.output.String).Should(gomega.ContainSubstring("inference.networking.k8s.io/v1, Resource=inferencepools"))
+	g.Expect(ready(ctx, i.health)).To(gomega.HaveOccurred())
+
+	t.Log("the CRD serves v1")
+	serve(true)
+	g.Eventually(func() error { return ready(ctx, i.health) }).Should(gomega.Succeed())
+}

@@ -42,11 +42,12 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s setting
 	return startIstiodProcess(ctx, t, kubeconfig, s).stop
 }
 
-// istiod is a process that serves. plaintext is the address of xDS without TLS, on which istiod asks for no identity.
+// istiod is a process. plaintext is the address of xDS without TLS, on which istiod asks for no identity. health is the
+// address of its readiness.
 type istiod struct {
-	stop      func()
-	plaintext string
-	output    *lockedBuffer
+	stop              func()
+	plaintext, health string
+	output            *lockedBuffer
 }
 
 // lockedBuffer is what a process has printed.
@@ -69,7 +70,16 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
+// startIstiodProcess runs istiod, and returns when it is ready.
 func startIstiodProcess(ctx context.Context, t *testing.T, kubeconfig string, s settings) istiod {
+	t.Helper()
+	i := launchIstiod(ctx, t, kubeconfig, s)
+	hang.Gomega(t).Eventually(func() error { return ready(ctx, i.health) }).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
+	return i
+}
+
+// launchIstiod runs istiod, and returns at once.
+func launchIstiod(ctx context.Context, t *testing.T, kubeconfig string, s settings) istiod {
 	t.Helper()
 	binaries, err := servers.Find(ctx, "pilot-discovery")
 	if err != nil {
@@ -109,8 +119,7 @@ func startIstiodProcess(ctx context.Context, t *testing.T, kubeconfig string, s 
 			t.Logf("istiod's log:\n%s", output)
 		}
 	})
-	hang.Gomega(t).Eventually(func() error { return ready(ctx, ports[1]) }).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
-	return istiod{stop: stop, plaintext: ports[4], output: output}
+	return istiod{stop: stop, plaintext: ports[4], health: ports[1], output: output}
 }
 
 func ready(ctx context.Context, address string) error {

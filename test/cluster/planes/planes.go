@@ -17,6 +17,9 @@ import (
 	"github.com/hypergate/hypergate/test/proc"
 )
 
+// guest is the name of the plane whose servers GUEST_KUBERNETES can replace.
+const guest = "guest"
+
 // startTimeout is many times as long as a start on two idle cores.
 const startTimeout = 3 * time.Minute
 
@@ -69,7 +72,7 @@ func Start(ctx context.Context, options Options) (*Pair, error) {
 		return err
 	})
 	group.Go(func() (err error) {
-		pair.Guest, err = StartPlane(ctx, "guest", filepath.Join(options.Dir, "guest"), options.GuestControllers)
+		pair.Guest, err = StartPlane(ctx, guest, filepath.Join(options.Dir, guest), options.GuestControllers)
 		return err
 	})
 	if err := group.Wait(); err != nil {
@@ -94,7 +97,7 @@ func (p *Pair) Stop() error {
 // StartPlane starts one control plane with its files in dir, with a kube-controller-manager if controllers is true.
 // The service account issuer contains the name, so the tokens of two planes have different issuers.
 func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane, error) {
-	binaries, err := servers.Find(ctx, "etcd", "kube-apiserver", "kube-controller-manager")
+	binaries, err := binariesOf(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +122,23 @@ func StartPlane(ctx context.Context, name, dir string, controllers bool) (*Plane
 		}
 	}
 	return p, nil
+}
+
+// binariesOf returns the binaries of a plane, under the names that its servers have.
+func binariesOf(ctx context.Context, plane string) (servers.Binaries, error) {
+	out := servers.Binaries{}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		server := name
+		if plane == guest {
+			server = servers.OfGuest(name)
+		}
+		found, err := servers.Find(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = found[server]
+	}
+	return out, nil
 }
 
 // ClientCertificate returns a configuration with its own certificate, signed by the API server's client CA and valid

@@ -52,6 +52,28 @@ func TestPairIsTwoSeparateClusters(t *testing.T) {
 	}
 }
 
+// TestAGuestCanHaveAnotherVersion checks that GUEST_KUBERNETES, if it is set, is the version of the guest's API server,
+// and not that of the management cluster's.
+func TestAGuestCanHaveAnotherVersion(t *testing.T) {
+	t.Parallel()
+	pair := start(t, planes.Options{})
+	version := func(p *planes.Plane) string {
+		got, err := clientFor(t, p.Config).Discovery().ServerVersion()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GitVersion
+	}
+	mgmt, guest := version(pair.Mgmt), version(pair.Guest)
+	switch want := os.Getenv("GUEST_KUBERNETES"); {
+	case want == "" && guest != mgmt:
+		t.Errorf("the guest has Kubernetes %s, and the management cluster %s", guest, mgmt)
+	case want != "" && (!strings.HasPrefix(guest, "v"+want+".") || guest == mgmt):
+		t.Errorf("the guest has Kubernetes %s, and the management cluster %s, with GUEST_KUBERNETES=%s", guest, mgmt, want)
+	}
+	t.Logf("the guest has Kubernetes %s", guest)
+}
+
 func TestAPIServerComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -15,6 +15,18 @@ import (
 // binaries.
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
+// guestEnv is the variable with the version of Kubernetes that guests have, if that is not the version of the
+// management cluster: 1.30, the oldest one that a guest may have.
+const guestEnv = "GUEST_KUBERNETES"
+
+// OfGuest returns the name of a guest's server. It depends on GUEST_KUBERNETES for those of Kubernetes.
+func OfGuest(name string) string {
+	if version := os.Getenv(guestEnv); version != "" && strings.HasPrefix(name, "kube") {
+		return name + "-" + version
+	}
+	return name
+}
+
 // Binaries maps the names of servers to absolute paths.
 type Binaries map[string]string
 
