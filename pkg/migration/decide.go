@@ -108,9 +108,9 @@ func (d decision) lasted(from time.Time, limit time.Duration) time.Duration {
 	return d.e.Outage.Lasted(d.latest(from), outages*limit, d.now)
 }
 
-// elapsed returns how long the migration has been in a phase, since the last request.
-func (d decision) elapsed(p Phase) time.Duration {
-	if d.m.Phase != p {
+// inLead returns how long the migration has been in the phase Lead, since the last request.
+func (d decision) inLead() time.Duration {
+	if d.m.Phase != Lead {
 		return 0
 	}
 	return d.now.Sub(d.latest(d.m.Since))

@@ -66,10 +66,10 @@ func (d decision) takeLock() Step {
 	switch {
 	case leads && (d.e.Hosted.Trusted || !d.needed()):
 		return nil
-	case leads && origin.Replicas > 0 && d.elapsed(Lead) < rootsTime:
+	case leads && origin.Replicas > 0 && d.inLead() < rootsTime:
 		// Gateways could not connect to the hosted istiod. If this lasts, the origin has the lock of the controller for
 		// roots, and gives it up, too.
-		return Wait{Phase: Lead, Why: LockPending, Again: rootsTime - d.elapsed(Lead)}
+		return Wait{Phase: Lead, Why: LockPending, Again: rootsTime - d.inLead()}
 	}
 	return d.wantLock(origin)
 }
@@ -128,8 +128,8 @@ func (d decision) keepOrigin() Step {
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	}
 	begun := d.m.Phase == Roll
-	if origin.Ready == 0 && !begun && d.elapsed(Lead) < leadTime {
-		return Wait{Phase: Lead, Why: OriginNotReady, Again: leadTime - d.elapsed(Lead)}
+	if origin.Ready == 0 && !begun && d.inLead() < leadTime {
+		return Wait{Phase: Lead, Why: OriginNotReady, Again: leadTime - d.inLead()}
 	}
 	return nil
 }

@@ -152,7 +152,10 @@ func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 	s := ofHypergate(t, source, "", model.SeveralNodes)
 	g.apply(ctx, s.guest)
 	i := launchIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
-	g.Eventually(i.output.String).Should(gomega.ContainSubstring("inference.networking.k8s.io/v1, Resource=inferencepools"))
+	syncing := func() int {
+		return strings.Count(i.output.String(), `controller "inference.networking.k8s.io/v1/InferencePool" is syncing`)
+	}
+	g.Eventually(syncing).Should(gomega.BeNumerically(">", 20), "it waits for the first list, and logs ten lines per second")
 	g.Expect(ready(ctx, i.health)).To(gomega.HaveOccurred())
 
 	t.Log("the CRD serves v1")
