@@ -123,8 +123,8 @@ func TestNotSyncedBeforeRun(t *testing.T) {
 	})
 }
 
-// TestAServerWithoutStreamedLists checks that an API server that does not know them is no trouble: the watch lists
-// without a stream.
+// TestAServerWithoutStreamedLists checks that a watch reports no error if the API server does not serve streamed lists.
+// The watch lists without a stream.
 func TestAServerWithoutStreamedLists(t *testing.T) {
 	f := &fixture{T: t, Gomega: hang.Gomega(t), server: newServer(false), log: &log{}}
 	f.server.put("a", "1")
