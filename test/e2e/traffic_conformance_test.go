@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
 )
@@ -44,6 +45,24 @@ func conformance(t *fixture, _ *edgeOfTheGuest) {
 	t.Expect(err).NotTo(gomega.HaveOccurred(), func() string { return outputOfFailures(out) })
 	_, table, _ := strings.Cut(outputOf(out, func(test string) bool { return test == "TestConformance" }), "PASSED  FAILED  SKIPPED\n")
 	t.Log("passed, failed, skipped\n" + table)
+	t.conformancePodsGone()
+}
+
+// conformancePodsGone waits until the pods of the suite have ended. The suite deletes its namespaces and does not wait,
+// and the next story needs the CPU time.
+func (t *fixture) conformancePodsGone() {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		pods, err := t.GuestClient.CoreV1().Pods(metav1.NamespaceAll).List(t.ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		var left []string
+		for i := range pods.Items {
+			if p := &pods.Items[i]; strings.HasPrefix(p.Namespace, "gateway-conformance-") {
+				left = append(left, p.Namespace+"/"+p.Name)
+			}
+		}
+		g.Expect(left).To(gomega.BeEmpty())
+	}, stepTimeout).Should(gomega.Succeed())
 }
 
 // outputOfFailures returns what the tests that failed wrote, of the output of `go test -json`, and what belongs to no
