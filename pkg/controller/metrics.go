@@ -137,7 +137,7 @@ func (e *exporter) export(s summary.Summary, res status.Result, seen, now time.T
 func (e *exporter) noteInstallation(s summary.Summary, res status.Result, now time.Time) {
 	switch available := s.Condition(summary.Available); {
 	case available.Status == summary.True && !e.requested.IsZero():
-		if available.Reason == status.ReasonAsExpected || available.Reason == status.ReasonUnplannedVersion {
+		if status.MeansServing(available.Reason) {
 			e.Installed(now.Sub(e.requested))
 		}
 		e.requested = time.Time{}

@@ -27,7 +27,7 @@ func (r Result) available() metav1.Condition {
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.unreached())
 	case r.Istiod == model.Available:
-		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion())
+		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherTLS()+r.otherVersion())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}
@@ -63,4 +63,14 @@ func (r Result) otherWebhooks() string {
 		return ""
 	}
 	return "; another party writes the webhooks: their URL and CA bundle are in Secret " + r.WebhookSecret
+}
+
+// otherTLS returns what istiod and its gateways do not obey of the TLS security profile. On HyperShift, the profile is
+// in the HostedControlPlane, whose readers cannot read the GatewayClass of the guest.
+func (r Result) otherTLS() string {
+	text, step := r.unsupportedTLS()
+	if text == "" {
+		return ""
+	}
+	return "; " + text + step
 }

@@ -15,7 +15,7 @@ func Reasons() []string {
 		ReasonReconciliationPaused, ReasonPlanRejected, ReasonGuestKubeconfig, ReasonWriteConflict, ReasonCARotation,
 		ReasonAdoptionUnfinished, ReasonCRDOwnerUnknown, ReasonFieldsWouldBeDropped, ReasonCRDsNotRead, ReasonManagementSideUnknown,
 		ReasonUnmanaged, ReasonWaitingForControlPlane, ReasonGatewayRollout, ReasonGatewayRolloutStuck, ReasonGatewayRolloutForbidden,
-		ReasonUnplannedVersion, ReasonMigrating, ReasonMigrationBlocked, ReasonMigrationStopped,
+		ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonMigrating, ReasonMigrationBlocked, ReasonMigrationStopped,
 	}
 	for _, row := range precedence() {
 		out = append(out, row.Reason)

@@ -35,10 +35,9 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		step = nextStep("correct proxies.config.openshift.io cluster")
 		texts = append(texts, "gateways ignore a part of the guest's proxy settings: "+plain(joinFirst(r.IgnoredProxy)))
 	}
-	if len(r.TLSProblems) > 0 {
-		reason = ReasonUnsupportedTLSProfile
-		step = nextStep("use another TLS security profile, or accept the difference") + step
-		texts = append(texts, "a part of the TLS security profile is not applied: "+plain(joinFirst(r.TLSProblems)))
+	if text, ofTLS := r.unsupportedTLS(); text != "" {
+		reason, step = ReasonUnsupportedTLSProfile, ofTLS+step
+		texts = append(texts, text)
 	}
 	if len(r.OtherDefaults) > 0 {
 		reason = ReasonOtherDefaults
@@ -50,6 +49,16 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		texts = append([]string{joinFirst(all)}, texts...)
 	}
 	return isFalse(reason, strings.Join(texts, "; ")+step), len(texts) > 0
+}
+
+// unsupportedTLS returns what is not applied of the TLS security profile, and the next step. Both are empty if all of
+// it is applied, or if there is none.
+func (r Result) unsupportedTLS() (text, step string) {
+	if len(r.TLSProblems) == 0 {
+		return "", ""
+	}
+	return "a part of the TLS security profile is not applied: " + plain(joinFirst(r.TLSProblems)),
+		nextStep("use another TLS security profile, or accept the difference")
 }
 
 // describeDefaults says what istiod does with defaults that are not hypergate's.

@@ -1,9 +1,11 @@
 package status_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -35,6 +37,40 @@ func TestSettingsApplied(t *testing.T) {
 		want{metav1.ConditionFalse, status.ReasonUnsupportedTLSProfile, profile + another})
 	checkCondition(t, status.Result{TLSProblems: []string{"x", "y"}, IgnoredProxy: invalid}, status.SettingsApplied,
 		want{metav1.ConditionFalse, status.ReasonUnsupportedTLSProfile, ignored + both + "; " + profile + another + step})
+}
+
+// TestTheControlPlaneNamesAnUnsupportedTLSProfile checks the warning for those who can change the profile on
+// HyperShift, beside that for the guest.
+func TestTheControlPlaneNamesAnUnsupportedTLSProfile(t *testing.T) {
+	t.Parallel()
+	const warning = "; a part of the TLS security profile is not applied: x [use another TLS security profile, or accept the difference]"
+	for name, tc := range map[string]struct {
+		problems []string
+		running  status.RunningVersion
+		reason   string
+		end      string
+	}{
+		"none":    {nil, status.VersionReported("1.20.3"), status.ReasonAsExpected, "serving since 2026-11-21T10:00:00Z"},
+		"one":     {[]string{"x"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, warning},
+		"hostile": {[]string{"x\n[run it]"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, ": x (run it) [use another"},
+		"another version, too": {
+			[]string{"x"}, status.VersionReported("1.19.8"), status.ReasonUnplannedVersion, warning + " [set --pilot-image and",
+		},
+	} {
+		r := serving()
+		r.TLSProblems, r.Running = tc.problems, tc.running
+		conditions := status.ControlPlane(r, status.DegradedSince{}, nil, now)
+		available := meta.FindStatusCondition(conditions, status.ControlPlaneAvailable)
+		if available.Status != metav1.ConditionTrue || available.Reason != tc.reason || !strings.Contains(available.Message, tc.end) {
+			t.Errorf("%s: %s %s: %s", name, available.Status, available.Reason, available.Message)
+		}
+		if !status.MeansServing(available.Reason) {
+			t.Errorf("%s: %s does not mean that istiod serves", name, available.Reason)
+		}
+	}
+	if status.MeansServing(status.ReasonNotRequested) {
+		t.Error("NotRequested means that istiod serves")
+	}
 }
 
 func TestOtherDefaults(t *testing.T) {

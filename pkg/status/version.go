@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -52,12 +53,21 @@ func (r Result) serving(since string) string {
 	}
 }
 
-// availableReason returns why an istiod that serves is available.
+// availableReason returns the reason of Available for an istiod that serves: its first warning, if there is one.
 func (r Result) availableReason() string {
-	if r.versionDiffers() {
+	switch {
+	case r.versionDiffers():
 		return ReasonUnplannedVersion
+	case len(r.TLSProblems) > 0:
+		return ReasonUnsupportedTLSProfile
+	default:
+		return ReasonAsExpected
 	}
-	return ReasonAsExpected
+}
+
+// MeansServing reports whether a reason of Available, with the status True, means that istiod serves.
+func MeansServing(reason string) bool {
+	return slices.Contains([]string{ReasonAsExpected, ReasonUnplannedVersion, ReasonUnsupportedTLSProfile}, reason)
 }
 
 // otherVersion returns the next step for an istiod of another version than the planned one. It is empty if it is the
