@@ -2,14 +2,19 @@ package e2e_test
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
+	"strings"
+	"testing"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -28,10 +33,37 @@ func olderClientOfAnotherSuite() *tls.Config {
 
 func newerClient() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13} }
 
-// tlsProfile gives the HostedControlPlane one TLS security profile after the other. The gateway and istiod refuse
-// clients that do not meet it, the pod of the gateway stays, and no request of other clients fails.
+// tlsProfile gives the HostedControlPlane one TLS security profile after the other.
 func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	t.serveTLSAdherence()
+	t.obeyTLSProfiles(edge, t.setTLSProfile, func() {
+		t.Eventually(t.availableText).Should(gomega.ContainSubstring("a part of the TLS security profile is not applied: "))
+	})
+}
+
+// TestStandaloneTLSProfile gives the APIServer object of a standalone cluster one TLS security profile after the other.
+func TestStandaloneTLSProfile(t *testing.T) {
+	t.Parallel()
+	fixture := alone(t, world.Options{Name: "e2e-alone-tls", Topology: model.TopologyStandalone, RealGateways: true})
+	fixture.runAll(fixture.trafficGateway(), []trafficStory{
+		{"the gateway and istiod obey the TLS security profile, and no request fails", standaloneTLSProfile},
+	})
+}
+
+func standaloneTLSProfile(t *fixture, edge *edgeOfTheGuest) {
+	crd := fmt.Sprintf(platformCRD, "apiservers", "config.openshift.io", "APIServer", "Cluster")
+	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, strings.ReplaceAll(crd, "v1alpha1", "v1")))).To(gomega.Succeed())
+	t.obeyTLSProfiles(edge, func(json string) {
+		object := "{apiVersion: config.openshift.io/v1, kind: APIServer, metadata: {name: cluster}, spec: " + json + "}"
+		t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, object))).To(gomega.Succeed())
+	}, func() {})
+}
+
+// obeyTLSProfiles sets one profile after the other. The gateway and istiod refuse clients that do not meet it, the pod
+// of the gateway stays, and no request of other clients fails. isNamed runs while there is a profile that cannot be
+// obeyed as a whole, which the GatewayClass names.
+func (t *fixture) obeyTLSProfiles(edge *edgeOfTheGuest, set func(json string), isNamed func()) {
+	t.Helper()
 	pod, load := t.gatewayPod(), t.loaded(edge.shortStreams())
 	atGateway := func(g gomega.Gomega) net.Conn {
 		connection, err := (&net.Dialer{}).DialContext(t.step(), "tcp", net.JoinHostPort(edge.address, "443"))
@@ -54,7 +86,7 @@ func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	none()
 
 	t.Log("a profile with some cipher suites")
-	t.setTLSProfile(`{"tlsAdherence":"StrictAllComponents","tlsSecurityProfile":{"type":"Custom","custom":{"minTLSVersion":"VersionTLS12",
+	set(`{"tlsAdherence":"StrictAllComponents","tlsSecurityProfile":{"type":"Custom","custom":{"minTLSVersion":"VersionTLS12",
 		"ciphers":["ECDHE-ECDSA-AES128-GCM-SHA256","ECDHE-RSA-AES128-GCM-SHA256"]}}}`)
 	for _, server := range []func(gomega.Gomega) net.Conn{atGateway, xds, webhooks} {
 		t.refuses(server, olderClientOfAnotherSuite())
@@ -62,13 +94,14 @@ func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	}
 
 	t.Log("a profile with TLS 1.3 alone, which istiod's own ports cannot obey")
-	t.setTLSProfile(`{"tlsAdherence":"StrictAllComponents","tlsSecurityProfile":{"type":"Modern","modern":{},"custom":null}}`)
+	set(`{"tlsAdherence":"StrictAllComponents","tlsSecurityProfile":{"type":"Modern","modern":{},"custom":null}}`)
 	t.refuses(atGateway, olderClient(), olderClientOfAnotherSuite())
 	t.accepts(atGateway, newerClient())
 	t.Expect(t.ClassCondition(t.step(), class, status.SettingsApplied, metav1.ConditionFalse)).To(gomega.Succeed())
 	t.accepts(xds, olderClient(), olderClientOfAnotherSuite(), newerClient())
+	isNamed()
 
-	t.setTLSProfile(`null`)
+	set(`null`)
 	none()
 	t.more(load, 200)
 	t.judge(load, 1000)
