@@ -293,7 +293,7 @@ conformance: servers ## Run Gateway API's conformance suite with hypergate and w
 
 .PHONY: chaos
 chaos: servers ## Roll gateways, and cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.
-	go test -tags chaos -count=1 -run '^(TestGuestAPIOutageOfTwentyMinutes|TestNoGatewayIsReleasedRightAfterAnOutage)$$' ./test/integration
+	go test -tags chaos -count=1 -run '^(TestGuestAPIOutageOfTwentyMinutes|TestNoGatewayIsReleasedRightAfterAnOutage|TestTenMinutesBesideTheIngressOperator)$$' ./test/integration
 	hack/e2e.sh -v -run '^TestGatewaysRollOneByOne$$' ./test/chaos
 	hack/e2e.sh -v -timeout 2h -run '^TestChaos$$' ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 

@@ -3,6 +3,7 @@ package audit_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -150,6 +151,67 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := audit.Read(log+"-missing", "me"); err == nil {
 		t.Error("a missing log is not an error")
+	}
+}
+
+func TestShared(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "audit.jsonl")
+	line := func(manager, verb, resource, subresource string, code int, body string) string {
+		return `{"verb":"` + verb + `","user":{"username":"u"},"requestURI":"/x?fieldManager=` + manager + `","objectRef":{"apiGroup":"g",` +
+			`"resource":"` + resource + `","subresource":"` + subresource + `","name":"n"},"responseStatus":{"code":` + strconv.Itoa(code) +
+			`}` + body + "}\n"
+	}
+	body := func(text string) string { return `,"requestObject":{"kind":"K","metadata":{"name":"n"},` + text + `}` }
+	condition := func(kind string) string {
+		return body(`"status":{"conditions":[{"type":"` + kind + `","status":"True"}]}`)
+	}
+	for name, test := range map[string]struct {
+		log  string
+		want map[string][]string
+	}{
+		"two conditions": {
+			line("own", "patch", "r", "status", 200, condition("A")) + line("other", "patch", "r", "status", 200, condition("B")),
+			map[string][]string{},
+		},
+		"one condition": {
+			line("own", "patch", "r", "status", 200, condition("A")) + line("other", "patch", "r", "status", 200, condition("A")),
+			map[string][]string{"r.g /n": {"/status/conditions[A]/status", "/status/conditions[A]/type"}},
+		},
+		"a refused write": {
+			line("own", "patch", "r", "status", 409, condition("A")) + line("other", "patch", "r", "status", 200, condition("A")),
+			map[string][]string{},
+		},
+		"a JSON patch": {
+			line("own", "patch", "r", "", 200, `,"requestObject":[{"op":"add","path":"/metadata/annotations/a~1b","value":"x"}]`) +
+				line("other", "patch", "r", "", 200, body(`"metadata":{"annotations":{"a/b":"y"}}`)),
+			map[string][]string{"r.g /n": {"/metadata/annotations/a~1b"}},
+		},
+		"finalizers": {
+			line("own", "patch", "r", "", 200, body(`"metadata":{"finalizers":["a"]}`)) +
+				line("other", "patch", "r", "", 200, body(`"metadata":{"finalizers":["b"]}`)),
+			map[string][]string{},
+		},
+		"without bodies": {
+			line("own", "patch", "r", "", 200, "") + line("other", "update", "r", "", 200, ""),
+			map[string][]string{"r.g /n": {"the whole object"}},
+		},
+		"only one writes": {
+			line("own", "patch", "r", "", 200, "") + line("other", "get", "r", "", 200, ""),
+			map[string][]string{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(log, []byte(test.log), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			requests, err := audit.Read(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, audit.Shared(requests, func(r audit.Request) bool { return r.Manager == "own" })); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

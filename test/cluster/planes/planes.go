@@ -44,7 +44,7 @@ type Plane struct {
 	Config *rest.Config
 	// Kubeconfig is a file with the same credentials.
 	Kubeconfig string
-	// AuditLog is a file with one JSON event per request, at level Metadata.
+	// AuditLog is a file with one JSON event per request (plane.AuditPolicy).
 	AuditLog string
 	// EtcdURL is the address of the plane's etcd, which needs no credentials.
 	EtcdURL string

@@ -12,11 +12,16 @@ import (
 )
 
 // AuditPolicy logs one line for every request when its response is complete. For watches, this is when they end. It
-// logs only metadata: tests check which user did what to which object, and bodies would write Secrets into a file.
+// logs metadata: tests check which user did what to which object, and bodies would write Secrets into a file. Only
+// writes to the kinds of Gateway API have bodies, because they have several writers with fields of their own.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
-rules: [{level: Metadata}]
+rules:
+- level: Request
+  verbs: [create, update, patch]
+  resources: [{group: gateway.networking.k8s.io}]
+- level: Metadata
 `
 
 // AuditPolicyFile is the file name of AuditPolicy in the folder of a PKI.
