@@ -44,7 +44,7 @@ func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 // TestStandaloneTLSProfile gives the APIServer object of a standalone cluster one TLS security profile after the other.
 func TestStandaloneTLSProfile(t *testing.T) {
 	t.Parallel()
-	fixture := alone(t, world.Options{Name: "e2e-alone-tls", Topology: model.TopologyStandalone, RealGateways: true})
+	fixture := alone(t, world.Options{Name: "e2e-tls", Topology: model.TopologyStandalone, RealGateways: true})
 	fixture.runAll(fixture.trafficGateway(), []trafficStory{
 		{"the gateway and istiod obey the TLS security profile, and no request fails", standaloneTLSProfile},
 	})
