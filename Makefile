@@ -274,7 +274,8 @@ oldest: servers build ## Run integration and e2e's main stories with a guest of 
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent $(addsuffix -1.30,kube-apiserver kube-controller-manager \
 		kube-scheduler kubelet kube-proxy)
 	GUEST_KUBERNETES=1.30 go test -count=1 -timeout 60m ./test/integration
-	GUEST_KUBERNETES=1.30 hack/e2e.sh -v -run '^Test(Hosted|Traffic)$$' ./test/e2e
+	@# One after the other: on a small machine, requests of one would wait for the other's servers.
+	GUEST_KUBERNETES=1.30 hack/e2e.sh -v -timeout 2h -parallel 1 -run '^Test(Hosted|Traffic)$$' ./test/e2e
 
 .PHONY: quickstarts
 quickstarts: servers ## Run the commands of docs/quickstart-*.md on real clusters, as they are there. A part of make e2e. Needs root.
@@ -293,7 +294,8 @@ conformance: servers ## Run Gateway API's conformance suite with hypergate and w
 
 .PHONY: chaos
 chaos: servers ## Roll gateways, and cause every fault of test/chaos ROUNDS (1) times. SEED repeats a run, 0 is random. Needs root.
-	go test -tags chaos -count=1 -run '^(TestGuestAPIOutageOfTwentyMinutes|TestNoGatewayIsReleasedRightAfterAnOutage|TestTenMinutesBesideTheIngressOperator)$$' ./test/integration
+	go test -tags chaos -count=1 -timeout 60m ./test/integration \
+		-run '^Test(GuestAPIOutageOfTwentyMinutes|NoGatewayIsReleasedRightAfterAnOutage|TenMinutesBesideTheIngressOperator)$$'
 	hack/e2e.sh -v -run '^TestGatewaysRollOneByOne$$' ./test/chaos
 	hack/e2e.sh -v -timeout 2h -run '^TestChaos$$' ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 

@@ -156,47 +156,51 @@ func TestRead(t *testing.T) {
 
 func TestShared(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
-	line := func(manager, verb, resource, subresource string, code int, body string) string {
-		return `{"verb":"` + verb + `","user":{"username":"u"},"requestURI":"/x?fieldManager=` + manager + `","objectRef":{"apiGroup":"g",` +
-			`"resource":"` + resource + `","subresource":"` + subresource + `","name":"n"},"responseStatus":{"code":` + strconv.Itoa(code) +
-			`}` + body + "}\n"
+	version := 0
+	line := func(user, verb string, code int, content string) string {
+		version++
+		return `{"verb":"` + verb + `","user":{"username":"` + user + `"},"objectRef":{"apiGroup":"g",` +
+			`"resource":"r","name":"n"},"responseStatus":{"code":` + strconv.Itoa(code) + `},"responseObject":{"kind":"K","metadata":{` +
+			`"name":"n","resourceVersion":"` + strconv.Itoa(version) + `"` + content + "}}}\n"
 	}
-	body := func(text string) string { return `,"requestObject":{"kind":"K","metadata":{"name":"n"},` + text + `}` }
-	condition := func(kind string) string {
-		return body(`"status":{"conditions":[{"type":"` + kind + `","status":"True"}]}`)
+	conditions := func(a, b string) string {
+		return `},"status":{"conditions":[{"type":"A","status":"` + a + `"},{"type":"B","status":"` + b + `"}]`
 	}
+	made, bare := line("admin", "create", 201, conditions("", "")), line("admin", "create", 201, "")
 	for name, test := range map[string]struct {
 		log  string
 		want map[string][]string
 	}{
-		"two conditions": {
-			line("own", "patch", "r", "status", 200, condition("A")) + line("other", "patch", "r", "status", 200, condition("B")),
+		"two conditions, in whole lists": {
+			made + line("own", "patch", 200, conditions("x", "")) + line("other", "patch", 200, conditions("x", "y")),
 			map[string][]string{},
 		},
 		"one condition": {
-			line("own", "patch", "r", "status", 200, condition("A")) + line("other", "patch", "r", "status", 200, condition("A")),
-			map[string][]string{"r.g /n": {"/status/conditions[A]/status", "/status/conditions[A]/type"}},
+			made + line("own", "patch", 200, conditions("x", "")) + line("other", "patch", 200, conditions("y", "")),
+			map[string][]string{"r.g /n": {"/status/conditions[A]/status"}},
+		},
+		"a dropped condition": {
+			made + line("own", "patch", 200, conditions("x", "")) + line("other", "patch", 200, ""),
+			map[string][]string{"r.g /n": {"/status/conditions[A]/status"}},
 		},
 		"a refused write": {
-			line("own", "patch", "r", "status", 409, condition("A")) + line("other", "patch", "r", "status", 200, condition("A")),
+			made + line("own", "patch", 409, conditions("x", "")) + line("other", "patch", 200, conditions("x", "")),
 			map[string][]string{},
-		},
-		"a JSON patch": {
-			line("own", "patch", "r", "", 200, `,"requestObject":[{"op":"add","path":"/metadata/annotations/a~1b","value":"x"}]`) +
-				line("other", "patch", "r", "", 200, body(`"metadata":{"annotations":{"a/b":"y"}}`)),
-			map[string][]string{"r.g /n": {"/metadata/annotations/a~1b"}},
 		},
 		"finalizers": {
-			line("own", "patch", "r", "", 200, body(`"metadata":{"finalizers":["a"]}`)) +
-				line("other", "patch", "r", "", 200, body(`"metadata":{"finalizers":["b"]}`)),
+			bare + line("own", "patch", 200, `,"finalizers":["a"]`) + line("other", "patch", 200, `,"finalizers":["a","b"]`),
 			map[string][]string{},
 		},
-		"without bodies": {
-			line("own", "patch", "r", "", 200, "") + line("other", "update", "r", "", 200, ""),
-			map[string][]string{"r.g /n": {"the whole object"}},
+		"a list without names": {
+			bare + line("own", "patch", 200, `},"spec":{"list":["a"]`) + line("other", "patch", 200, `},"spec":{"list":["a","b"]`),
+			map[string][]string{"r.g /n": {"/spec/list"}},
 		},
-		"only one writes": {
-			line("own", "patch", "r", "", 200, "") + line("other", "get", "r", "", 200, ""),
+		"a delete": {
+			bare + line("other", "patch", 200, `,"labels":{"a/b":"c"}`) + line("own", "delete", 200, ""),
+			map[string][]string{"r.g /n": {"/metadata/labels/a~1b"}},
+		},
+		"in another order in the log": {
+			line("own", "patch", 200, conditions("x", "")) + made + line("other", "patch", 200, conditions("x", "y")),
 			map[string][]string{},
 		},
 	} {
@@ -208,7 +212,11 @@ func TestShared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, audit.Shared(requests, func(r audit.Request) bool { return r.Manager == "own" })); diff != "" {
+			changes, err := audit.Changes(requests)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, audit.Shared(changes, "own", "other")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

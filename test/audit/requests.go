@@ -24,8 +24,8 @@ type Request struct {
 	// Manager is the field manager of a write, or empty. Without one in the URL, it is the first part of the user
 	// agent.
 	Manager string
-	// Fields are the paths of the fields of a write whose body is in the log, sorted.
-	Fields []string
+	// Object is the object after a write, as JSON, if the log has it.
+	Object []byte
 }
 
 // IsWrite reports whether the request can change an object.
@@ -58,8 +58,8 @@ func Read(log string, users ...string) ([]Request, error) {
 		}
 		if r.IsWrite() {
 			r.Manager = manager(&e)
-			if r.Fields, err = fieldsOf(e.RequestObject); err != nil {
-				return nil, fmt.Errorf("reading the body of a request in audit log %s: %w", log, err)
+			if e.ResponseObject != nil {
+				r.Object = e.ResponseObject.Raw
 			}
 		}
 		out = append(out, r)

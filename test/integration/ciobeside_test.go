@@ -3,9 +3,9 @@
 package integration_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// timeBeside is how long hypergate runs beside the ingress operator, and passEvery the time between two passes of
-	// the operator, which resyncs much less often.
+	// timeBeside is how long hypergate runs beside the ingress operator. passEvery is the time between two passes of
+	// the operator. A real one reconciles less often.
 	timeBeside = 10 * time.Minute
 	passEvery  = 2 * time.Second
-	// In some passes an administrator changes the class and a Gateway, and in others hypergate is restarted.
+	// In each tenth pass an administrator changes the class and a Gateway. In each fiftieth pass, hypergate is
+	// restarted.
 	changeEvery, restartEvery = 10, 50
 )
 
@@ -68,18 +69,13 @@ func (w *harness) tenMinutes(cio *cio) {
 	stop := w.run()
 	w.settle()
 	written := cio.writes.Load()
-	change := []byte(`{"metadata":{"annotations":{"example.com/changed":"` + "%" + `"}}}`)
 	ticks := time.NewTicker(passEvery)
 	defer ticks.Stop()
 	for i, end := 1, time.Now().Add(timeBeside); time.Now().Before(end); i++ {
 		<-ticks.C // the story is about this time
 		w.Expect(cio.pass(w.Context())).To(gomega.Succeed())
 		if i%changeEvery == 0 {
-			now := []byte(strings.Replace(string(change), "%", time.Now().String(), 1))
-			_, err := w.gateway.GatewayClasses().Patch(w.Context(), cioClass, types.MergePatchType, now, metav1.PatchOptions{})
-			w.Expect(err).NotTo(gomega.HaveOccurred())
-			_, err = w.gateway.Gateways(w.cfg.GuestNamespace).Patch(w.Context(), "edge", types.MergePatchType, now, metav1.PatchOptions{})
-			w.Expect(err).NotTo(gomega.HaveOccurred())
+			w.changeAsAdmin(i)
 		}
 		if i%restartEvery == 0 {
 			stop()
@@ -91,29 +87,63 @@ func (w *harness) tenMinutes(cio *cio) {
 	w.Expect(cio.writes.Load()).To(gomega.Equal(written), "the operator had to restore something")
 }
 
+// changeAsAdmin changes the specification of the class, and a Gateway. hypergate's conditions of the class follow.
+func (w *harness) changeAsAdmin(i int) {
+	w.Helper()
+	ofClass := fmt.Appendf(nil, `{"spec":{"description":"change %d"}}`, i)
+	changed, err := w.gateway.GatewayClasses().Patch(w.Context(), cioClass, types.MergePatchType, ofClass, metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	ofGateway := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/changed":"%d"}}}`, i)
+	_, err = w.gateway.Gateways(w.cfg.GuestNamespace).Patch(w.Context(), "edge", types.MergePatchType, ofGateway, metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(func() *metav1.Condition { return w.condition(cioClass, "SupportedVersion") }).
+		Should(gomega.HaveField("ObservedGeneration", changed.Generation))
+}
+
 // writersOf checks the audit log since a time.
 func (w *harness) writersOf(began time.Time) {
 	w.Helper()
-	requests, err := audit.Read(w.pair.Guest.AuditLog, "hypergate", "ingress-operator")
+	requests, err := audit.Read(w.pair.Guest.AuditLog)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	requests = slices.DeleteFunc(requests, func(r audit.Request) bool {
 		return r.At.Before(began) || !r.IsWrite() || !r.Succeeded()
 	})
-	writes := map[string]map[string]int{"hypergate": {}, "ingress-operator": {}}
-	for _, r := range requests {
-		writes[r.User][r.String()]++
-	}
-	for user, lines := range writes {
-		for _, line := range slices.Sorted(maps.Keys(lines)) {
-			w.Logf("%s: %d times %s", user, lines[line], line)
+	changes, err := audit.Changes(requests)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	writes := map[string]map[string]int{}
+	count := func(user, line string) {
+		if writes[user] == nil {
+			writes[user] = map[string]int{}
 		}
-		w.Expect(lines).NotTo(gomega.BeEmpty(), "writes of "+user)
+		writes[user][line]++
 	}
 	own := func(r audit.Request) bool { return r.User == "hypergate" }
-	w.Expect(audit.Shared(requests, own)).To(gomega.BeEmpty(), "fields with two writers")
 	for _, r := range requests {
 		if own(r) {
 			w.Expect(r.Resource+"/"+r.Subresource+" "+r.Name).To(gomega.Equal("gatewayclasses/status "+cioClass), r.String())
 		}
+		if own(r) || r.User == "ingress-operator" {
+			count(r.User, r.String())
+		}
 	}
+	for _, c := range changes {
+		count(c.User+", changes", c.String())
+	}
+	for _, user := range slices.Sorted(maps.Keys(writes)) {
+		for _, line := range slices.Sorted(maps.Keys(writes[user])) {
+			w.Logf("%s: %d times %s", user, writes[user][line], line)
+		}
+	}
+	const changed = int(timeBeside / passEvery / changeEvery)
+	w.Expect(sum(writes["hypergate, changes"])).To(gomega.BeNumerically(">=", changed-1), "hypergate follows each change of the class")
+	w.Expect(sum(writes["hypergate"])).To(gomega.BeNumerically("<", 3*changed), "hypergate writes when something changes")
+	w.Expect(writes["ingress-operator"]).NotTo(gomega.BeEmpty())
+	w.Expect(audit.Shared(changes, "hypergate", "ingress-operator")).To(gomega.BeEmpty(), "fields with two writers")
+}
+
+func sum(counts map[string]int) (out int) {
+	for _, n := range counts {
+		out += n
+	}
+	return out
 }

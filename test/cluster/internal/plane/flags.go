@@ -18,8 +18,8 @@ const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
-- level: Request
-  verbs: [create, update, patch]
+- level: RequestResponse
+  verbs: [create, update, patch, delete]
   resources: [{group: gateway.networking.k8s.io}]
 - level: Metadata
 `
