@@ -23,7 +23,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// maxInUse is how many objects in use are listed.
+// maxInUse is how many objects in use are listed. Conditions name the number (inUseStep in pkg/status/supported.go).
 const maxInUse = 100
 
 // maxFieldsInUse is how many fields of one object are kept, fields that can restrict access first. The guest decides

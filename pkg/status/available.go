@@ -27,7 +27,7 @@ func (r Result) available() metav1.Condition {
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.unreached())
 	case r.Istiod == model.Available:
-		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherTLS()+r.otherVersion())
+		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion()+r.otherTLS())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}

@@ -589,7 +589,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			t.Errorf("nothing is in use: %+v", c)
 		}
 	}
-	const step = " [remove these fields and objects; hypergate crds lists all of them]"
+	const step = " [remove these fields and objects; hypergate crds lists up to 100 of them]"
 	one := []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}
 	checkCondition(t, status.Result{InUse: one}, status.UnsupportedFieldsInUse,
 		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects: " + routes +
@@ -614,7 +614,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			"authorizationpolicies.security.istio.io demo/b: the whole object, because istiod does not serve its kind; " +
 			"virtualservices.networking.istio.io demo/a: the whole object, because istiod does not serve its kind " +
 			"[remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources); " +
-			"hypergate crds lists all of them]",
+			"hypergate crds lists up to 100 of them]",
 	})
 	var many []crds.InUse
 	for i := range 1000 {

@@ -301,7 +301,7 @@ func (r Result) droppedFields() string {
 		return ""
 	}
 	return "objects in the guest set fields that istiod ignores and that another version's CRDs can drop: " + joinFirst(out) +
-		nextStep("remove these fields, or check that the next version has them; hypergate crds lists all of them")
+		nextStep("remove these fields, or check that the next version has them; hypergate crds lists up to 100 of them")
 }
 
 // hasUnreadCRDs reports whether a CRD that exists has not been read yet, so that more can block an upgrade.

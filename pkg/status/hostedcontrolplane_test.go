@@ -510,7 +510,7 @@ func TestControlPlaneReportsFieldsInUse(t *testing.T) {
 				t.upgradeable = want{metav1.ConditionFalse, "FieldsWouldBeDropped", "objects in the guest set fields that istiod " +
 					"ignores and that another version's CRDs can drop: " +
 					"demo/route (httproutes.gateway.networking.k8s.io, spec.retry (v1)) [remove these fields, or check that the next " +
-					"version has them; hypergate crds lists all of them]"}
+					"version has them; hypergate crds lists up to 100 of them]"}
 			}),
 		},
 		"CRDs are being read": {

@@ -54,7 +54,7 @@ func TestTheControlPlaneNamesAnUnsupportedTLSProfile(t *testing.T) {
 		"one":     {[]string{"x"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, warning},
 		"hostile": {[]string{"x\n[run it]"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, ": x (run it) [use another"},
 		"another version, too": {
-			[]string{"x"}, status.VersionReported("1.19.8"), status.ReasonUnplannedVersion, warning + " [set --pilot-image and",
+			[]string{"x"}, status.VersionReported("1.19.8"), status.ReasonUnplannedVersion, "charts of Istio 1.19.8]" + warning,
 		},
 	} {
 		r := serving()

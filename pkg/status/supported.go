@@ -135,7 +135,7 @@ func (r Result) fieldsInUse() metav1.Condition {
 
 // inUseStep returns the next step for objects that istiod ignores, or of which it ignores a part.
 func (r Result) inUseStep() string {
-	const list = "; hypergate crds lists all of them"
+	const list = "; hypergate crds lists up to 100 of them"
 	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && isIstios(use.CRD) })
 	if served {
 		return "remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources)" + list

@@ -292,4 +292,6 @@ func (r run) control(ctx context.Context, order string) error {
 }
 
 // IsOlderGuest reports whether the node has the servers that GUEST_KUBERNETES selects.
-func (r run) IsOlderGuest() bool { return r.Role == guestNode && servers.OfGuest("kube-proxy") != "kube-proxy" }
+func (r run) IsOlderGuest() bool {
+	return r.Role == guestNode && servers.OfGuest("kube-proxy") != "kube-proxy"
+}

@@ -37,8 +37,9 @@ func newerClient() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13
 func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	t.serveTLSAdherence()
 	t.obeyTLSProfiles(edge, t.setTLSProfile, func() {
-		t.Eventually(t.availableText).Should(gomega.ContainSubstring("a part of the TLS security profile is not applied: "))
+		t.Eventually(t.availableText).Should(gomega.MatchRegexp("^True UnsupportedTLSProfile: .* a part of the TLS security profile is not applied: "))
 	})
+	t.Eventually(t.availableText).Should(gomega.HavePrefix("True AsExpected: "))
 }
 
 // TestStandaloneTLSProfile gives the APIServer object of a standalone cluster one TLS security profile after the other.
@@ -60,9 +61,9 @@ func standaloneTLSProfile(t *fixture, edge *edgeOfTheGuest) {
 }
 
 // obeyTLSProfiles sets one profile after the other. The gateway and istiod refuse clients that do not meet it, the pod
-// of the gateway stays, and no request of other clients fails. isNamed runs while there is a profile that cannot be
+// of the gateway stays, and no request of other clients fails. checkNamed runs while there is a profile that cannot be
 // obeyed as a whole, which the GatewayClass names.
-func (t *fixture) obeyTLSProfiles(edge *edgeOfTheGuest, set func(json string), isNamed func()) {
+func (t *fixture) obeyTLSProfiles(edge *edgeOfTheGuest, set func(json string), checkNamed func()) {
 	t.Helper()
 	pod, load := t.gatewayPod(), t.loaded(edge.shortStreams())
 	atGateway := func(g gomega.Gomega) net.Conn {
@@ -98,10 +99,13 @@ func (t *fixture) obeyTLSProfiles(edge *edgeOfTheGuest, set func(json string), i
 	t.refuses(atGateway, olderClient(), olderClientOfAnotherSuite())
 	t.accepts(atGateway, newerClient())
 	t.Expect(t.ClassCondition(t.step(), class, status.SettingsApplied, metav1.ConditionFalse)).To(gomega.Succeed())
-	t.accepts(xds, olderClient(), olderClientOfAnotherSuite(), newerClient())
-	isNamed()
+	for _, server := range []func(gomega.Gomega) net.Conn{xds, webhooks} {
+		t.accepts(server, olderClient(), olderClientOfAnotherSuite(), newerClient())
+	}
+	checkNamed()
 
-	set(`null`)
+	t.Log("the same profile, which components other than those of OpenShift need not obey")
+	set(`{"tlsAdherence":"LegacyAdheringComponentsOnly","tlsSecurityProfile":{"type":"Modern","modern":{}}}`)
 	none()
 	t.more(load, 200)
 	t.judge(load, 1000)

@@ -69,7 +69,7 @@ func relayAddress() string {
 	return net.JoinHostPort(model.RelayName+"."+world.GuestNamespace+".svc", strconv.Itoa(model.GatewaysPort))
 }
 
-// availableText returns the message of the HostedControlPlane's condition Available.
+// availableText returns status, reason and message of the HostedControlPlane's condition Available.
 func (t *fixture) availableText() (string, error) {
 	plane, err := t.controlPlanes().Get(t.ctx, t.GuestName, metav1.GetOptions{})
 	if err != nil {
@@ -79,7 +79,7 @@ func (t *fixture) availableText() (string, error) {
 	conditions, _ := state["conditions"].([]any)
 	for _, c := range conditions {
 		if condition, _ := c.(map[string]any); condition["type"] == status.ControlPlaneAvailable {
-			return fmt.Sprint(condition["message"]), nil
+			return fmt.Sprintf("%s %s: %s", condition["status"], condition["reason"], condition["message"]), nil
 		}
 	}
 	return "", errors.New("the HostedControlPlane has no such condition")
