@@ -105,19 +105,25 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 
 // read reads the guest, and asks istiod about pods that it has deployed.
 func read(
-	ctx context.Context, g *guest.Cluster, q guest.MigrationQuestion, ask func(context.Context) ([]proxies.Proxy, error),
+	ctx context.Context, g *guest.Cluster, q guest.MigrationQuestion,
+	ask func(ctx context.Context, wanted func(pod string) bool) (proxies.Answer, error),
 ) migrationReading {
 	out := migrationReading{connected: map[types.UID]int64{}}
 	if out.facts, out.err = g.Migration(ctx, q); out.err != nil || len(out.facts.GatewayPods) == 0 {
 		return out
 	}
-	synced := map[string]bool{}
+	ofGateways, synced := map[string]bool{}, map[string]bool{}
+	for _, pods := range out.facts.GatewayPods {
+		for _, pod := range pods {
+			ofGateways[pod] = true
+		}
+	}
 	for range proxiesAsked { // there can be two istiods, and one of them answers
-		all, err := ask(ctx)
+		answer, err := ask(ctx, func(pod string) bool { return ofGateways[pod] })
 		if out.unasked = err; err != nil {
 			break // no pod counts as connected
 		}
-		for _, p := range all {
+		for _, p := range answer.Proxies {
 			synced[p.Name] = synced[p.Name] || isSynced(p)
 		}
 		if out.connected = connectedGateways(out.facts, synced); len(out.connected) == len(out.facts.GatewayPods) {
@@ -149,18 +155,20 @@ func isSynced(p proxies.Proxy) bool {
 
 // proxiesQuestion returns how istiod is asked which proxies are connected to it: where gateways reach it, with a client
 // certificate of the mesh. istiod answers clients in its own namespace for all proxies (pilot/pkg/xds/debug.go).
-func (r *Reconciler) proxiesQuestion(o observation, now time.Time) func(context.Context) ([]proxies.Proxy, error) {
+func (r *Reconciler) proxiesQuestion(
+	o observation, now time.Time,
+) func(ctx context.Context, wanted func(pod string) bool) (proxies.Answer, error) {
 	published, ca := r.memory.migration.published, o.mgmt.CA
 	dial, namespace := r.dialer(o.mgmt.ControlPlane, published), r.config.GuestNamespace
-	return func(ctx context.Context) ([]proxies.Proxy, error) {
+	return func(ctx context.Context, wanted func(pod string) bool) (proxies.Answer, error) {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		certificate, err := clientOf(ca, namespace, now)
 		if err != nil {
-			return nil, err
+			return proxies.Answer{}, err
 		}
 		return proxies.Ask(ctx, proxies.Question{
-			Address: published.String(), Roots: ca.Root, Namespace: namespace, Certificate: &certificate,
+			Address: published.String(), Roots: ca.Root, Namespace: namespace, Certificate: &certificate, Wanted: wanted,
 			Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx) },
 		})
 	}

@@ -70,5 +70,9 @@ const (
 func (c *Cluster) listGateways(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
 	defer cancel()
-	return c.dynamic.Resource(gatewayResource()).List(ctx, options)
+	page, err := c.dynamic.Resource(gatewayResource()).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return page, checkIdentities(gatewayResource(), page)
 }

@@ -32,6 +32,8 @@ const (
 	smallestInventoryPage = 10
 	// inventoryObjects is how many objects of a kind are named, besides Gateways.
 	inventoryObjects = 10
+	// maxResourceList is how many bytes are read of a list of resources in an environment variable of the origin.
+	maxResourceList = 16 << 10
 	// maxRoutes is how many attached routes of a Gateway are counted.
 	maxRoutes = 1_000_000
 )
@@ -113,7 +115,7 @@ func (r *inventoryReader) list(
 	if err != nil {
 		return nil, r.unread("list", gvr, err)
 	}
-	return page, nil
+	return page, checkIdentities(gvr, page)
 }
 
 // get returns an object. Nil: it does not exist, or the guest does not permit the request.
@@ -125,6 +127,9 @@ func (r *inventoryReader) get(
 	u, err := r.c.dynamic.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return nil, r.unread("get", gvr, err)
+	}
+	if err := checkIdentity(u); err != nil {
+		return nil, fmt.Errorf("get %s: %w", gvr.GroupResource(), err)
 	}
 	return u, nil
 }
@@ -151,7 +156,7 @@ func (r *inventoryReader) classes(ctx context.Context) error {
 			return true
 		}
 		r.own[u.GetName()] = true
-		if slices.Contains(u.GetFinalizers(), model.IngressOperatorFinalizer) {
+		if slices.Contains(u.GetFinalizers(), model.IngressOperatorFinalizer) && len(r.out.Origin.Finalized) < inventoryObjects {
 			r.out.Origin.Finalized = append(r.out.Origin.Finalized, bounded(u.GetName(), maxName))
 		}
 		return true
@@ -167,7 +172,7 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 	}
 	var d appsv1.Deployment
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
-		return fmt.Errorf("reading Deployment %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+		return fmt.Errorf("reading Deployment %s/%s: %w", u.GetNamespace(), u.GetName(), answer.Brief(err))
 	}
 	state := deploymentOf(d.Generation, d.Spec.Replicas, d.Status)
 	found := &migration.OriginDeployment{
@@ -184,9 +189,9 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 		for _, env := range container.Env {
 			switch env.Name {
 			case "PILOT_IGNORE_RESOURCES":
-				r.ignored = strings.Split(env.Value, ",")
+				r.ignored = strings.Split(bounded(env.Value, maxResourceList), ",")
 			case "PILOT_INCLUDE_RESOURCES":
-				r.included = strings.Split(env.Value, ",")
+				r.included = strings.Split(bounded(env.Value, maxResourceList), ",")
 			}
 		}
 	}

@@ -86,13 +86,18 @@ func (w *inventoried) deployment(gateway, address string) string {
 
 func (w *inventoried) read() migration.Inventory {
 	w.t.Helper()
+	found, err := w.tryRead()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	return found
+}
+
+func (w *inventoried) tryRead() (migration.Inventory, error) {
+	w.t.Helper()
 	conn, err := guestconn.Fixed(w.api.Config())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	cluster, err := guest.New(conn, w.cfg, nil)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	found, err := cluster.Inventory(w.t.Context(), migration.Version{Major: 1, Minor: 29})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	return found
+	return cluster.Inventory(w.t.Context(), migration.Version{Major: 1, Minor: 29})
 }
 
 // TestInventoryOfTheOrigin reads what shows how the guest's istiod was installed.
@@ -156,6 +161,37 @@ func TestInventoryOfGateways(t *testing.T) {
 }
 
 // TestInventoryOfBlockers reads the objects that block a migration, and only those that the origin serves.
+// TestAnInventoryKeepsNoLongIdentity replaces an API server of the guest by one that returns objects with identities
+// that kube-apiserver does not permit.
+func TestAnInventoryKeepsNoLongIdentity(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	for name, test := range map[string]struct {
+		gateway, istiod string
+		want            string
+	}{
+		"a name":        {"name: " + long, "", "list gateways.gateway.networking.k8s.io: .* name has 1048576 bytes, more than 253"},
+		"a namespace":   {"name: g, namespace: " + long, "", "namespace has 1048576 bytes, more than 63"},
+		"a UID":         {"name: g, uid: " + long, "", "UID has 1048576 bytes, more than 128"},
+		"of the istiod": {"", "uid: " + long, "get deployments.apps: .* UID has 1048576 bytes, more than 128"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newInventoried(t)
+			if test.istiod != "" {
+				w.api.Put(collection("apps", "v1", w.cfg.GuestNamespace, "deployments", "Deployment"),
+					fmt.Sprintf("{metadata: {namespace: %s, name: %s, %s}}", w.cfg.GuestNamespace, w.cfg.IstiodName(), test.istiod))
+			}
+			if test.gateway != "" {
+				w.putGateways([]string{"{metadata: {" + test.gateway + "}, spec: {gatewayClassName: ours}}"}, nil)
+			}
+			_, err := w.tryRead()
+			w.Expect(err).To(gomega.MatchError(gomega.MatchRegexp(test.want)))
+			w.Expect(len(err.Error())).To(gomega.BeNumerically("<", 1000))
+		})
+	}
+}
+
 func TestInventoryOfBlockers(t *testing.T) {
 	t.Parallel()
 	w := newInventoried(t)

@@ -2,9 +2,11 @@ package guest
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -17,7 +19,16 @@ func FuzzInventory(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"labels":{"app.kubernetes.io/version":"999999.1"}},"spec":{"template":{"spec":{` +
 		`"containers":[{"name":"discovery","image":"/"},{"env":[{"name":"CA_ADDR","value":"a:1"}]}],` +
 		`"volumes":[{"name":"istiod-ca-cert"},{"name":"istiod-ca-cert","configMap":{"name":"roots"}}]}}}}`))
+	f.Add([]byte(`{"metadata":{"name":"` + strings.Repeat("x", maxName+1) + `"}}`))
+	f.Add([]byte(`{"metadata":{"name":"a","resourceVersion":"` + strings.Repeat("1", maxIdentity+1) + `"}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		var u unstructured.Unstructured
+		if json.Unmarshal(data, &u.Object) == nil && checkIdentity(&u) == nil {
+			kept := foreignObjectOf(&u)
+			if len(kept.Key.String()) > maxName+1+maxNamespace || len(kept.UID) > maxIdentity || len(kept.ResourceVersion) > maxIdentity {
+				t.Errorf("kept: %+v", kept)
+			}
+		}
 		var g gatewayv1.Gateway
 		if json.Unmarshal(data, &g) == nil {
 			if kept := inventoryGateway(g); len(kept.Class) > maxName || kept.Routes < 0 || kept.Routes > maxRoutes {

@@ -113,7 +113,7 @@ func (m *migrationReader) lock(ctx context.Context) error {
 	}
 	var lease coordinationv1.Lease
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &lease); err != nil {
-		return fmt.Errorf("reading Lease %s: %w", u.GetName(), err)
+		return fmt.Errorf("reading Lease %s: %w", u.GetName(), answer.Brief(err))
 	}
 	if lease.Spec.HolderIdentity != nil {
 		m.facts.Leader = bounded(*lease.Spec.HolderIdentity, maxName)
@@ -132,7 +132,7 @@ func (m *migrationReader) webhook(ctx context.Context) error {
 	}
 	var configuration admissionregistrationv1.ValidatingWebhookConfiguration
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &configuration); err != nil {
-		return fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", u.GetName(), err)
+		return fmt.Errorf("reading ValidatingWebhookConfiguration %s: %w", u.GetName(), answer.Brief(err))
 	}
 	m.facts.Webhook = foreignObjectOf(u)
 	for i, w := range configuration.Webhooks {

@@ -24,8 +24,9 @@ const (
 	method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
 	// cluster is the name of the cluster of the token, which is istiod's CLUSTER_ID.
 	cluster = "Kubernetes"
-	// longestAnswer is the size limit of an answer, in bytes. A proxy takes about 500.
-	longestAnswer = 8 << 20
+	// longestAnswer is the size limit of an answer, in bytes. A proxy takes about 500. An answer is not kept: each
+	// proxy is read for itself.
+	longestAnswer = 256 << 20
 	// longestError is the limit of an error of istiod, in bytes.
 	longestError = 512
 )
@@ -44,17 +45,19 @@ type Question struct {
 	// such an account. One of both is required.
 	Token, Namespace string
 	Certificate      *tls.Certificate
+	// Wanted reports whether a proxy, as <pod>.<namespace>, is part of the answer. Nil means all.
+	Wanted func(name string) bool
 }
 
 // Ask returns the proxies that are connected to the istiod that answers. ctx limits the time.
-func Ask(ctx context.Context, q Question) ([]Proxy, error) {
+func Ask(ctx context.Context, q Question) (Answer, error) {
 	host, _, err := net.SplitHostPort(q.Address)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not host:port", text.Line(q.Address, longestError))
+		return Answer{}, fmt.Errorf("%q is not host:port", text.Line(q.Address, longestError))
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(q.Roots) {
-		return nil, errors.New("the mesh roots contain no certificate in PEM")
+		return Answer{}, errors.New("the mesh roots contain no certificate in PEM")
 	}
 	transport := &http.Transport{
 		TLSClientConfig:        q.tlsConfig(host, roots),
@@ -70,11 +73,11 @@ func Ask(ctx context.Context, q Question) ([]Proxy, error) {
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream
-	message, err := exchange(ctx, transport, q)
+	answer, err := exchange(ctx, transport, q)
 	if err != nil {
-		return nil, fmt.Errorf("asking istiod at %s: %w", text.Line(q.Address, longestError), err)
+		return Answer{}, fmt.Errorf("asking istiod at %s: %w", text.Line(q.Address, longestError), err)
 	}
-	return decode(message)
+	return answer, nil
 }
 
 func (q Question) tlsConfig(host string, roots *x509.CertPool) *tls.Config {
@@ -85,14 +88,14 @@ func (q Question) tlsConfig(host string, roots *x509.CertPool) *tls.Config {
 	return out
 }
 
-// exchange sends the request, and returns the first message of the answer.
-func exchange(ctx context.Context, transport http.RoundTripper, q Question) ([]byte, error) {
+// exchange sends the request, and reads the first message of the answer.
+func exchange(ctx context.Context, transport http.RoundTripper, q Question) (Answer, error) {
 	body, requests := io.Pipe()
 	defer func() { _ = requests.Close() }()
 	target := (&url.URL{Scheme: "https", Host: q.Address, Path: method}).String()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, body)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	for name, value := range map[string]string{
 		"Content-Type": "application/grpc", "Te": "trailers", "Clusterid": cluster,
@@ -105,17 +108,20 @@ func exchange(ctx context.Context, transport http.RoundTripper, q Question) ([]b
 	go func() { _, _ = requests.Write(framed(discoveryRequest(q.Namespace))) }() // its error is that of the answer
 	answer, err := transport.RoundTrip(request)
 	if err != nil {
-		return nil, err
+		return Answer{}, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers with HTTP status %d: this is not an istiod", answer.StatusCode)
+		return Answer{}, fmt.Errorf("it answers with HTTP status %d: this is not an istiod", answer.StatusCode)
 	}
 	message, err := unframed(answer.Body)
 	if errors.Is(err, io.EOF) {
-		return nil, refusal(answer)
+		return Answer{}, refusal(answer)
 	}
-	return message, err
+	if err != nil {
+		return Answer{}, err
+	}
+	return decode(message, q.Wanted)
 }
 
 // framed returns a message of gRPC with its length.
@@ -125,8 +131,8 @@ func framed(message []byte) []byte {
 	return append(out, message...)
 }
 
-// unframed reads one message of gRPC. It returns io.EOF if the stream ends without one.
-func unframed(stream io.Reader) ([]byte, error) {
+// unframed returns one message of gRPC, which is still to be read. It returns io.EOF if the stream ends without one.
+func unframed(stream io.Reader) (*io.LimitedReader, error) {
 	header := make([]byte, 5)
 	if _, err := io.ReadFull(stream, header); err != nil {
 		return nil, err
@@ -138,11 +144,7 @@ func unframed(stream io.Reader) ([]byte, error) {
 	case length > longestAnswer:
 		return nil, fmt.Errorf("the answer has %d bytes, more than %d", length, longestAnswer)
 	}
-	message := make([]byte, length)
-	if _, err := io.ReadFull(stream, message); err != nil {
-		return nil, fmt.Errorf("the answer ends early: %w", err)
-	}
-	return message, nil
+	return &io.LimitedReader{R: stream, N: int64(length)}, nil
 }
 
 // refusal returns the error of an answer without a message. gRPC has it in the trailers, or in the headers if there is

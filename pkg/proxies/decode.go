@@ -1,9 +1,12 @@
 package proxies
 
 import (
+	"bufio"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -11,6 +14,15 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/text"
 )
+
+// Answer is what istiod answers.
+type Answer struct {
+	// Proxies are sorted by name.
+	Proxies []Proxy
+	// Omitted is the number of proxies that are left out: beyond the limit of proxies or of the size of one, or with
+	// the name of a pod in another namespace than their own.
+	Omitted int
+}
 
 // Proxy is a proxy that is connected to istiod.
 type Proxy struct {
@@ -41,10 +53,12 @@ const (
 )
 
 const (
-	// mostProxies and mostTypes limit the answer. longestText is the limit of a name, and of an error, in bytes.
-	mostProxies = 10000
-	mostTypes   = 64
-	longestText = 1 << 10
+	// mostProxies, longestProxy and mostTypes limit the answer. longestText is the limit of a name, and of an error, in
+	// bytes. A pod chooses its node ID, and the text of a rejection, which istiod passes on.
+	mostProxies  = 10000
+	longestProxy = 256 << 10
+	mostTypes    = 64
+	longestText  = 1 << 10
 )
 
 // errMalformed means that an answer is not the expected message.
@@ -71,34 +85,119 @@ func bytesField(to []byte, number protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), value)
 }
 
-// decode returns the proxies of an envoy.service.discovery.v3.DiscoveryResponse, sorted by name.
-func decode(message []byte) ([]Proxy, error) {
-	out := []Proxy{}
-	err := eachField(message, func(number protowire.Number, value []byte, _ uint64) error {
-		if number != 2 { // resources
-			return nil
+// decode returns the wanted proxies of an envoy.service.discovery.v3.DiscoveryResponse.
+func decode(message *io.LimitedReader, wanted func(string) bool) (Answer, error) {
+	out := Answer{Proxies: []Proxy{}}
+	in, buffer := bufio.NewReader(message), []byte(nil)
+	for {
+		number, length, err := nextField(in)
+		switch {
+		case errors.Is(err, io.EOF) && message.N == 0:
+			slices.SortFunc(out.Proxies, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
+			return out, nil
+		case err != nil:
+			return Answer{}, early(err)
+		case number != resources || length > longestProxy:
+			if number == resources {
+				out.Omitted++
+			}
+			if _, err := io.CopyN(io.Discard, in, length); err != nil {
+				return Answer{}, early(err)
+			}
+			continue
 		}
-		if len(out) == mostProxies {
-			return fmt.Errorf("istiod's answer has more than %d proxies", mostProxies)
+		buffer = slices.Grow(buffer[:0], int(length))[:length]
+		if _, err := io.ReadFull(in, buffer); err != nil {
+			return Answer{}, early(err)
 		}
-		config, err := fieldOf(value, 2) // the value of a google.protobuf.Any
-		if err != nil {
-			return err
+		if err := out.add(buffer, wanted); err != nil {
+			return Answer{}, err
 		}
-		proxy, err := proxyOf(config)
-		out = append(out, proxy)
-		return err
-	})
-	slices.SortFunc(out, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
-	return out, err
+	}
 }
 
-// proxyOf returns the proxy of an envoy.service.status.v3.ClientConfig.
-func proxyOf(message []byte) (out Proxy, err error) {
+// resources is the number of the field with the proxies.
+const resources = 2
+
+// nextField reads the head of the next field: its number, and the length of its value in bytes. It returns io.EOF at
+// the end of the message.
+func nextField(in *bufio.Reader) (number protowire.Number, length int64, err error) {
+	if _, err := in.Peek(1); err != nil {
+		return 0, 0, err
+	}
+	tag, err := varint(in)
+	if err != nil {
+		return 0, 0, err
+	}
+	number, kind := protowire.DecodeTag(tag)
+	if number < protowire.MinValidNumber {
+		return 0, 0, errMalformed
+	}
+	switch kind {
+	case protowire.BytesType:
+		size, err := varint(in)
+		if err == nil && size > longestAnswer {
+			err = errMalformed
+		}
+		return number, int64(size), err //nolint:gosec // not used if it is longer
+	case protowire.VarintType:
+		_, err := varint(in)
+		return 0, 0, err
+	case protowire.Fixed32Type:
+		return 0, 4, nil
+	case protowire.Fixed64Type:
+		return 0, 8, nil
+	default:
+		return 0, 0, errMalformed
+	}
+}
+
+func varint(in *bufio.Reader) (uint64, error) {
+	value, err := binary.ReadUvarint(in)
+	switch {
+	case errors.Is(err, io.EOF):
+		return 0, io.ErrUnexpectedEOF
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		return 0, errors.Join(errMalformed, err) // also an error of the connection
+	}
+	return value, err
+}
+
+// early returns the error of a message that ends before its length.
+func early(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the answer ends early: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// add adds a proxy, if it is wanted and may be in the answer. resource is a google.protobuf.Any.
+func (a *Answer) add(resource []byte, wanted func(string) bool) error {
+	config, err := fieldOf(resource, 2) // its value
+	if err != nil {
+		return err
+	}
+	proxy, namespace, err := proxyOf(config)
+	switch {
+	case err != nil:
+		return err
+	case wanted != nil && !wanted(proxy.Name):
+	case namespace == "" || !strings.HasSuffix(proxy.Name, "."+namespace) || len(a.Proxies) == mostProxies:
+		a.Omitted++
+	default:
+		a.Proxies = append(a.Proxies, proxy)
+	}
+	return nil
+}
+
+// proxyOf returns the proxy of an envoy.service.status.v3.ClientConfig, and its namespace. istiod checks that the
+// namespace is that of the proxy's token or certificate. It does not check the name (pilot/pkg/xds/ads.go,
+// checkConnectionIdentity).
+func proxyOf(message []byte) (out Proxy, namespace string, err error) {
 	err = eachField(message, func(number protowire.Number, value []byte, _ uint64) error {
 		switch {
 		case number == 1: // node
-			return out.setNode(value)
+			return out.setNode(value, &namespace)
 		case number == 3 && len(out.Types) < mostTypes: // generic_xds_configs
 			one, err := typeOf(value)
 			out.Types = append(out.Types, one)
@@ -107,34 +206,48 @@ func proxyOf(message []byte) (out Proxy, err error) {
 		return nil
 	})
 	slices.SortFunc(out.Types, func(a, b Type) int { return cmp.Compare(a.Name, b.Name) })
-	return out, err
+	return out, namespace, err
 }
 
 // setNode sets what an envoy.config.core.v3.Node says. Its id is <type>~<address>~<pod>.<namespace>~<domain>.
-func (p *Proxy) setNode(message []byte) error {
+func (p *Proxy) setNode(message []byte, namespace *string) error {
 	return eachField(message, func(number protowire.Number, value []byte, _ uint64) error {
 		switch number {
 		case 1:
-			parts := strings.Split(string(value), "~")
+			parts := strings.SplitN(string(value), "~", nodeParts)
 			p.Name = text.Line(parts[min(2, len(parts)-1)], longestText)
 		case 3: // metadata
 			return eachField(value, func(_ protowire.Number, entry []byte, _ uint64) error {
-				key, err := fieldOf(entry, 1)
-				if err != nil || string(key) != "ISTIO_VERSION" {
-					return err
+				key, value, err := entryOf(entry)
+				switch key {
+				case "ISTIO_VERSION":
+					p.Version = value
+				case "NAMESPACE":
+					*namespace = value
 				}
-				version, err := fieldOf(entry, 2)
-				if err != nil {
-					return err
-				}
-				version, err = fieldOf(version, 3)
-				p.Version = text.Line(string(version), longestText)
 				return err
 			})
 		default:
 		}
 		return nil
 	})
+}
+
+// nodeParts is the number of parts of the id of a node.
+const nodeParts = 4
+
+// entryOf returns a text of a google.protobuf.Struct, and its key.
+func entryOf(entry []byte) (key, value string, err error) {
+	name, err := fieldOf(entry, 1)
+	if err != nil {
+		return "", "", err
+	}
+	content, err := fieldOf(entry, 2)
+	if err != nil {
+		return "", "", err
+	}
+	content, err = fieldOf(content, 3)
+	return text.Line(string(name), longestText), text.Line(string(content), longestText), err
 }
 
 // typeOf returns the state of an envoy.service.status.v3.ClientConfig.GenericXdsConfig.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func config(id string, types ...*statusv3.ClientConfig_GenericXdsConfig) *status
 // TestDecode checks an answer that is encoded with Envoy's own types.
 func TestDecode(t *testing.T) {
 	t.Parallel()
-	got, err := decode(answer(
+	got, err := decoded(answer(
 		t,
 		config("router~10.0.0.1~gw-b.demo~demo.svc.cluster.local"),
 		config("router~10.0.0.1~gw-a.demo~demo.svc.cluster.local",
@@ -75,8 +76,53 @@ func TestDecode(t *testing.T) {
 		}},
 		{Name: "gw-b.demo", Version: "1.2.3"},
 	}
-	if !reflect.DeepEqual(got, want) {
+	if !reflect.DeepEqual(got, Answer{Proxies: want}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// decoded decodes a message that has all of its bytes.
+func decoded(message []byte) (Answer, error) {
+	return decode(&io.LimitedReader{R: bytes.NewReader(message), N: int64(len(message))}, nil)
+}
+
+// TestHostileProxies checks that one pod cannot hide another one, and cannot be taken for one of another namespace.
+func TestHostileProxies(t *testing.T) {
+	t.Parallel()
+	const good = "router~10.0.0.1~gw.demo~demo.svc.cluster.local"
+	crowd := make([]*statusv3.ClientConfig, mostProxies+1)
+	for i := range crowd {
+		crowd[i] = config("router~10.0.0.1~" + strconv.Itoa(i) + ".demo~d")
+	}
+	crowd = append(crowd, config(good))
+	only := func(name string) bool { return name == "gw.demo" }
+	rejects := config(good, &statusv3.ClientConfig_GenericXdsConfig{
+		TypeUrl: "a.b", ErrorState: &adminv3.UpdateFailureState{Details: strings.Repeat("x", longestProxy)},
+	})
+	for name, test := range map[string]struct {
+		configs []*statusv3.ClientConfig
+		wanted  func(string) bool
+		want    string
+		omitted int
+	}{
+		"a long node ID":          {[]*statusv3.ClientConfig{config(strings.Repeat("~", 4<<20)), config(good)}, nil, "gw.demo", 1},
+		"a long rejection":        {[]*statusv3.ClientConfig{rejects, config(good)}, nil, "gw.demo", 1},
+		"another namespace":       {[]*statusv3.ClientConfig{config("router~10.0.0.1~gw.other~d"), config(good)}, nil, "gw.demo", 1},
+		"no namespace":            {[]*statusv3.ClientConfig{{Node: &corev3.Node{Id: good}}, config(good)}, nil, "gw.demo", 1},
+		"a namespace as a suffix": {[]*statusv3.ClientConfig{config("router~10.0.0.1~gw.xdemo~d"), config(good)}, nil, "gw.demo", 1},
+		"a crowd":                 {crowd, only, "gw.demo", 0},
+	} {
+		message := answer(t, test.configs...)
+		if _, err := decode(&io.LimitedReader{R: bytes.NewReader(message), N: longestAnswer}, test.wanted); err == nil {
+			t.Errorf("%s: an answer that ends early is accepted", name)
+		}
+		got, err := decode(&io.LimitedReader{R: bytes.NewReader(message), N: int64(len(message))}, test.wanted)
+		if err != nil || len(got.Proxies) != 1 || got.Proxies[0].Name != test.want || got.Omitted != test.omitted {
+			t.Errorf("%s: %d proxies, %d omitted, %v", name, len(got.Proxies), got.Omitted, err)
+		}
+	}
+	if got, err := decoded(answer(t, crowd...)); err != nil || len(got.Proxies) != mostProxies || got.Omitted != 2 {
+		t.Errorf("a crowd: %d proxies, %d omitted, %v", len(got.Proxies), got.Omitted, err)
 	}
 }
 
@@ -97,15 +143,18 @@ func TestTheRequest(t *testing.T) {
 // TestFrames checks messages of gRPC that end early, are compressed, or too long.
 func TestFrames(t *testing.T) {
 	t.Parallel()
-	if got, err := unframed(bytes.NewReader(framed([]byte("abc")))); err != nil || string(got) != "abc" {
+	message, err := unframed(bytes.NewReader(framed([]byte("abc"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(message); err != nil || string(got) != "abc" {
 		t.Errorf("%q, %v", got, err)
 	}
 	if _, err := unframed(strings.NewReader("")); !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
 	for want, frame := range map[string]string{
-		"ends early": "\x00\x00\x00\x00\x05ab", "compressed": "\x01\x00\x00\x00\x00",
-		"more than": "\x00\xff\xff\xff\xff", "unexpected": "\x00\x00",
+		"compressed": "\x01\x00\x00\x00\x00", "more than": "\x00\xff\xff\xff\xff", "unexpected": "\x00\x00",
 	} {
 		if _, err := unframed(strings.NewReader(frame)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", frame, err)
@@ -117,12 +166,13 @@ func TestFrames(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add(answer(f, config("router~10.0.0.1~gw.demo~d", &statusv3.ClientConfig_GenericXdsConfig{TypeUrl: "a.b"})))
 	f.Add([]byte("\x12\x80"))
+	f.Add([]byte("\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x08\x01\x11"))
 	f.Fuzz(func(t *testing.T, message []byte) {
-		found, err := decode(message)
+		found, err := decoded(message)
 		if err != nil {
 			return
 		}
-		for _, p := range found {
+		for _, p := range found.Proxies {
 			if len(p.Name) > longestText || len(p.Version) > longestText || len(p.Types) > mostTypes {
 				t.Errorf("%+v", p)
 			}

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-
-	"golang.org/x/time/rate"
 )
 
 // Reason is why a sidecar dials again. Metrics and logs use it.
@@ -86,7 +84,7 @@ func ofStatus(status int) Reason {
 }
 
 // dial opens a tunnel to a relay. It fails after limits.dial.
-func (s *Sidecar) dial(ctx context.Context, relay string) (*session, error) {
+func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.dial)
 	defer cancel()
 	api, err := s.Credential.read()
@@ -101,7 +99,7 @@ func (s *Sidecar) dial(ctx context.Context, relay string) (*session, error) {
 	if err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
 	}
-	one, err := s.upgrade(ctx, raw, relay, api, identity)
+	one, err := s.upgrade(ctx, raw, to, api, identity)
 	if err != nil {
 		_ = raw.Close()
 		return nil, err
@@ -110,8 +108,8 @@ func (s *Sidecar) dial(ctx context.Context, relay string) (*session, error) {
 }
 
 // upgrade opens a tunnel on a TCP connection to the API server.
-func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api access, identity *tls.Certificate) (*session, error) {
-	inner, err := prove(ctx, raw, proxyPath(api.base, s.Namespace, relay), api, identity, alpn(s.versions))
+func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, to *link, api access, identity *tls.Certificate) (*session, error) {
+	inner, err := prove(ctx, raw, proxyPath(api.base, s.Namespace, to.relay), api, identity, alpn(s.versions))
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +117,7 @@ func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, relay string, api a
 	if err != nil {
 		return nil, dialError{Unproven, err}
 	}
-	pace := rate.NewLimiter(s.limits.inbound, inboundBurst)
-	return newSession(newWire(inner, raw, s.limits, pace), version, s.limits, accepts)
+	return newSession(newWire(inner, raw, s.limits, to.inbound), version, s.limits, accepts)
 }
 
 // prove opens a connection with a relay on a TCP connection to the API server, and proves to the relay that this end

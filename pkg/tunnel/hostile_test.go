@@ -204,7 +204,7 @@ func TestARelayPacesItself(t *testing.T) {
 func TestStreamsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.newStreams = throttle.Rate{Burst: 20, Every: time.Hour}
+	l.newStreams = throttle.Rate{Burst: 20, Every: 50 * time.Millisecond}
 	b := newBench(t, defaultLimits(), supportedVersions())
 	var opened atomic.Int64
 	b.hostileRelay(func(conn *tls.Conn) {
@@ -225,6 +225,55 @@ func TestStreamsThatComeAndGo(t *testing.T) {
 	b.talks()
 	if n := opened.Load(); n <= 20 || sidecar.counts.reconnects[Abused].Load() == 0 {
 		t.Errorf("%d streams were opened, and the reasons are %v", n, sidecar.counts.reconnects)
+	}
+}
+
+// TestStreamsOfManyTunnels: a relay that ends its tunnel gets another one, and no other limits. Each tunnel has eight
+// streams.
+func TestStreamsOfManyTunnels(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change          func(*limits)
+		served, refused int64 // served is the most that may be served, and refused the least
+	}{
+		"new streams":  {func(l *limits) { l.newStreams = throttle.Rate{Burst: 20, Every: time.Hour} }, 20, 0},
+		"open streams": {func(l *limits) { l.relayStreams = 4 }, 1 << 30, 8 * 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := defaultLimits()
+			l.firstPause, l.longestPause = time.Millisecond, time.Millisecond
+			test.change(&l)
+			b := newBench(t, defaultLimits(), supportedVersions())
+			var tunnels atomic.Int64
+			b.hostileRelay(func(conn *tls.Conn) {
+				defer tunnels.Add(1)
+				openEight(conn)
+			})
+			sidecar, _ := b.sidecar(l, supportedVersions())
+			b.g.Eventually(tunnels.Load).Should(gomega.BeNumerically(">=", 8))
+			served, refused := sidecar.counts.streams.Load(), sidecar.counts.refused.Load()
+			if served < 8 || served > test.served || refused < test.refused {
+				t.Errorf("%d streams were served, and %d refused", served, refused)
+			}
+		})
+	}
+}
+
+// openEight opens eight streams of a hostile relay. All are open at the end, except those that the sidecar refuses.
+func openEight(conn *tls.Conn) {
+	config := yamux.DefaultConfig()
+	config.LogOutput, config.Logger = nil, silent{}
+	mux, err := yamux.Client(conn, config)
+	if err != nil {
+		return
+	}
+	for range 8 {
+		stream, err := mux.OpenStream()
+		if err != nil {
+			return
+		}
+		_ = talk(stream, "x") // it is an error for a stream that is refused
 	}
 }
 

@@ -18,13 +18,16 @@ const (
 	// openBurst is how many streams a relay opens at once: all gateways can connect again. After that, it opens one in
 	// each streamEvery.
 	openBurst = 1000
-	// streamBurst is how many streams a sidecar accepts on a tunnel at once, and then one in each streamEvery. It is so
+	// streamBurst is how many streams a sidecar accepts of a relay at once, and then one in each streamEvery. It is so
 	// much more than openBurst that streams which arrive late, and together, do not count as abuse.
 	streamBurst = 2000
 	// maxHealth is the number of connections on the port for health checks and metrics.
 	maxHealth = 32
 	// maxStreams is the number of streams that a sidecar serves on one tunnel. A relay never needs more.
 	maxStreams = 1000
+	// maxRelayStreams is the number of streams that a sidecar serves on all tunnels of one relay: on a new one, and on
+	// one that it replaces.
+	maxRelayStreams = 2 * maxStreams
 	// maxHeldStreams also counts streams that are being closed. A tunnel with more is ended.
 	maxHeldStreams = 2000
 	// maxUnproven is the number of connections that a relay keeps on the port for tunnels before their TLS handshake.
@@ -43,8 +46,8 @@ const (
 	smallBuffer  = 1 << 10
 	largeBuffer  = 32 << 10
 	largeBuffers = 128
-	// inboundBurst is how much a sidecar reads from a tunnel at once, and inboundRate how much per second after that.
-	// Gateways send little to istiod: certificate requests, and names of resources.
+	// inboundBurst is how much a sidecar reads from the tunnels of a relay at once, and inboundRate how much per second
+	// after that. Gateways send little to istiod: certificate requests, and names of resources.
 	inboundBurst = 8 << 20
 	inboundRate  = 8 << 20
 	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
@@ -106,9 +109,9 @@ const (
 
 // limits are the limits that tests change.
 type limits struct {
-	gateways, streams, heldStreams, unproven, tunnels int
-	perSource                                         int
-	inbound                                           rate.Limit // in bytes per second
+	gateways, streams, relayStreams, heldStreams, unproven, tunnels int
+	perSource                                                       int
+	inbound                                                         rate.Limit // in bytes per second
 
 	opens, newStreams throttle.Rate
 
@@ -121,7 +124,8 @@ type limits struct {
 
 func defaultLimits() limits {
 	return limits{
-		gateways: maxGateways, streams: maxStreams, heldStreams: maxHeldStreams, unproven: maxUnproven, tunnels: maxTunnels,
+		gateways: maxGateways, streams: maxStreams, relayStreams: maxRelayStreams, heldStreams: maxHeldStreams,
+		unproven: maxUnproven, tunnels: maxTunnels,
 		perSource: maxPerSource, place: placeTime, inbound: inboundRate,
 		opens:      throttle.Rate{Burst: openBurst, Every: streamEvery},
 		newStreams: throttle.Rate{Burst: streamBurst, Every: streamEvery},

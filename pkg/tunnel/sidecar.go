@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
+	"golang.org/x/time/rate"
 
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -35,10 +36,15 @@ type Sidecar struct {
 	relays   []*link
 }
 
-// link is what a sidecar knows of one relay.
+// link is what a sidecar knows of one relay. A relay can end its tunnel and get another one at once, so its limits are
+// those of all of its tunnels.
 type link struct {
 	relay   string
 	current atomic.Pointer[session]
+	// open is the number of streams. pace limits new ones, and inbound what is read.
+	open    atomic.Int64
+	pace    throttle.Limiter
+	inbound *rate.Limiter
 }
 
 // NewSidecar returns a sidecar for relay pods. The exported fields are the caller's to set before Run.
@@ -68,8 +74,9 @@ func (s *Sidecar) keep(ctx context.Context, to *link) {
 	defer old.Wait()
 	var pause throttle.Backoff
 	log := s.Log.With("relay", to.relay)
+	to.pace, to.inbound = throttle.NewLimiter(s.limits.newStreams), rate.NewLimiter(s.limits.inbound, inboundBurst)
 	for ctx.Err() == nil {
-		one, err := s.dial(ctx, to.relay)
+		one, err := s.dial(ctx, to)
 		if err != nil {
 			s.failed(ctx, log, &pause, err)
 			continue
@@ -79,7 +86,7 @@ func (s *Sidecar) keep(ctx context.Context, to *link) {
 		}
 		log.Info("the tunnel is up", "version", int(one.version))
 		begin := time.Now()
-		old.Go(func() { s.serve(ctx, one) })
+		old.Go(func() { s.serve(ctx, to, one) })
 		select {
 		case <-ctx.Done():
 			s.stop(one)
@@ -156,29 +163,29 @@ func (s *Sidecar) stop(one *session) {
 }
 
 // serve accepts streams of a tunnel until it ends.
-func (s *Sidecar) serve(ctx context.Context, one *session) {
+func (s *Sidecar) serve(ctx context.Context, of *link, one *session) {
 	var streams sync.WaitGroup
 	defer streams.Wait()
 	streams.Go(func() { one.keepAlive(s.limits.ping) })
 	var open atomic.Int64
-	pace := throttle.NewLimiter(s.limits.newStreams)
 	for {
 		stream, err := one.mux.AcceptStream()
 		if err == nil {
-			err = s.abuse(one, pace)
+			err = s.abuse(one, of.pace)
 		}
 		switch {
 		case err != nil:
 			one.finish(err)
 			return
-		case open.Load() >= int64(s.limits.streams):
+		case open.Load() >= int64(s.limits.streams) || of.open.Load() >= int64(s.limits.relayStreams):
 			s.counts.refused.Add(1)
 			_ = stream.Close() // the relay sees the end of the stream
 			continue
 		}
 		open.Add(1)
+		of.open.Add(1)
 		streams.Go(func() {
-			defer open.Add(-1)
+			defer func() { open.Add(-1); of.open.Add(-1) }()
 			s.stream(ctx, one, stream)
 		})
 	}

@@ -27,21 +27,21 @@ func TestProxiesOfARealIstiod(t *testing.T) {
 		Address: "istiod.istio-system.svc:443", ConnectTo: g.address, Roots: g.roots, Namespace: "istio-system",
 		Token: g.systemToken(ctx, t, proxies.Audience),
 	}
-	if found, err := proxies.Ask(ctx, question); err != nil || len(found) != 0 {
+	if found, err := proxies.Ask(ctx, question); err != nil || len(found.Proxies) != 0 {
 		t.Fatalf("%v, %v", found, err)
 	}
 	proxy := dial(ctx, t, g.options(ctx, t))
 	hang.Gomega(t).Eventually(func() (string, error) {
 		found, err := proxies.Ask(ctx, question)
-		if err != nil || len(found) != 1 || len(found[0].Types) == 0 {
+		if err != nil || len(found.Proxies) != 1 || len(found.Proxies[0].Types) == 0 {
 			return "", errors.Join(err, errors.New("no proxy"))
 		}
-		for _, one := range found[0].Types {
+		for _, one := range found.Proxies[0].Types {
 			if one.State != proxies.Synced && one.State != proxies.NotSent {
 				return string(one.State), nil
 			}
 		}
-		return found[0].Name, nil
+		return found.Proxies[0].Name, nil
 	}).Should(gomega.Equal("gw-test-0.ingress"))
 	_ = proxy.Snapshot()
 

@@ -64,7 +64,9 @@ func newProxies() *cobra.Command {
   # Connect to another address, with a kubeconfig of the guest alone
   hypergate proxies --guest-kubeconfig guest.kubeconfig --address istiod-guest1.apps.example.com:443`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	flags := cmd.Flags()
 	o.guest.addGuestFlags(flags)
@@ -97,7 +99,7 @@ func (o *proxiesOptions) check() error {
 	return nil
 }
 
-func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
+func (o *proxiesOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -136,7 +138,11 @@ func (o *proxiesOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: check that this address is reachable from here, and hypergate status", err)
 	}
-	return printed(out, o.output, proxiesReport{found})
+	if found.Omitted > 0 {
+		_, _ = fmt.Fprintf(errOut, "hypergate: %d more proxies are connected, and are not listed: their names are not those of pods in their "+
+			"own namespaces, or they are too many or too large\n", found.Omitted)
+	}
+	return printed(out, o.output, proxiesReport{found.Proxies})
 }
 
 // published returns how istiod is published, of the summary of the installation.
