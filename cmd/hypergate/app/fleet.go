@@ -118,9 +118,9 @@ func (o *fleetOptions) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	var found fleet.Fleet
-	if err := o.until(ctx, fleetEvery, errOut, func(ctx context.Context) (outcome summary.Outcome, err error) {
+	if err := o.until(ctx, fleetEvery, errOut, func(ctx context.Context) (outcome summary.Outcome, why string, err error) {
 		found, err = client.Fleet(ctx, o.cluster.namespace)
-		return o.goal.worst(found.Installations), err
+		return o.goal.worst(found.Installations), o.goal.why(found.Installations), err
 	}); err != nil {
 		return err
 	}

@@ -54,6 +54,8 @@ func (g goal) outcome(r summary.Reading) summary.Outcome {
 	}
 	c := r.Summary.Condition(g.condition)
 	switch {
+	case c.Type == summary.Upgradeable && r.Summary.Lifecycle == summary.Paused:
+		return summary.UnderWay // the condition is from before the pause
 	case c.Status == g.status:
 		return summary.Well
 	case required == summary.Act:
@@ -72,6 +74,25 @@ func (g goal) worst(readings []summary.Reading) summary.Outcome {
 		out = max(out, g.outcome(r))
 	}
 	return out
+}
+
+// why returns what the installation with the worst outcome waits for, in one line. It is empty if there is none.
+func (g goal) why(readings []summary.Reading) string {
+	worst := g.worst(readings)
+	i := slices.IndexFunc(readings, func(r summary.Reading) bool { return g.outcome(r) == worst })
+	if worst == summary.Well || i < 0 {
+		return ""
+	}
+	r := readings[i]
+	out := r.Namespace + " is " + string(r.State)
+	if r.Why != "" {
+		return oneLine(out + ": " + r.Why)
+	}
+	if r.Summary == nil {
+		return oneLine(out)
+	}
+	c := r.Summary.Condition(g.condition)
+	return oneLine(fmt.Sprintf("%s: %s is %s: %s: %s", out, g.condition, c.Status, c.Reason, c.Message))
 }
 
 // exitCode returns the exit code of an outcome.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	answers "github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/controller"
 )
 
@@ -88,6 +89,7 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer, shown p
 // versionOf returns the result of the check of one API server: its version, and why that is not enough.
 func versionOf(ctx context.Context, name string, config *rest.Config, least string) (check, message string, problem error) {
 	config = rest.CopyConfig(config)
+	config.Wrap(answers.Limit("the API server of the " + name))
 	if deadline, has := ctx.Deadline(); has {
 		config.Timeout = max(time.Until(deadline), time.Millisecond)
 	}

@@ -169,20 +169,20 @@ func annotateLease(ctx context.Context, config *rest.Config, reading summary.Rea
 // follow waits until the rotation is complete, and prints each phase.
 func (o *rotateOptions) follow(ctx context.Context, client *fleet.Client, namespace, request string, out, errOut io.Writer) error {
 	waiting, printed, outcome := waitOptions{wait: o.wait}, "", summary.UnderWay
-	err := waiting.until(ctx, rotationEvery, errOut, func(ctx context.Context) (summary.Outcome, error) {
+	err := waiting.until(ctx, rotationEvery, errOut, func(ctx context.Context) (summary.Outcome, string, error) {
 		reading, err := client.Installation(ctx, namespace, o.revision)
 		if err != nil {
-			return outcome, err
+			return outcome, "", err
 		}
 		var step string
 		outcome, step = progressOf(reading, request)
 		if step != printed {
 			printed = step
 			if _, err := fmt.Fprintln(out, step); err != nil {
-				return outcome, fmt.Errorf("printing the progress: %w", err)
+				return outcome, "", fmt.Errorf("printing the progress: %w", err)
 			}
 		}
-		return outcome, nil
+		return outcome, "", nil
 	})
 	if err != nil {
 		return err

@@ -74,26 +74,35 @@ func TestColorsAndWidth(t *testing.T) {
 }
 
 // TestWaitingPrintsEachNewError checks the errors that are printed while a command waits.
-func TestWaitingPrintsEachNewError(t *testing.T) {
+func TestWaitingPrintsEachNewReason(t *testing.T) {
 	t.Parallel()
+	type result struct {
+		why string
+		err error
+	}
 	away, refused := errors.New("no answer"), errors.New("not allowed")
-	results := []error{away, away, nil, refused, refused, away, nil}
+	results := []result{
+		{"", away}, {"", away}, {"", nil}, {"", refused}, {"", refused}, {"", away}, {"istiod starts", nil}, {"istiod starts", nil},
+		{"a gateway rolls", nil}, {"", nil},
+	}
 	o := waitOptions{wait: time.Minute}
 	var printed bytes.Buffer
-	err := o.until(t.Context(), time.Nanosecond, &printed, func(context.Context) (summary.Outcome, error) {
-		err := results[0]
+	err := o.until(t.Context(), time.Nanosecond, &printed, func(context.Context) (summary.Outcome, string, error) {
+		one := results[0]
 		if results = results[1:]; len(results) == 0 {
-			return summary.Well, nil
+			return summary.Well, "", nil
 		}
-		return summary.UnderWay, err
+		return summary.UnderWay, one.why, one.err
 	})
-	want := []string{"no answer", "not allowed", "no answer"}
+	want := []string{
+		"an error: no answer", "an error: not allowed", "an error: no answer", "waiting: istiod starts", "waiting: a gateway rolls",
+	}
 	lines := strings.Split(strings.TrimSpace(printed.String()), "\n")
 	if err != nil || len(lines) != len(want) {
 		t.Fatalf("%v:\n%s", err, printed.String())
 	}
 	for i, line := range lines {
-		if !strings.HasSuffix(line, ": "+want[i]) {
+		if !strings.HasSuffix(line, want[i]) {
 			t.Errorf("line %d is %q, want %q", i, line, want[i])
 		}
 	}

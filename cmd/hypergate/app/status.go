@@ -80,23 +80,30 @@ func (o *waitOptions) check() (err error) {
 }
 
 // until calls read until what it returns is well, or the time of --wait is over. It returns the last result. An error
-// ends it only if there is no time left, because an API server can be away for a while. Each error that differs from
-// the one before is printed to errOut.
+// ends it only if there is no time left, because an API server can be away for a while. read also returns what it waits
+// for, in one line. Each error and each such line that differs from the one before is printed to errOut.
 func (o *waitOptions) until(
-	ctx context.Context, every time.Duration, errOut io.Writer, read func(context.Context) (summary.Outcome, error),
+	ctx context.Context, every time.Duration, errOut io.Writer,
+	read func(context.Context) (outcome summary.Outcome, why string, err error),
 ) error {
 	deadline, printed := time.Now().Add(o.wait), ""
 	for {
-		outcome, err := read(ctx)
+		outcome, waits, err := read(ctx)
 		pause := min(every, time.Until(deadline))
 		if err == nil && outcome == summary.Well || pause <= 0 {
 			return err
 		}
-		if why := errorText(err); why != printed {
-			if printed = why; why != "" {
-				fmt.Fprintf(errOut, "hypergate: waiting although there is an error: %s\n", why)
-			}
+		line := ""
+		switch why := errorText(err); {
+		case why != "":
+			line = "waiting although there is an error: " + why
+		case waits != "":
+			line = "waiting: " + waits
 		}
+		if line != printed && line != "" {
+			fmt.Fprintf(errOut, "hypergate: %s\n", line)
+		}
+		printed = line
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -177,13 +184,13 @@ func (o *waitOptions) status(ctx context.Context, guest string, out, errOut io.W
 		return err
 	}
 	report := statusReport{screen: screenOf(out), wide: o.output == outputWide, goal: o.goal}
-	if err := o.until(ctx, statusEvery, errOut, func(ctx context.Context) (summary.Outcome, error) {
+	if err := o.until(ctx, statusEvery, errOut, func(ctx context.Context) (summary.Outcome, string, error) {
 		readings, now, err := client.Installations(ctx, namespace)
 		if err == nil {
 			readings, err = ofGuest(readings, namespace, guest)
 		}
 		report.Installations, report.now = readings, now
-		return o.goal.worst(readings), err
+		return o.goal.worst(readings), o.goal.why(readings), err
 	}); err != nil {
 		return err
 	}

@@ -210,6 +210,9 @@ func TestGoals(t *testing.T) {
 		return renewed(t, s)
 	}
 	silent := readingOf("clusters-guest1", "", "", time.Hour)
+	onHold := summaryOf("guest1")
+	onHold.Lifecycle = summary.Paused
+	paused := renewed(t, onHold)
 	for _, tc := range []struct {
 		aim     string
 		reading summary.Reading
@@ -230,6 +233,8 @@ func TestGoals(t *testing.T) {
 		{"upgradeable", upgradeable(summary.False, "FieldsWouldBeDropped"), exitAct},
 		{"upgradeable", upgradeable(summary.False, "CARotation"), exitUnderWay},
 		{"upgradeable", upgradeable(summary.Unknown, "CRDsNotRead"), exitUnderWay},
+		{"upgradeable", paused, exitUnderWay}, // the condition is from before the pause
+		{"available", paused, exitOK},
 		{"upgradeable=unknown", upgradeable(summary.Unknown, "CRDsNotRead"), exitOK},
 	} {
 		g, err := parseGoal(tc.aim)
