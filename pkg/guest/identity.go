@@ -5,8 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/hypergate/hypergate/pkg/text"
 )
 
 const (
@@ -29,8 +27,8 @@ func checkIdentity(u *unstructured.Unstructured) error {
 		{"resourceVersion", u.GetResourceVersion(), maxIdentity},
 	} {
 		if len(part.value) > part.most {
-			return fmt.Errorf("the API server returned an object whose %s has %d bytes, more than %d: %s",
-				part.what, len(part.value), part.most, text.Line(part.value, shownOfIdentity))
+			return fmt.Errorf("the API server returned an object whose %s has %d bytes, more than %d: %q",
+				part.what, len(part.value), part.most, bounded(part.value, shownOfIdentity))
 		}
 	}
 	return nil

@@ -50,9 +50,11 @@ func TestTheControlPlaneNamesAnUnsupportedTLSProfile(t *testing.T) {
 		reason   string
 		end      string
 	}{
-		"none":    {nil, status.VersionReported("1.20.3"), status.ReasonAsExpected, "serving since 2026-11-21T10:00:00Z"},
-		"one":     {[]string{"x"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, warning},
-		"hostile": {[]string{"x\n[run it]"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, ": x (run it) [use another"},
+		"none": {nil, status.VersionReported("1.20.3"), status.ReasonAsExpected, "serving since 2026-11-21T10:00:00Z"},
+		"one":  {[]string{"x"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, warning},
+		"hostile": {
+			[]string{"x\n[run it]"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, ": x (run it) [use another",
+		},
 		"another version, too": {
 			[]string{"x"}, status.VersionReported("1.19.8"), status.ReasonUnplannedVersion, "charts of Istio 1.19.8]" + warning,
 		},

@@ -37,7 +37,8 @@ func newerClient() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS13
 func tlsProfile(t *fixture, edge *edgeOfTheGuest) {
 	t.serveTLSAdherence()
 	t.obeyTLSProfiles(edge, t.setTLSProfile, func() {
-		t.Eventually(t.availableText).Should(gomega.MatchRegexp("^True UnsupportedTLSProfile: .* a part of the TLS security profile is not applied: "))
+		const warning = "^True UnsupportedTLSProfile: .* a part of the TLS security profile is not applied: "
+		t.Eventually(t.availableText).Should(gomega.MatchRegexp(warning))
 	})
 	t.Eventually(t.availableText).Should(gomega.HavePrefix("True AsExpected: "))
 }

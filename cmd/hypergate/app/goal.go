@@ -52,10 +52,15 @@ func (g goal) outcome(r summary.Reading) summary.Outcome {
 	if l := r.Summary.Lifecycle; l == summary.Starting || l == summary.Deleting {
 		return required
 	}
-	c := r.Summary.Condition(g.condition)
+	if g.condition == summary.Upgradeable && r.Summary.Lifecycle == summary.Paused {
+		return max(required, summary.UnderWay) // the condition is from before the pause
+	}
+	return g.outcomeOf(r.Summary.Condition(g.condition), required)
+}
+
+// outcomeOf returns whether a condition has the status of the goal, or what the installation requires.
+func (g goal) outcomeOf(c summary.Condition, required summary.Outcome) summary.Outcome {
 	switch {
-	case c.Type == summary.Upgradeable && r.Summary.Lifecycle == summary.Paused:
-		return summary.UnderWay // the condition is from before the pause
 	case c.Status == g.status:
 		return summary.Well
 	case required == summary.Act:

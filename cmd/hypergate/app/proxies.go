@@ -138,11 +138,16 @@ func (o *proxiesOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: check that this address is reachable from here, and hypergate status", err)
 	}
-	if found.Omitted > 0 {
-		_, _ = fmt.Fprintf(errOut, "hypergate: %d more proxies are connected, and are not listed: their names are not those of pods in their "+
-			"own namespaces, or they are too many or too large\n", found.Omitted)
-	}
+	noteOmitted(found.Omitted, errOut)
 	return printed(out, o.output, proxiesReport{found.Proxies})
+}
+
+// noteOmitted prints that proxies are not listed, and why.
+func noteOmitted(omitted int, errOut io.Writer) {
+	if omitted > 0 {
+		fmt.Fprintf(errOut, "hypergate: %d more proxies are connected, and are not listed: their names are not those of pods in "+
+			"their own namespaces, or they are too many or too large\n", omitted)
+	}
 }
 
 // published returns how istiod is published, of the summary of the installation.

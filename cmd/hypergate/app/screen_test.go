@@ -82,8 +82,16 @@ func TestWaitingPrintsEachNewReason(t *testing.T) {
 	}
 	away, refused := errors.New("no answer"), errors.New("not allowed")
 	results := []result{
-		{"", away}, {"", away}, {"", nil}, {"", refused}, {"", refused}, {"", away}, {"istiod starts", nil}, {"istiod starts", nil},
-		{"a gateway rolls", nil}, {"", nil},
+		{"", away},
+		{"", away},
+		{"", nil},
+		{"", refused},
+		{"", refused},
+		{"", away},
+		{"istiod starts", nil},
+		{"istiod starts", nil},
+		{"a gateway rolls", nil},
+		{"", nil},
 	}
 	o := waitOptions{wait: time.Minute}
 	var printed bytes.Buffer
