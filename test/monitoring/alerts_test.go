@@ -209,7 +209,10 @@ func TestAlertsAboutTheState(t *testing.T) {
 		{name: "degraded, during a pause", series: []string{degradedTrue + "1x6000", held}, at: 20},
 		{name: "no complete pass", series: []string{complete + "0x6000"}, at: 40, want: []string{"HypergateNotConverging warning"}},
 		{name: "no complete pass yet", series: []string{complete + "0x6000"}, at: 30},
-		{name: "no complete pass, during a pause", series: []string{complete + "0x6000", held}, at: 40},
+		{
+			name: "no complete pass, during a pause", series: []string{complete + "0x6000", held}, at: 40,
+			want: []string{"HypergatePaused info"},
+		},
 	})
 }
 
@@ -227,6 +230,20 @@ func TestAlertsAboutCredentials(t *testing.T) {
 		{
 			name: "istiod's token is renewed five minutes late", at: 52,
 			series: []string{renewed("hypergate_istiod_token", 53, 3600), renewedFrom("hypergate_istiod_token", 53)},
+		},
+		{
+			name: "a pause of 40 minutes", series: []string{`hypergate_held{by="paused"} 1x6000`}, at: 40,
+			want: []string{"HypergatePaused info"},
+		},
+		{name: "a pause of 20 minutes", series: []string{`hypergate_held{by="paused"} 1x20 0x6000`}, at: 40},
+		{name: "a deletion", series: []string{`hypergate_held{by="deleting"} 1x6000`}, at: 40},
+		{
+			name: "istiod's token is not renewed during a pause", at: 60,
+			series: []string{
+				`hypergate_held{by="paused"} 1x6000`,
+				`hypergate_istiod_token_expiry_timestamp_seconds{} 3600x6000`, `hypergate_istiod_token_issued_timestamp_seconds{} 0x6000`,
+			},
+			want: []string{"HypergateIstiodTokenExpiring critical", "HypergatePaused info"},
 		},
 		{
 			name: "a token of ten minutes is renewed in time", at: 600,
