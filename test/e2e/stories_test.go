@@ -13,10 +13,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/proc"
 	"github.com/hypergate/hypergate/test/world"
@@ -86,6 +88,15 @@ func install(t *fixture) {
 	t.Log("the route has no revision label, and still gets a status")
 	t.Expect(t.RouteAccepted(t.step(), "demo", "echo")).To(gomega.Succeed())
 	t.Expect(t.ClassCondition(t.step(), class, "CRDsReady", metav1.ConditionTrue)).To(gomega.Succeed())
+
+	t.Log("the class has the version that the running istiod reports")
+	t.Eventually(func() (string, error) {
+		got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})
+		if err != nil {
+			return "", err
+		}
+		return meta.FindStatusCondition(got.Status.Conditions, "ControllerInstalled").Message, nil
+	}).Should(gomega.HavePrefix("istiod " + charts.EmbeddedVersion + " has been serving since "))
 
 	t.Log("gateways get one address for everything")
 	deployment, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, "gw-"+class, metav1.GetOptions{})
