@@ -10,8 +10,15 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// maxPieces limits a download to ten minutes.
-const maxPieces = 6000
+const (
+	// maxPieces limits a download to ten minutes.
+	maxPieces = 6000
+	// unusedTime is how long a connection may stay without its first request. net/http's client opens connections that
+	// it may not need, and keeps them. A server for HTTP/2 without TLS waits for the first bytes until
+	// ReadHeaderTimeout. A request that arrives just then gets the status 400, or no answer. So the time is longer than
+	// gateways keep unused connections (an hour).
+	unusedTime = 2 * time.Hour
+)
 
 // Backend returns the server that the senders expect, for HTTP/1.1, HTTP/2 and gRPC. The caller starts it.
 func Backend(address string) *http.Server {
@@ -29,7 +36,7 @@ func Backend(address string) *http.Server {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{Addr: address, Handler: mux, Protocols: protocols, ReadHeaderTimeout: shortTimeout}
+	return &http.Server{Addr: address, Handler: mux, Protocols: protocols, ReadHeaderTimeout: unusedTime}
 }
 
 // serveDownload answers with ?pieces= lines, one every beat.

@@ -1,6 +1,7 @@
 package traffic_test
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -46,6 +47,26 @@ func startBackend(t *testing.T, config *tls.Config) backend {
 	}()
 	t.Cleanup(func() { _ = server.Close() })
 	return backend{listener.Addr().String(), server}
+}
+
+// TestAnUnusedConnectionIsServed sends the first request on a connection long after the connection was opened, as
+// net/http's client does with a connection that it opened in vain. With a ReadHeaderTimeout of 5 s, the backend
+// answered 400 to a request that came just then.
+func TestAnUnusedConnectionIsServed(t *testing.T) {
+	t.Parallel()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", startBackend(t, nil).address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	<-time.After(5500 * time.Millisecond) // the test is about this time
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	if err != nil || line != "HTTP/1.1 200 OK\r\n" {
+		t.Errorf("%q, %v", line, err)
+	}
 }
 
 // certificate returns the configurations of a server and of a client that trusts it, for example.com.

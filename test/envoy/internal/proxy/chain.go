@@ -15,8 +15,10 @@ import (
 
 const (
 	handshakeTimeout = 15 * time.Second
-	// headerTimeout is the time for the headers of a request. Envoy has no limit by default.
-	headerTimeout  = time.Minute
+	// headerTimeout is the time for the headers of a request. Envoy has no limit by default. net/http also ends a
+	// connection then that had no request, and can answer 400 to one that arrives just then. Clients must have ended
+	// such a connection before.
+	headerTimeout  = 24 * time.Hour
 	maxStreams     = 1024
 	defaultIdle    = time.Hour
 	acceptedUnread = 64
