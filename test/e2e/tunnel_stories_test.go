@@ -26,6 +26,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -430,28 +431,33 @@ func strategySwitched(t *fixture, edge *edgeOfTheGuest) {
 	both := []string{trafficGateway, second}
 
 	t.settings = nil
-	t.switched(edge, t.XDS().String(), both)
+	t.switched(edge, edge.shortStreams(), t.XDS().String(), both)
 	t.Eventually(func() []corev1.Pod { return t.podsOf(world.GuestNamespace, "app="+model.RelayName) }).
 		Should(gomega.BeEmpty(), "no relay stays")
 
 	t.settings = world.ByTunnel()
-	t.switched(edge, relayAddress(), both)
+	t.switched(edge, edge.shortStreams(), relayAddress(), both)
 	t.tunnelUp()
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, second, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
-// publishedByTunnel switches from the router to the tunnel.
+// publishedByTunnel switches from the router to the tunnel. Pods of istiod, the relays and the gateway start meanwhile,
+// so half of the usual load leaves them CPU time on two cores. TestTunnel does the same with all of it.
 func publishedByTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.settings = world.ByTunnel()
-	t.switched(edge, relayAddress(), []string{trafficGateway})
+	streams := edge.shortStreams()
+	for i := range streams {
+		streams[i].Rate /= 2
+	}
+	t.switched(edge, streams, relayAddress(), []string{trafficGateway})
 	t.tunnelUp()
 }
 
 // switched restarts hypergate with the settings of the story, and waits until all Gateways have the address. A load
 // goes on meanwhile.
-func (t *fixture) switched(edge *edgeOfTheGuest, address string, gateways []string) {
+func (t *fixture) switched(edge *edgeOfTheGuest, streams []traffic.Stream, address string, gateways []string) {
 	t.Helper()
-	load, begin := t.loaded(edge.shortStreams()), time.Now()
+	load, begin := t.loaded(streams), time.Now()
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.oneByOne(gateways, 1, func(d *appsv1.Deployment) bool { return envOf(d)["CA_ADDR"] == address })

@@ -30,7 +30,7 @@ type Stream struct {
 	Duration time.Duration
 	// Fresh gives each download a connection of its own.
 	Fresh bool
-	// Timeout is the deadline of a short request, and what a long one may take beyond its duration. Zero means 5 s.
+	// Timeout is the deadline of a short request, and what a long one may take beyond its duration. Zero means 20 s.
 	Timeout time.Duration
 }
 

@@ -26,6 +26,8 @@ type Row struct {
 	Stream   string `json:"stream"`
 	Requests int    `json:"requests"`
 	Failed   int    `json:"failed"`
+	// Slow is the number of successes that took longer than 5 s, without the duration of the stream.
+	Slow int `json:"slow"`
 	// Gap is the longest time between two successes, in nanoseconds. It includes the time from the start to the first
 	// success, and from the last success to the end.
 	Gap time.Duration `json:"gap"`
@@ -56,6 +58,11 @@ func (l *Load) report(ended time.Time) Report {
 		row := Row{
 			Stream: s.stream.Name, Requests: r.started, Failed: len(r.failures), Gap: longestGap(l.began, ended, r.successes),
 			P50: percentile(r.latencies, 50), P99: percentile(r.latencies, 99),
+		}
+		for _, latency := range r.latencies {
+			if latency > slowAfter {
+				row.Slow++
+			}
 		}
 		for _, failure := range r.failures {
 			if row.Causes == nil {
@@ -100,15 +107,15 @@ const shownFailures = 20
 func (r Report) String() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d requests in %.1f s, %d failed\n", r.Requests, r.Ended.Sub(r.Began).Seconds(), r.Failed)
-	fmt.Fprintf(&out, "%-24s %9s %7s %9s %9s %9s  %s\n", "STREAM", "REQUESTS", "FAILED", "GAP", "P50", "P99", "CAUSES")
+	fmt.Fprintf(&out, "%-24s %9s %7s %5s %9s %9s %9s  %s\n", "STREAM", "REQUESTS", "FAILED", "SLOW", "GAP", "P50", "P99", "CAUSES")
 	for _, row := range r.Rows {
 		causes := make([]string, 0, len(row.Causes))
 		for cause, count := range row.Causes {
 			causes = append(causes, fmt.Sprintf("%s: %d", cause, count))
 		}
 		slices.Sort(causes)
-		fmt.Fprintf(&out, "%-24s %9d %7d %9s %9s %9s  %s\n", row.Stream, row.Requests, row.Failed, ms(row.Gap), ms(row.P50), ms(row.P99),
-			strings.Join(causes, ", "))
+		fmt.Fprintf(&out, "%-24s %9d %7d %5d %9s %9s %9s  %s\n", row.Stream, row.Requests, row.Failed, row.Slow, ms(row.Gap), ms(row.P50),
+			ms(row.P99), strings.Join(causes, ", "))
 	}
 	for _, failure := range r.Failures[:min(len(r.Failures), shownFailures)] {
 		fmt.Fprintf(&out, "%s %s by %s after %s: %s\n", failure.Began.Format("15:04:05.000"), failure.Stream,
