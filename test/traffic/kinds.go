@@ -40,8 +40,8 @@ const (
 const GatewayHeader = "X-Gateway-Pod"
 
 const (
-	// shortTimeout is the default of Stream.Timeout. It is longer than a machine without free CPU time delays a request.
-	// An answer after slowAfter is counted in the report.
+	// shortTimeout is the default of Stream.Timeout. It is longer than a machine without free CPU time delays a
+	// request. An answer after slowAfter is counted in the report.
 	shortTimeout = 20 * time.Second
 	slowAfter    = 5 * time.Second
 	// beat is the time between two messages of a gRPC stream, and between two pieces of a download.
