@@ -136,10 +136,13 @@ func nextField(in *bufio.Reader) (number protowire.Number, length int64, err err
 	switch kind {
 	case protowire.BytesType:
 		size, err := varint(in)
-		if err == nil && size > longestAnswer {
-			err = errMalformed
+		if err != nil {
+			return 0, 0, err
 		}
-		return number, int64(size), err //nolint:gosec // not used if it is longer
+		if size > longestAnswer {
+			return 0, 0, errMalformed
+		}
+		return number, int64(size), nil
 	case protowire.VarintType:
 		_, err := varint(in)
 		return 0, 0, err

@@ -109,8 +109,8 @@ func differences(before, after map[string]any) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// leaves adds the values that have no fields themselves, by their paths. The API server writes those that it leaves
-// out. In a list, an item has its type or name in the path. A list without them is one value, but for finalizers.
+// leaves adds the values that have no fields themselves, by their paths. It omits metadata that the API server sets. In
+// a list, the type or name of an item is in the path. A list without them is one value, except for finalizers.
 func leaves(path string, value any, into map[string]any) {
 	switch value := value.(type) {
 	case map[string]any:

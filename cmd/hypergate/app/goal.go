@@ -93,7 +93,7 @@ func (g goal) why(readings []summary.Reading) string {
 	if r.Why != "" {
 		return oneLine(out + ": " + r.Why)
 	}
-	if r.Summary == nil {
+	if r.Summary == nil || g.condition == "" {
 		return oneLine(out)
 	}
 	c := r.Summary.Condition(g.condition)

@@ -73,7 +73,7 @@ func TestColorsAndWidth(t *testing.T) {
 	}
 }
 
-// TestWaitingPrintsEachNewError checks the errors that are printed while a command waits.
+// TestWaitingPrintsEachNewReason checks the errors and reasons that are printed while a command waits.
 func TestWaitingPrintsEachNewReason(t *testing.T) {
 	t.Parallel()
 	type result struct {

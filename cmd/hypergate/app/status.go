@@ -80,8 +80,8 @@ func (o *waitOptions) check() (err error) {
 }
 
 // until calls read until what it returns is well, or the time of --wait is over. It returns the last result. An error
-// ends it only if there is no time left, because an API server can be away for a while. read also returns what it waits
-// for, in one line. Each error and each such line that differs from the one before is printed to errOut.
+// ends it only if there is no time left, because an API server can be unavailable for some time. read also returns the
+// reason to wait, in one line. Each error and each reason that differs from the one before is printed to errOut.
 func (o *waitOptions) until(
 	ctx context.Context, every time.Duration, errOut io.Writer,
 	read func(context.Context) (outcome summary.Outcome, why string, err error),

@@ -249,6 +249,34 @@ func TestGoals(t *testing.T) {
 	}
 }
 
+// TestReasonsToWait checks what is printed of the installation with the worst outcome.
+func TestReasonsToWait(t *testing.T) {
+	ok, silent := renewed(t, summaryOf("guest1")), readingOf("clusters-guest1", "", "", time.Hour)
+	onHold := summaryOf("guest1")
+	onHold.Lifecycle, onHold.Conditions[3].Message = summary.Paused, "another version can be installed"
+	paused := renewed(t, onHold)
+	paused.Why = ""
+	withoutWhy := silent
+	withoutWhy.Why = ""
+	for _, tc := range []struct {
+		aim      string
+		readings []summary.Reading
+		want     string
+	}{
+		{"well", []summary.Reading{ok}, ""},
+		{"well", nil, ""},
+		{"well", []summary.Reading{ok, silent}, "clusters-guest1 is silent: no pod renews the Lease"},
+		{"well", []summary.Reading{withoutWhy}, "clusters-guest1 is silent"},
+		{"upgradeable", []summary.Reading{ok, paused}, "clusters-guest1 is paused: Upgradeable is True: "},
+	} {
+		g, err := parseGoal(tc.aim)
+		got := g.why(tc.readings)
+		if err != nil || !strings.HasPrefix(got, tc.want) || tc.want == "" && got != "" || strings.HasSuffix(got, ": ") {
+			t.Errorf("--for=%s: %q, want %q: %v", tc.aim, got, tc.want, err)
+		}
+	}
+}
+
 // TestLatestVersion checks which version counts as the latest.
 func TestLatestVersion(t *testing.T) {
 	for want, all := range map[string][]string{
