@@ -388,10 +388,8 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	now, err := w.child.measure(w.t.Context())
-	if err != nil && w.running() {
-		w.t.Fatalf("%s: hypergate does not answer: %v", step, err)
-	}
+	now := w.measure(step)
+	kept := w.kept(step, now.Heap)
 	rss := w.child.peak.Swap(0)
 	x := w.watcher
 	x.mu.Lock()
@@ -407,7 +405,7 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 		is, bound int64
 	}{
 		{"RssAnon (bytes)", rss, mostRSS},
-		{"live heap (bytes)", int64(now.Heap), mostHeap},
+		{"heap that is kept (bytes)", int64(kept), mostHeap},
 		{"goroutines", int64(now.Goroutines), mostGoroutines},
 		{"log (bytes)", int64(logged), mostLogged + int64(lasted.Seconds()*loggedPerSecond)},
 		{"requests to the guest", int64(requests), mostRequests + int64(lasted.Seconds()*requestsPerSecond)},
@@ -418,12 +416,36 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 			problems = append(problems, fmt.Sprintf("%s: %d, and at most %d may be", bound.what, bound.is, bound.bound))
 		}
 	}
-	if now.Heap > mostHeap {
+	if kept > mostHeap {
 		problems = append(problems, w.child.keepProfile(w.t.Context()))
 	}
 	for _, problem := range problems {
 		w.t.Errorf("%s: %s", step, problem)
 	}
+}
+
+// measure returns what hypergate reports about itself.
+func (w *hostileRun) measure(step string) measured {
+	w.t.Helper()
+	now, err := w.child.measure(w.t.Context())
+	if err != nil && w.running() {
+		w.t.Fatalf("%s: hypergate does not answer: %v", step, err)
+	}
+	return now
+}
+
+// kept returns the heap that hypergate keeps, given the heap in use at one moment. At a moment, the heap can also hold
+// one large message of a watch and one large answer with their decoded forms: 36 MiB (docs/reference/limits.md). They
+// are garbage soon after, while memory that is kept is in each of the measurements. mostRSS limits both together.
+func (w *hostileRun) kept(step string, heap uint64) uint64 {
+	w.t.Helper()
+	for range polls(5 * time.Second) {
+		if heap <= mostHeap {
+			break
+		}
+		heap = min(heap, w.measure(step).Heap)
+	}
+	return heap
 }
 
 // requests returns the number of requests to the guest since the last call. The caller holds the lock.
