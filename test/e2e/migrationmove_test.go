@@ -383,7 +383,9 @@ func (m *move) arrives() {
 	m.audited()
 }
 
-// outlastedDrain reports whether a request was cut because it was longer than the drain of its gateway's pod.
+// outlastedDrain reports whether a request was cut because it was longer than the drain of its gateway's pod. After an
+// outage of the guest's API server, the kubelet and kube-proxy read the order to end late. So a download counts, too, if
+// it took longer than the drain from its own beginning.
 func (m *move) outlastedDrain(f traffic.Failure) bool {
 	m.seen.mu.Lock()
 	defer m.seen.mu.Unlock()
@@ -394,8 +396,8 @@ func (m *move) outlastedDrain(f traffic.Failure) bool {
 		// and kube-proxy writes its rules at most once a second.
 		routed = 3 * time.Second
 	)
-	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") && f.Began.Before(ending.Add(routed)) &&
-		f.Ended.Sub(ending) > drainOfPods-watchDelay
+	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") &&
+		(f.Began.Before(ending.Add(routed)) || f.Ended.Sub(f.Began) > drainOfPods) && f.Ended.Sub(ending) > drainOfPods-watchDelay
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
