@@ -25,9 +25,11 @@ type wire struct {
 	end    context.CancelFunc
 }
 
-func newWire(secure *tls.Conn, raw io.Closer, l limits, pace *rate.Limiter) *wire {
+func newWire(secure *tls.Conn, raw io.Closer, l limits, pace *rate.Limiter, inbox *inbox) *wire {
 	closed, end := context.WithCancel(context.Background())
-	return &wire{Conn: secure, raw: raw, silence: l.silence, write: l.write, guard: newGuard(), pace: pace, closed: closed, end: end}
+	return &wire{
+		Conn: secure, raw: raw, silence: l.silence, write: l.write, guard: newGuard(inbox), pace: pace, closed: closed, end: end,
+	}
 }
 
 // Read fails after a time without any byte, and if the guard finds an abuse.

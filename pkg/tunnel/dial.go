@@ -64,7 +64,7 @@ func reasonOf(err error) Reason {
 	switch {
 	case errors.Is(err, errSilent):
 		return Silent
-	case errors.Is(err, errTooMany), errors.Is(err, errPace), errors.Is(err, errPings):
+	case errors.Is(err, errTooMany), errors.Is(err, errPace), errors.Is(err, errPings), errors.Is(err, errUnread):
 		return Abused
 	default:
 		return Ended
@@ -117,7 +117,7 @@ func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, to *link, api acces
 	if err != nil {
 		return nil, dialError{Unproven, err}
 	}
-	return newSession(newWire(inner, raw, s.limits, to.inbound), version, s.limits, accepts)
+	return newSession(newWire(inner, raw, s.limits, to.inbound, newInbox(&to.unread)), version, s.limits, accepts)
 }
 
 // prove opens a connection with a relay on a TCP connection to the API server, and proves to the relay that this end

@@ -92,7 +92,7 @@ func newRoad(t *testing.T) (between *road, relay, sidecar *session) {
 		t.Fatal(err)
 	}
 	end := func(conn *tls.Conn, raw net.Conn, kind muxer) *session {
-		out, err := newSession(newWire(conn, raw, defaultLimits(), nil), 1, defaultLimits(), kind)
+		out, err := newSession(newWire(conn, raw, defaultLimits(), nil, nil), 1, defaultLimits(), kind)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -254,7 +254,7 @@ func TestClockSkew(t *testing.T) {
 // can be set, also by hours.
 func TestSettingTheClockEndsNothing(t *testing.T) {
 	t.Parallel()
-	one := newJoint(nil, nil, defaultLimits(), newBuffers())
+	one := newJoint(nil, streamEnd{}, defaultLimits(), newBuffers())
 	if !strings.Contains(one.begin.String(), " m=") {
 		t.Errorf("%s has no monotonic clock", one.begin)
 	}
@@ -264,11 +264,8 @@ func TestSettingTheClockEndsNothing(t *testing.T) {
 	}
 }
 
-// Parts of frames that only this test sends.
-const (
-	frameWindow = 1
-	flagFIN     = 4
-)
+// flagFIN is a part of frames that only this test sends.
+const flagFIN = 4
 
 // TestAHundredThousandStreams: a relay opens streams and closes them again, a hundred thousand in all, as fast as it
 // can. The sidecar connects few of them to istiod: its backlog and its pace limit them. It serves a good relay

@@ -12,6 +12,7 @@ import (
 const (
 	frameHeader = 12
 	frameData   = 0
+	frameWindow = 1
 	framePing   = 2
 	flagSYN     = 1
 )
@@ -19,16 +20,18 @@ const (
 var errPings = errors.New("the other end sends too many pings")
 
 // guard watches the frames that arrive on a tunnel. yamux starts a goroutine for each ping, so an end that sends pings
-// and reads no answers would exhaust the memory. yamux checks everything else itself.
+// and reads no answers would exhaust the memory. So would one that fills the buffers of all streams. yamux checks
+// everything else itself.
 type guard struct {
 	header [frameHeader]byte
 	have   int   // bytes in header
 	skip   int64 // bytes of data until the next frame
 	pings  throttle.Limiter
+	inbox  *inbox // nil at a relay, whose other end is hypergate's
 }
 
-func newGuard() *guard {
-	return &guard{pings: throttle.NewLimiter(throttle.Rate{Burst: pingBurst, Every: pingEvery})}
+func newGuard(inbox *inbox) *guard {
+	return &guard{pings: throttle.NewLimiter(throttle.Rate{Burst: pingBurst, Every: pingEvery}), inbox: inbox}
 }
 
 // see examines bytes that arrived at a time. It returns an error if the tunnel must end. Frames can be split anywhere.
@@ -56,11 +59,19 @@ func (g *guard) see(data []byte, now time.Time) error {
 
 // frame examines a complete header.
 func (g *guard) frame(now time.Time) error {
-	switch g.header[1] {
+	kind, flags := g.header[1], binary.BigEndian.Uint16(g.header[2:])
+	stream, length := binary.BigEndian.Uint32(g.header[4:]), binary.BigEndian.Uint32(g.header[8:])
+	if kind <= frameWindow && flags&flagSYN != 0 {
+		if err := g.inbox.opened(stream); err != nil {
+			return err
+		}
+	}
+	switch kind {
 	case frameData:
-		g.skip = int64(binary.BigEndian.Uint32(g.header[8:]))
+		g.skip = int64(length)
+		return g.inbox.arrived(stream, g.skip)
 	case framePing:
-		if binary.BigEndian.Uint16(g.header[2:])&flagSYN == 0 {
+		if flags&flagSYN == 0 {
 			return nil // an answer
 		}
 		if g.pings.Wait(now) > 0 {

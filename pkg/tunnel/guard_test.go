@@ -47,7 +47,7 @@ func TestGuardCountsPings(t *testing.T) {
 			for range tc.answers {
 				stream = append(stream, frame(framePing, 2, 1)...)
 			}
-			g := newGuard()
+			g := newGuard(nil)
 			var err error
 			for len(stream) > 0 && err == nil {
 				n := 1 + random.IntN(min(len(stream), 40))
@@ -64,7 +64,7 @@ func TestGuardCountsPings(t *testing.T) {
 // TestGuardAllowsKeepalives: a release that also sends keepalives from this end is N-1 or N+1.
 func TestGuardAllowsKeepalives(t *testing.T) {
 	t.Parallel()
-	g := newGuard()
+	g := newGuard(nil)
 	for i := range 100_000 {
 		if err := g.see(frame(framePing, flagSYN, uint32(i)), time.Unix(0, 0).Add(time.Duration(i)*pingEvery)); err != nil {
 			t.Fatalf("after %d keepalives: %v", i, err)
@@ -81,7 +81,7 @@ func FuzzGuard(f *testing.F) {
 			t.Skip()
 		}
 		now := time.Unix(1, 0)
-		whole, split := newGuard(), newGuard()
+		whole, split := newGuard(nil), newGuard(nil)
 		want := whole.see(data, now)
 		got := split.see(data[:at], now)
 		if got == nil {

@@ -277,6 +277,60 @@ func openEight(conn *tls.Conn) {
 	}
 }
 
+// TestUnreadData: istiod reads nothing, and a relay fills the buffers of many streams, on one tunnel after the other. The
+// sidecar ends these tunnels before the buffers are full.
+func TestUnreadData(t *testing.T) {
+	t.Parallel()
+	const streams, most = 100, 1 << 20
+	b := newBench(t, defaultLimits(), supportedVersions())
+	accepted := b.serve(func(ctx context.Context, listener net.Listener) error {
+		return serve(ctx, listener, func(ctx context.Context, conn net.Conn) {
+			defer func() { _ = conn.Close() }()
+			if tcp, is := conn.(*net.TCPConn); is {
+				_ = tcp.SetReadBuffer(4 << 10)
+			}
+			<-ctx.Done()
+		})
+	})
+	good := b.target
+	b.target = netip.MustParseAddrPort(accepted)
+	var sent atomic.Int64
+	b.hostileRelay(func(conn *tls.Conn) {
+		config := yamux.DefaultConfig()
+		config.LogOutput, config.Logger = nil, silent{}
+		mux, err := yamux.Client(conn, config)
+		if err != nil {
+			return
+		}
+		var writers sync.WaitGroup
+		for range streams {
+			writers.Go(func() {
+				stream, err := mux.OpenStream()
+				for block := make([]byte, 16<<10); err == nil; {
+					var n int
+					n, err = stream.Write(block)
+					sent.Add(int64(n))
+				}
+			})
+		}
+		writers.Wait()
+	})
+	l := defaultLimits()
+	l.unread, l.inbound = most, rate.Inf
+	sidecar, stop := b.sidecar(l, supportedVersions())
+	b.g.Eventually(func() int64 { return sidecar.counts.reconnects[Abused].Load() }).Should(gomega.BeNumerically(">=", 2))
+	b.logs(errUnread.Error())
+	stop()
+	if left := sidecar.relays[0].unread.total.Load(); left != 0 {
+		t.Errorf("%d bytes count as unread after the end of all tunnels", left)
+	}
+	t.Logf("the relay sent %d KiB", sent.Load()>>10)
+	b.target = good
+	b.upstream.Store(b.tunnels)
+	b.sidecar(defaultLimits(), supportedVersions())
+	b.talks()
+}
+
 // TestSilentGateways: a connection without a first byte ends soon, and one without any byte later.
 func TestSilentGateways(t *testing.T) {
 	t.Parallel()

@@ -6,8 +6,6 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
-
-	"github.com/hashicorp/yamux"
 )
 
 // halfCloser is a connection whose two directions end independently: TCP, and streamEnd.
@@ -34,9 +32,9 @@ type joint struct {
 	done    chan struct{} // closed when both directions have ended
 }
 
-func newJoint(conn halfCloser, stream *yamux.Stream, l limits, spare buffers) *joint {
+func newJoint(conn halfCloser, stream streamEnd, l limits, spare buffers) *joint {
 	return &joint{
-		conn: conn, stream: streamEnd{stream}, limits: l, spare: spare, begin: time.Now(), done: make(chan struct{}),
+		conn: conn, stream: stream, limits: l, spare: spare, begin: time.Now(), done: make(chan struct{}),
 	}
 }
 

@@ -50,6 +50,8 @@ const (
 	// after that. Gateways send little to istiod: certificate requests, and names of resources.
 	inboundBurst = 8 << 20
 	inboundRate  = 8 << 20
+	// maxUnread is how many bytes of a relay can wait for istiod, over all its tunnels. yamux needs up to twice as much.
+	maxUnread = 16 << 20
 	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
 	pingBurst = 10
 	// serverLimit, certificateLimit and tokenLimit are the maximum sizes of the files that an end reads.
@@ -112,6 +114,7 @@ type limits struct {
 	gateways, streams, relayStreams, heldStreams, unproven, tunnels int
 	perSource                                                       int
 	inbound                                                         rate.Limit // in bytes per second
+	unread                                                          int64      // in bytes
 
 	opens, newStreams throttle.Rate
 
@@ -126,7 +129,7 @@ func defaultLimits() limits {
 	return limits{
 		gateways: maxGateways, streams: maxStreams, relayStreams: maxRelayStreams, heldStreams: maxHeldStreams,
 		unproven: maxUnproven, tunnels: maxTunnels,
-		perSource: maxPerSource, place: placeTime, inbound: inboundRate,
+		perSource: maxPerSource, place: placeTime, inbound: inboundRate, unread: maxUnread,
 		opens:      throttle.Rate{Burst: openBurst, Every: streamEvery},
 		newStreams: throttle.Rate{Burst: streamBurst, Every: streamEvery},
 		proof:      proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,

@@ -130,7 +130,7 @@ func (r *Relay) session(secure *tls.Conn, conn net.Conn) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(newWire(secure, conn, r.limits, nil), version, r.limits, opens)
+	return newSession(newWire(secure, conn, r.limits, nil, nil), version, r.limits, opens)
 }
 
 // hold keeps a tunnel until it ends.
@@ -237,7 +237,7 @@ func (r *Relay) gateway(ctx context.Context, conn net.Conn) {
 		return
 	}
 	r.counts.streams.Add(1)
-	pair := newJoint(tcp, stream, r.limits, r.spare)
+	pair := newJoint(tcp, streamEnd{Stream: stream}, r.limits, r.spare)
 	pair.first = r.limits.firstByte
 	pair.run(&r.counts.toIstiod, &r.counts.toGateways)
 }

@@ -25,6 +25,7 @@ var (
 type session struct {
 	mux     *yamux.Session
 	version Version
+	inbox   *inbox // nil at a relay
 	// roundTrip is the duration of the last keepalive. It is 0 before the first one, and at a relay.
 	roundTrip atomic.Int64
 
@@ -59,7 +60,7 @@ func newSession(conn *wire, version Version, l limits, end muxer) (*session, err
 	if err != nil {
 		return nil, fmt.Errorf("starting yamux: %w", err)
 	}
-	return &session{mux: mux, version: version, done: make(chan struct{})}, nil
+	return &session{mux: mux, version: version, inbox: conn.guard.inbox, done: make(chan struct{})}, nil
 }
 
 // finish ends the tunnel and all its streams. Only the first cause counts.
@@ -125,7 +126,26 @@ func (s *session) keepAlive(every time.Duration) {
 }
 
 // streamEnd is a stream whose CloseWrite closes only this direction, like that of a TCP connection.
-type streamEnd struct{ *yamux.Stream }
+type streamEnd struct {
+	*yamux.Stream
+	// inbox and held count what was read. They are nil at a relay.
+	inbox *inbox
+	held  *held
+}
+
+// Read reads from the stream.
+func (s streamEnd) Read(into []byte) (int, error) {
+	n, err := s.Stream.Read(into)
+	s.inbox.taken(s.held, n)
+	return n, err
+}
+
+// release closes a stream of a sidecar. yamux can keep its bytes until the relay closes it, too, or until closeTime has
+// passed. Twice this time also covers a timer that is late.
+func (s streamEnd) release(closing time.Duration) {
+	_ = s.Close()
+	time.AfterFunc(2*closing, func() { s.inbox.forget(s.StreamID(), s.held) })
+}
 
 // CloseWrite ends the direction to the other end.
 func (s streamEnd) CloseWrite() error { return s.Close() }

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/yamux"
 	"golang.org/x/time/rate"
 
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -41,10 +40,12 @@ type Sidecar struct {
 type link struct {
 	relay   string
 	current atomic.Pointer[session]
-	// open is the number of streams. pace limits new ones, and inbound what is read.
+	// open is the number of streams. pace limits new ones, inbound what is read, and unread what istiod does not
+	// accept.
 	open    atomic.Int64
 	pace    throttle.Limiter
 	inbound *rate.Limiter
+	unread  unread
 }
 
 // NewSidecar returns a sidecar for relay pods. The exported fields are the caller's to set before Run.
@@ -75,6 +76,7 @@ func (s *Sidecar) keep(ctx context.Context, to *link) {
 	var pause throttle.Backoff
 	log := s.Log.With("relay", to.relay)
 	to.pace, to.inbound = throttle.NewLimiter(s.limits.newStreams), rate.NewLimiter(s.limits.inbound, inboundBurst)
+	to.unread.most, to.unread.streams = s.limits.unread, 2*s.limits.heldStreams
 	for ctx.Err() == nil {
 		one, err := s.dial(ctx, to)
 		if err != nil {
@@ -165,21 +167,19 @@ func (s *Sidecar) stop(one *session) {
 // serve accepts streams of a tunnel until it ends.
 func (s *Sidecar) serve(ctx context.Context, of *link, one *session) {
 	var streams sync.WaitGroup
+	defer one.inbox.end()
 	defer streams.Wait()
 	streams.Go(func() { one.keepAlive(s.limits.ping) })
 	var open atomic.Int64
 	for {
-		stream, err := one.mux.AcceptStream()
-		if err == nil {
-			err = s.abuse(one, of.pace)
-		}
+		stream, err := s.accept(one, of)
 		switch {
 		case err != nil:
 			one.finish(err)
 			return
 		case open.Load() >= int64(s.limits.streams) || of.open.Load() >= int64(s.limits.relayStreams):
 			s.counts.refused.Add(1)
-			_ = stream.Close() // the relay sees the end of the stream
+			stream.release(s.limits.closing) // the relay sees the end of the stream
 			continue
 		}
 		open.Add(1)
@@ -189,6 +189,15 @@ func (s *Sidecar) serve(ctx context.Context, of *link, one *session) {
 			s.stream(ctx, one, stream)
 		})
 	}
+}
+
+// accept accepts a stream. It returns an error if the tunnel must end.
+func (s *Sidecar) accept(one *session, of *link) (streamEnd, error) {
+	stream, err := one.mux.AcceptStream()
+	if err != nil {
+		return streamEnd{}, err
+	}
+	return streamEnd{stream, one.inbox, one.inbox.stream(stream.StreamID())}, s.abuse(one, of.pace)
 }
 
 // abuse returns an error if the relay opens more streams, or opens them faster, than a relay does.
@@ -205,7 +214,8 @@ func (s *Sidecar) abuse(one *session, pace throttle.Limiter) error {
 }
 
 // stream connects one stream to the target.
-func (s *Sidecar) stream(ctx context.Context, of *session, stream *yamux.Stream) {
+func (s *Sidecar) stream(ctx context.Context, of *session, stream streamEnd) {
+	defer stream.release(s.limits.closing)
 	s.counts.streams.Add(1)
 	s.counts.open.Add(1)
 	defer s.counts.open.Add(-1)
@@ -213,7 +223,6 @@ func (s *Sidecar) stream(ctx context.Context, of *session, stream *yamux.Stream)
 	if err != nil {
 		s.counts.failed.Add(1)
 		s.Log.Info("istiod does not accept a connection", "error", err.Error())
-		_ = stream.Close()
 		return
 	}
 	pair := newJoint(conn, stream, s.limits, s.spare)

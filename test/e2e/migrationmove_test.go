@@ -384,8 +384,8 @@ func (m *move) arrives() {
 }
 
 // outlastedDrain reports whether a request was cut because it was longer than the drain of its gateway's pod. After an
-// outage of the guest's API server, the kubelet and kube-proxy read the order to end late. So a download counts, too, if
-// it took longer than the drain from its own beginning.
+// outage of the guest's API server, the kubelet and kube-proxy read the order to end late. So a download counts, too,
+// if it took longer than the drain from its own beginning.
 func (m *move) outlastedDrain(f traffic.Failure) bool {
 	m.seen.mu.Lock()
 	defer m.seen.mu.Unlock()
