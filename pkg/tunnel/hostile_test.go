@@ -277,8 +277,8 @@ func openEight(conn *tls.Conn) {
 	}
 }
 
-// TestUnreadData: istiod reads nothing, and a relay fills the buffers of many streams, on one tunnel after the other. The
-// sidecar ends these tunnels before the buffers are full.
+// TestUnreadData: istiod reads nothing, and a relay fills the buffers of many streams, on one tunnel after the other.
+// The sidecar ends these tunnels before the buffers are full.
 func TestUnreadData(t *testing.T) {
 	t.Parallel()
 	const streams, most = 100, 1 << 20

@@ -50,7 +50,8 @@ const (
 	// after that. Gateways send little to istiod: certificate requests, and names of resources.
 	inboundBurst = 8 << 20
 	inboundRate  = 8 << 20
-	// maxUnread is how many bytes of a relay can wait for istiod, over all its tunnels. yamux needs up to twice as much.
+	// maxUnread is how many bytes of a relay can wait for istiod, over all its tunnels. yamux needs up to twice as
+	// much.
 	maxUnread = 16 << 20
 	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
 	pingBurst = 10

@@ -204,7 +204,9 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 			now, err := t.sidecar()
 			return now[up], err
 		}).Should(gomega.BeZero())
-		t.Logf("the sidecar noticed after %s", time.Since(begin).Round(10*time.Millisecond))
+		noticed := time.Since(begin).Round(10 * time.Millisecond)
+		t.Logf("the sidecar noticed after %s", noticed)
+		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed))
 		t.reconfigured(edge)
 		t.Logf("new configuration reached the gateway through the other relay after %s", time.Since(begin).Round(10*time.Millisecond))
 		t.Expect(restore(t.step())).To(gomega.Succeed())
@@ -354,6 +356,10 @@ func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
 		t.reconfigured(edge)
 		h := t.start()
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+		t.Eventually(func() error {
+			_, err := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace).Get(t.ctx, model.TunnelAccountName, metav1.GetOptions{})
+			return err
+		}).Should(gomega.Succeed())
 	})
 }
 
@@ -394,7 +400,9 @@ func halfOpen(t *fixture, edge *edgeOfTheGuest) {
 			now, err := t.sidecar()
 			return now.reconnects("silent"), err
 		}).Should(gomega.BeNumerically(">=", before.reconnects("silent")+model.RelayReplicas))
-		t.Logf("noticed after %s", time.Since(begin).Round(10*time.Millisecond))
+		noticed := time.Since(begin).Round(10 * time.Millisecond)
+		t.Logf("noticed after %s", noticed)
+		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed))
 		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
 	})
 }

@@ -209,8 +209,12 @@ func (t *fixture) newRouteAt(namespace, gateway string) (name, host string) {
 	return name, host
 }
 
+// Limits after a fault of the tunnel. tunnelsBack is the time until tunnels and streams are back, after both ends
+// answer again. tunnelNoticed is the time until the sidecar notices a tunnel that carries nothing.
+const tunnelsBack, tunnelNoticed = 5 * time.Second, 20 * time.Second
+
 // throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After
-// it, both tunnels are up again, and new configuration reaches the gateway.
+// it, both tunnels are up again within tunnelsBack, and new configuration reaches the gateway.
 func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func()) {
 	t.Helper()
 	t.start()
@@ -219,7 +223,9 @@ func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func()) {
 		cause()
 		over := time.Now()
 		t.tunnelUp()
-		t.Logf("tunnels and streams are back %s after the end of the fault was seen", time.Since(over).Round(10*time.Millisecond))
+		back := time.Since(over).Round(10 * time.Millisecond)
+		t.Logf("tunnels and streams are back %s after the end of the fault was seen", back)
+		t.Expect(back).To(gomega.BeNumerically("<=", tunnelsBack))
 		t.reconfigured(edge)
 		t.Logf("new configuration has reached the gateway after %s", time.Since(over).Round(10*time.Millisecond))
 	})
