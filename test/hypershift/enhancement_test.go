@@ -2,9 +2,11 @@ package hypershift_test
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,10 +17,7 @@ import (
 // order: those of HyperShift's template (enhancements/guidelines/enhancement_template.md), which says that all required
 // ones stay. The document can have more.
 func TestTheEnhancementHasTheTemplatesForm(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "upstream", "hypershift.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := readFile(t, "docs", "upstream", "hypershift.md")
 	header := regexp.MustCompile(`(?s)\A---\n(.*?)\n---\n`).FindSubmatch(data)
 	if header == nil {
 		t.Fatal("there is no header")
@@ -47,4 +46,66 @@ func TestTheEnhancementHasTheTemplatesForm(t *testing.T) {
 	if diff := cmp.Diff(template, got); diff != "" {
 		t.Errorf("-template +document:\n%s", diff)
 	}
+}
+
+// TestTheEnhancementNamesEachFile checks that the table of docs/upstream/hypershift.md names each file of deploy/cpo
+// that the component needs without a Route, and each file that deploy/cpo/README.md changes.
+func TestTheEnhancementNamesEachFile(t *testing.T) {
+	named := fileNames(section(t, readFile(t, "docs", "upstream", "hypershift.md"), "### The change, file by file"))
+	want := fileNames(section(t, readFile(t, "deploy", "cpo", "README.md"), "## Changes in HyperShift"))
+	for _, pattern := range []string{"component/*.go", "assets/hypergate/*.yaml"} {
+		files, err := filepath.Glob(filepath.Join("..", "..", "deploy", "cpo", filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			name := filepath.Base(file)
+			if !strings.HasSuffix(name, "_test.go") && name != "route.go" {
+				want = append(want, name)
+			}
+		}
+	}
+	if len(want) < 15 {
+		t.Fatalf("only %d files were found: %v", len(want), want)
+	}
+	for _, name := range want {
+		if !slices.Contains(named, name) {
+			t.Errorf("the enhancement does not name %s", name)
+		}
+	}
+}
+
+// section returns the part of a document from a heading to the next one.
+func section(t *testing.T, document []byte, heading string) string {
+	t.Helper()
+	_, after, found := strings.Cut(string(document), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("there is no heading %q", heading)
+	}
+	before, _, _ := strings.Cut(after, "\n#")
+	return before
+}
+
+// fileNames returns the base names of the files in the first cells of a table.
+func fileNames(document string) (out []string) {
+	for line := range strings.Lines(document) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 {
+			continue
+		}
+		for _, name := range regexp.MustCompile("`([^`]+[.](?:go|yaml))`").FindAllStringSubmatch(cells[1], -1) {
+			out = append(out, path.Base(name[1]))
+		}
+	}
+	return out
+}
+
+// readFile returns a file of the repository.
+func readFile(t *testing.T, elements ...string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, elements...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
