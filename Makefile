@@ -338,12 +338,14 @@ limited: ## Run every move of `make hostile` once, in a cgroup with the memory l
 
 .PHONY: bench
 bench: servers build ## Measure time, writes and memory, and compare with the lower bound. Accepts BENCH_FLAGS. The end needs root.
-	go run ./hack/bench $(BENCH_FLAGS)
-	@hack/servers/build.sh proxy-server proxy-agent
-	go test -run '^$$' -bench '^BenchmarkWays$$' -benchtime 500x -timeout 30m ./test/tunnel
-	go test -run '^$$' -bench '^Benchmark(APIServer|Stalled|Gateways)$$' -benchtime 1x -timeout 30m ./test/tunnel
-	@hack/servers/build.sh pilot-agent
-	hack/e2e.sh -v -run '^TestSpeed$$' ./test/e2e
+	@hack/servers/build.sh proxy-server proxy-agent pilot-agent
+	@# Each part runs, also after one that missed a bar.
+	missed=0; \
+	go run ./hack/bench $(BENCH_FLAGS) || missed=1; \
+	go test -run '^$$' -bench '^BenchmarkWays$$' -benchtime 500x -timeout 30m ./test/tunnel || missed=1; \
+	go test -run '^$$' -bench '^Benchmark(APIServer|Stalled|Gateways)$$' -benchtime 1x -timeout 30m ./test/tunnel || missed=1; \
+	hack/e2e.sh -v -run '^TestSpeed$$' ./test/e2e || missed=1; \
+	exit $$missed
 
 .PHONY: scale
 scale: servers ## Measure the cost of CLUSTERS (100) hosted clusters on one management API server. Accepts SCALE_FLAGS.

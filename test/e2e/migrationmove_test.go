@@ -383,21 +383,15 @@ func (m *move) arrives() {
 	m.audited()
 }
 
-// outlastedDrain reports whether a request was cut because it was longer than the drain of its gateway's pod. After an
-// outage of the guest's API server, the kubelet and kube-proxy read the order to end late. So a download counts, too,
-// if it took longer than the drain from its own beginning.
+// outlastedDrain reports whether a request was cut because it needs longer than the drain of its gateway's pod, and the
+// pod served for all of its drain. A download can begin after the order to end: kube-proxy reads the change late, above
+// all after an outage of the guest's API server.
 func (m *move) outlastedDrain(f traffic.Failure) bool {
 	m.seen.mu.Lock()
 	defer m.seen.mu.Unlock()
 	ending, is := m.seen.ending[f.Gateway]
-	const (
-		watchDelay = time.Second
-		// routed is how long kube-proxy can send new connections to a pod that ends: the EndpointSlice changes first,
-		// and kube-proxy writes its rules at most once a second.
-		routed = 3 * time.Second
-	)
-	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") &&
-		(f.Began.Before(ending.Add(routed)) || f.Ended.Sub(f.Began) > drainOfPods) && f.Ended.Sub(ending) > drainOfPods-watchDelay
+	const watchDelay = time.Second
+	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") && f.Ended.Sub(ending) > drainOfPods-watchDelay
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

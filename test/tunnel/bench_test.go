@@ -14,11 +14,13 @@ import (
 
 // BenchmarkWays compares the ways from a gateway to istiod in one run: without a tunnel, with one through the API
 // server, and with konnectivity between the API server and the relay. It reports the round trip of a byte, the time of
-// a new connection until its first answer, and the CPU time of each process for a megabyte from istiod.
+// a new connection until its first answer, and the CPU time of each process for a megabyte from istiod. It fails if a
+// way adds more than mostAdded to the median round trip.
 func BenchmarkWays(b *testing.B) {
 	w := newWorld(b)
 	w.pod("istiod-relay-0", relay0IP)
 	ends := map[string]int{"relay": w.relay("istiod-relay-0", relay0IP).PID(), "sidecar": w.sidecar().PID()}
+	var direct time.Duration
 	for _, way := range []struct {
 		name, ip string
 		prepare  func()
@@ -29,14 +31,24 @@ func BenchmarkWays(b *testing.B) {
 	} {
 		way.prepare()
 		w.talks(way.ip)
-		b.Run(way.name+"/round trip", func(b *testing.B) { w.roundTrips(b, way.ip) })
+		b.Run(way.name+"/round trip", func(b *testing.B) {
+			took := w.roundTrips(b, way.ip)
+			if way.ip == istiodIP {
+				direct = took
+			} else if added := took - direct; added > mostAdded {
+				b.Errorf("the tunnel adds %s to a round trip of %s, and may add %s", added, direct, mostAdded)
+			}
+		})
 		b.Run(way.name+"/connection", func(b *testing.B) { w.connections(b, way.ip) })
 		b.Run(way.name+"/megabytes", func(b *testing.B) { w.megabytes(b, way.ip, ends) })
 	}
 }
 
-// roundTrips sends a byte and waits for it, again and again.
-func (w *world) roundTrips(b *testing.B, ip string) {
+// mostAdded is how much a tunnel may add to the median of round trips.
+const mostAdded = time.Millisecond
+
+// roundTrips sends a byte and waits for it, again and again. It returns the median.
+func (w *world) roundTrips(b *testing.B, ip string) time.Duration {
 	b.Helper()
 	conn := w.talks(ip)
 	var took []time.Duration
@@ -52,6 +64,7 @@ func (w *world) roundTrips(b *testing.B, ip string) {
 		took = append(took, time.Since(begin))
 	}
 	report(b, took)
+	return median(took)
 }
 
 // connections opens connections with TLS, one after the other. A relay opens 1,000 streams at once, and then 50 in each

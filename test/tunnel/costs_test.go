@@ -173,7 +173,7 @@ func (w *world) upgraded() upgraded {
 }
 
 // BenchmarkStalled measures a gateway beside 100 others that ask for much and read nothing, before and meanwhile. The
-// sidecar and a relay keep what was sent to those.
+// sidecar and a relay keep what was sent to those. It fails if the gateway's round trip doubles.
 func BenchmarkStalled(b *testing.B) {
 	w := newWorld(b)
 	w.pod("istiod-relay-0", relay0IP)
@@ -199,6 +199,9 @@ func BenchmarkStalled(b *testing.B) {
 	speed := megabytes / time.Since(begin).Seconds()
 	if held := w.value(relay0IP, "hypergate_relay_gateways"); held < stalled {
 		b.Errorf("only %.0f gateways are left: the stalled ones were cut before the measurement ended", held)
+	}
+	if during > 2*before {
+		b.Errorf("a round trip takes %.2f ms beside stalled gateways, and %.2f ms without them", during, before)
 	}
 	_, ofRelay := w.resident(relay)
 	_, ofSidecar := w.resident(sidecar)

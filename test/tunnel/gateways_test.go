@@ -26,12 +26,14 @@ const (
 	realIstiod = 15112
 	// manyGateways are configured with manyServices, each of which has portsOfService ports.
 	manyGateways, manyServices, portsOfService = 200, 300, 3
+	// mostSlower is how many times as long as the direct way the tunnel may need.
+	mostSlower = 1.1
 	// gatewaysNamespace has the gateways.
 	gatewaysNamespace = "gateways"
 )
 
 // BenchmarkGateways measures how long a real istiod needs to configure 200 gateways that start at once: each gets a
-// certificate and 900 clusters. The ways take turns: directly, and through the tunnel.
+// certificate and 900 clusters. The ways take turns: directly, and through the tunnel. It fails beyond mostSlower.
 func BenchmarkGateways(b *testing.B) {
 	w := newWorld(b)
 	w.pod("istiod-relay-0", relay0IP)
@@ -55,6 +57,9 @@ func BenchmarkGateways(b *testing.B) {
 		}
 	}
 	direct, through := median(took["direct"]).Seconds(), median(took["tunnel"]).Seconds()
+	if through > mostSlower*direct {
+		b.Errorf("200 gateways need %.1f s through the tunnel, and %.1f s directly: more than %.1f times", through, direct, mostSlower)
+	}
 	for name, value := range map[string]float64{"s-direct": direct, "s-tunnel": through, "ratio": through / direct, "ns/op": 0} {
 		b.ReportMetric(value, name)
 	}
