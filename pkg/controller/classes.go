@@ -72,11 +72,13 @@ func (c *class) logContested(ctx context.Context, name string, writers map[strin
 	}
 }
 
-// dueStatus is a class whose conditions are not as they should be.
+// dueStatus is a class whose conditions are not as they should be. theirs are the types of conditions that stay those
+// of another controller.
 type dueStatus struct {
 	name       string
 	class      *class
 	conditions []metav1.Condition
+	theirs     []string
 }
 
 // dueStatuses returns the classes to be written, those first that were not tried for longest, as many as one pass
@@ -93,8 +95,9 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 		if beyond {
 			conditionsOf = wanted.Beyond
 		}
-		previous, conditions := status.KeepForeignConditions(
-			previous, conditionsOf(class, previous, now), res.PlanProblem, res.Migration.Beside, writers)
+		previous, conditions, theirs := status.KeepForeignConditions(
+			previous, conditionsOf(class, previous, now), res.PlanProblem, res.Migration.Beside || res.OthersServe, writers,
+			r.guest.AppliedConditions(class.Name))
 		if status.Same(previous, conditions) {
 			continue
 		}
@@ -111,7 +114,7 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 			}
 			c.beyond.Take(now)
 		}
-		due = append(due, dueStatus{class.Name, written, conditions})
+		due = append(due, dueStatus{class.Name, written, conditions, theirs})
 	}
 	slices.SortStableFunc(due, func(a, b dueStatus) int { return cmp.Compare(a.class.tried, b.class.tried) })
 	if len(due) > statusesPerPass {

@@ -43,7 +43,7 @@ func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (left b
 		}
 		r.reports.classes.try(d.class, r.clock.Now())
 		writing.Go(func() error {
-			errs[i] = r.guest.ApplyConditions(ctx, d.name, d.conditions)
+			errs[i] = r.guest.ApplyConditions(ctx, d.name, d.conditions, d.theirs)
 			if errs[i] != nil && apply.Classify(errs[i], "patch", schema.GroupResource{}).Class().IsTransient() {
 				stopped.Store(true)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -129,6 +130,7 @@ func (r *Reconciler) pass(ctx context.Context) passed {
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(r.config),
 		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens[model.IstiodBearer].problem,
 		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, twoClusters: r.memory.twoClusters,
+		othersServe: len(ownership.Conflicts(r.config, o.guest.Foreign)) > 0,
 	}
 	if _, waits := d.(waitForSync); waits {
 		return r.reportUnsynced(ctx, k).within(out.requeue)

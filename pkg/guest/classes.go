@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,6 +69,8 @@ type classItem struct {
 	finalized bool
 	// writers has the other field managers that wrote a condition of hypergate's own types, by condition type.
 	writers map[string]string
+	// applied are the types of the conditions that hypergate has applied, as far as it still owns them. Sorted.
+	applied []string
 }
 
 // Limits, in bytes, for the texts of a GatewayClass that are kept. The rest is cut. hypergate's own messages are not
@@ -106,7 +109,10 @@ func (w *classWatch) classOnly(obj any) (any, error) {
 	}
 	item.Generation, item.CreationTimestamp, item.DeletionTimestamp = class.Generation, class.CreationTimestamp, class.DeletionTimestamp
 	item.controllerName, item.conditions = w.controllerName, ownConditions(class.Status.Conditions)
-	item.finalized, item.writers = slices.Contains(class.Finalizers, model.IngressOperatorFinalizer), writersOf(class.ManagedFields)
+	item.finalized = slices.Contains(class.Finalizers, model.IngressOperatorFinalizer)
+	item.writers = writersOf(class.ManagedFields, func(manager string) bool { return manager != model.FieldManager })
+	ours := writersOf(class.ManagedFields, func(manager string) bool { return manager == model.FieldManager })
+	item.applied = slices.Sorted(maps.Keys(ours))
 	return item, nil
 }
 
@@ -125,11 +131,11 @@ func ownConditions(all []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// writersOf returns the other field managers that wrote a condition of hypergate's own types, by condition type.
-func writersOf(entries []metav1.ManagedFieldsEntry) map[string]string {
+// writersOf returns the field managers of a kind that own a condition of hypergate's own types, by condition type.
+func writersOf(entries []metav1.ManagedFieldsEntry, counts func(manager string) bool) map[string]string {
 	var out map[string]string
 	for _, entry := range entries {
-		if entry.Manager == model.FieldManager || entry.FieldsV1 == nil {
+		if !counts(entry.Manager) || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields struct {
@@ -199,6 +205,15 @@ func (w *classWatch) writers(name string) map[string]string {
 	obj, _ := w.Get(name)
 	if class, ok := obj.(*classItem); ok {
 		return class.writers
+	}
+	return nil
+}
+
+// applied returns the types of the conditions of a class that hypergate has applied, as far as it still owns them.
+func (w *classWatch) applied(name string) []string {
+	obj, _ := w.Get(name)
+	if class, ok := obj.(*classItem); ok {
+		return class.applied
 	}
 	return nil
 }

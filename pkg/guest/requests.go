@@ -178,7 +178,12 @@ func (c *Cluster) Conditions(class string) []metav1.Condition { return c.classes
 
 // ApplyConditions writes the given conditions of a GatewayClass with server-side apply, by their types. It does not
 // change conditions that belong only to other field managers.
-func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition) error {
+//
+// theirs are the types of conditions that another controller has taken over. Of these, hypergate applies the type
+// alone. It still owns the type if it wrote the condition before, and the API server would remove a condition that it
+// leaves out. If the condition no longer exists, the API server rejects the write, because its other fields are
+// required.
+func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition, theirs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	status := gatewayapply.GatewayClassStatus()
@@ -186,6 +191,9 @@ func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions 
 		status.WithConditions(metaapply.Condition().
 			WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).WithMessage(condition.Message).
 			WithObservedGeneration(condition.ObservedGeneration).WithLastTransitionTime(condition.LastTransitionTime))
+	}
+	for _, condition := range theirs {
+		status.WithConditions(metaapply.Condition().WithType(condition))
 	}
 	_, err := c.gateway.GatewayClasses().ApplyStatus(ctx, gatewayapply.GatewayClass(class).WithStatus(status),
 		metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true})

@@ -108,38 +108,48 @@ func TestForeignConditionsAreUnchanged(t *testing.T) {
 		refused  error
 		writers  map[string]string
 		want     []string
+		// applied are the conditions that hypergate has applied, and theirs those among them that a write must name.
+		applied, theirs []string
 	}{
-		"not refused":               {nil, nil, map[string]string{"CRDsReady": "kubectl"}, all},
-		"refused for another cause": {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all},
-		"taken, nothing said":       {nil, taken, nil, []string{"ControllerInstalled"}},
-		"taken, the holder says":    {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil},
+		"not refused":               {nil, nil, map[string]string{"CRDsReady": "kubectl"}, all, nil, nil},
+		"refused for another cause": {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all, nil, nil},
+		"taken, nothing said":       {nil, taken, nil, []string{"ControllerInstalled"}, nil, nil},
+		"taken, the holder says":    {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil, nil, nil},
 		"taken, who stands by has said": {
 			conditions("ControllerInstalled/OwnedByAnother"), taken, nil,
-			[]string{"ControllerInstalled"},
+			[]string{"ControllerInstalled"}, nil, nil,
 		},
-		"taken, istiod says": {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}},
+		"taken, istiod says": {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}, nil, nil},
 		"conflicting controller without conditions": {
 			conditions("Accepted/Accepted"), conflicting,
 			map[string]string{"Accepted": "pilot-discovery"},
-			all,
+			all, nil, nil,
 		},
 		"conflicting controller that serves": {
 			conditions("ControllerInstalled/Installed"), conflicting,
 			map[string]string{"ControllerInstalled": "ingress-operator"},
-			[]string{"CRDsReady", "SupportedVersion"},
+			[]string{"CRDsReady", "SupportedVersion"}, nil, nil,
+		},
+		"conflicting controller that took over": {
+			conditions(all...), conflicting, map[string]string{"ControllerInstalled": "ingress-operator"},
+			[]string{"CRDsReady", "SupportedVersion"}, all, []string{"ControllerInstalled"},
 		},
 		"conflicting controller with the same conditions": {
 			conditions(all...), conflicting,
 			map[string]string{"ControllerInstalled": "x", "CRDsReady": "x", "SupportedVersion": "x"},
-			nil,
+			nil, nil, nil,
 		},
 	} {
-		ours, write := status.KeepForeignConditions(test.previous, slices.Clone(wanted), test.refused, false, test.writers)
+		ours, write, theirs := status.KeepForeignConditions(
+			test.previous, slices.Clone(wanted), test.refused, false, test.writers, test.applied)
 		var got []string
 		for _, c := range write {
 			got = append(got, c.Type)
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		if diff := cmp.Diff(test.theirs, theirs); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}
 		if len(write) == 0 && !status.Same(ours, write) {

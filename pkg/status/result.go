@@ -48,6 +48,8 @@ type Result struct {
 	SettingsAt  time.Time
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []model.OtherDefaults
+	// OthersServe reports whether another controller serves the classes while hypergate is not enabled.
+	OthersServe bool
 	// Waiting is what the installation waits for. The guest may read it.
 	Waiting Waiting
 	// Endpoint is whether istiod was reached at its published address.

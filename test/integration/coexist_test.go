@@ -313,26 +313,7 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.haveCRDs()
 	w.createClass("operated")
-	patch := func(body, subresource string) {
-		_, err := w.gateway.GatewayClasses().
-			Patch(t.Context(), "operated", types.MergePatchType, []byte(body), metav1.PatchOptions{FieldManager: "ingress-operator"},
-				strings.Fields(subresource)...)
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-	}
-	w.Cleanup(func() {
-		_, _ = w.gateway.GatewayClasses().
-			Patch(context.Background(), "operated", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-	})
-	patch(`{"metadata":{"finalizers":["`+model.IngressOperatorFinalizer+`"]}}`, "")
-	theirs := []metav1.Condition{
-		{
-			Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed",
-			LastTransitionTime: metav1.Now(),
-		},
-	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": theirs}})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	patch(string(body), "status")
+	w.operatorServes("operated")
 
 	w.run()
 	w.Eventually(w.log.String).Should(gomega.ContainSubstring("OpenShift's ingress operator serves the controller name"))
@@ -345,10 +326,36 @@ func TestOpenShiftsIngressOperator(t *testing.T) {
 	w.writesNothing("beside the ingress operator")
 
 	t.Log("the operator releases the class")
-	patch(`{"metadata":{"finalizers":null}}`, "")
+	w.asOperator("operated", `{"metadata":{"finalizers":null}}`)
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() string { return w.condition("operated", "ControllerInstalled").Message }).
 		Should(gomega.ContainSubstring("has been serving since"))
+}
+
+// asOperator changes a GatewayClass as OpenShift's ingress operator.
+func (w *harness) asOperator(class, body string, subresource ...string) {
+	w.Helper()
+	_, err := w.gateway.GatewayClasses().Patch(w.Context(), class, types.MergePatchType, []byte(body),
+		metav1.PatchOptions{FieldManager: "ingress-operator"}, subresource...)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// operatorServes makes a GatewayClass look as if OpenShift's ingress operator had installed an istiod for it: the
+// finalizer and the conditions that it sets. The end of the test takes the finalizer away.
+func (w *harness) operatorServes(class string) {
+	w.Helper()
+	w.Cleanup(func() {
+		_, _ = w.gateway.GatewayClasses().
+			Patch(context.Background(), class, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	})
+	w.asOperator(class, `{"metadata":{"finalizers":["`+model.IngressOperatorFinalizer+`"]}}`)
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{
+		{
+			Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed", LastTransitionTime: metav1.Now(),
+		},
+	}}})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.asOperator(class, string(body), "status")
 }
 
 // TestASecondWriterOfTheStatusIsNamed checks a third party that repeatedly overwrites hypergate's conditions.

@@ -286,23 +286,35 @@ func TestAGuestWithoutIngressIsReportedAsAvailable(t *testing.T) {
 // when this is done, and that classes and CRDs stay. HyperShift's component for hypergate (deploy/cpo) is removed only
 // after that.
 func TestNotEnabled(t *testing.T) {
-	w := newReport(t)
-	stop := w.run()
-	w.install("demo")
-	w.isWell("guest1")
-	stop()
-	w.cfg.NotEnabled = true
-	w.run()
-	w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotEnabled", "nothing is installed"))
-	w.hasReportLater("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "AsExpected"))
-	w.Expect(w.members()).To(gomega.BeEmpty())
-	w.Eventually(func() int {
-		leases, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{})
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-		return len(leases.Items)
-	}).Should(gomega.BeZero(), "the ownership Leases are released")
-	_, err := w.gateway.GatewayClasses().Get(t.Context(), "demo", metav1.GetOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred(), "the class stays, and so does its CRD")
+	for name, publish := range map[string]func(*harness){"at an address": func(*harness) {}, "by the tunnel": (*harness).byTunnel} {
+		t.Run(name, func(t *testing.T) {
+			w := newReport(t)
+			publish(w)
+			stop := w.run()
+			w.install("demo")
+			w.isWell("guest1")
+			stop()
+			w.cfg.NotEnabled = true
+			w.run()
+			w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotEnabled", "nothing is installed"))
+			w.hasReportLater("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "AsExpected"))
+			w.Expect(w.members()).To(gomega.BeEmpty())
+			w.Eventually(func() int {
+				leases, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{})
+				w.Expect(err).NotTo(gomega.HaveOccurred())
+				return len(leases.Items)
+			}).Should(gomega.BeZero(), "the ownership Leases are released")
+			_, err := w.gateway.GatewayClasses().Get(t.Context(), "demo", metav1.GetOptions{})
+			w.Expect(err).NotTo(gomega.HaveOccurred(), "the class stays, and so does its CRD")
+
+			w.Eventually(func() string { return w.condition("demo", "ControllerInstalled").Message }).
+				Should(gomega.ContainSubstring("waiting for hypergate to be enabled"))
+			w.operatorServes("demo")
+			w.settle()
+			w.writesNothing("after the ingress operator took the class over")
+			w.Expect(w.condition("demo", "ControllerInstalled").Message).To(gomega.Equal("istiod v1 installed"))
+		})
+	}
 }
 
 // TestAnInvalidCAIsReportedToTheHostedControlPlane checks that hypergate reports an invalid CA, and the end of the
