@@ -55,6 +55,9 @@ func (p Probe) at(published model.HostPort) string {
 //
 // After such a change, and after a time, the endpoint is probed again. The last result stays valid until a few attempts
 // have failed. The handshake runs in its own goroutine, so an address that drops all packets delays no pass.
+//
+// An address that answered, and fails now, is lost. An address that comes back after none was known counts as a new
+// one: a load balancer that is made again can get the same name.
 type endpointProbe struct {
 	probe Probe
 	// dial returns how to connect to istiod where it is published. Nil: by TCP.
@@ -75,7 +78,8 @@ type endpointProbe struct {
 	failures throttle.Backoff
 	// unanswered counts the attempts in which istiod was reached, and did not answer which version it has.
 	unanswered throttle.Backoff
-	// seen is when istiod last answered. Zero: it did not yet. answered is what answered.
+	// seen is when istiod last answered. Zero: it did not yet. answered is what answered. It is zero while no address
+	// is known.
 	seen     time.Time
 	answered probeTarget
 }
@@ -107,6 +111,8 @@ func (r *endpointProbe) observe(
 	case hosted.Istiod != model.Available:
 		return status.EndpointReached(), 0
 	case awaited:
+		r.turnTo(probeTarget{})
+		r.answered = probeTarget{}
 		return status.EndpointUnreached("the address is not known yet"), 0
 	case r.probe.Off || !known:
 		return status.EndpointReached(), 0
@@ -192,9 +198,18 @@ func (r *endpointProbe) collect() {
 	default:
 		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)
 		if r.failures.Failures() >= probePatience {
-			r.known = status.EndpointUnreached(unreachedReason(a.err))
+			r.known = r.failed(unreachedReason(a.err))
 		}
 	}
+}
+
+// failed returns the result of a handshake that failed: whether istiod answered at this address before. Another
+// instance of istiod is behind the same address.
+func (r *endpointProbe) failed(why string) status.EndpointProbe {
+	if r.answered.at == r.target.at {
+		return status.EndpointLost(why)
+	}
+	return status.EndpointUnreached(why)
 }
 
 // byTCP returns how to connect to an address.

@@ -156,8 +156,8 @@ func TestAnEndpointThatGoesAway(t *testing.T) {
 	l.Eventually(reached).Should(gomega.BeTrue())
 	l.Expect(s.handshakes.Load()).To(gomega.BeEquivalentTo(2))
 
-	t.Log("it goes away: a few attempts must fail")
-	l.probe.probe.Via = "127.0.0.1:1"
+	t.Log("it goes away, also with another instance of istiod: a few attempts must fail")
+	l.probe.probe.Via, l.hosted.IstiodSince = "127.0.0.1:1", time.Unix(2, 0)
 	now = now.Add(probeEvery)
 	for failed := range probePatience {
 		l.Eventually(func() int { known, _ = pass(); return l.probe.failures.Failures() }).Should(gomega.Equal(failed + 1))
@@ -166,12 +166,31 @@ func TestAnEndpointThatGoesAway(t *testing.T) {
 		}
 		now = now.Add(maxProbeDelay)
 	}
-	l.Expect(known).To(gomega.Equal(status.EndpointUnreached("the connection was refused")))
+	l.Expect(known).To(gomega.Equal(status.EndpointLost("the connection was refused")))
 
 	t.Log("it comes back")
 	l.probe.probe.Via = s.address
 	l.Eventually(reached).Should(gomega.BeTrue())
 	l.Expect(l.probe.failures.Failures()).To(gomega.BeZero())
+}
+
+// TestAnAddressThatIsMadeAgainIsNew checks that an address that was not known for a time counts as one that has not
+// answered yet, although it is the same name: a new load balancer can get it.
+func TestAnAddressThatIsMadeAgainIsNew(t *testing.T) {
+	s := serve(t, publishedName)
+	l := newLooker(t, s.address, s.ca)
+	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointReached()))
+	before := l.plan.Endpoint
+	l.plan.Endpoint = publish.EndpointPending{Why: "an address"}
+	l.Expect(l.sees()).To(gomega.Equal(status.EndpointUnreached("the address is not known yet")))
+	l.Expect(l.probe.isReady(l.hosted)).To(gomega.BeFalse())
+	l.plan.Endpoint, l.probe.probe.Via = before, "127.0.0.1:1"
+	now := time.Now()
+	l.Eventually(func() status.EndpointProbe {
+		known, again := l.probe.observe(l.Context(), l.hosted, l.plan, now)
+		now = now.Add(again)
+		return known
+	}).Should(gomega.Equal(status.EndpointUnreached("the connection was refused")))
 }
 
 // TestAnIstiodThatDoesNotSayItsVersion checks that istiod counts as reached, and that it is asked again only a few

@@ -15,6 +15,7 @@ const (
 	reached endpointState = iota
 	probing
 	unreached
+	lost
 	withoutRelays
 )
 
@@ -24,8 +25,13 @@ func EndpointReached() EndpointProbe { return EndpointProbe{} }
 // EndpointProbing returns the result of a probe that has not succeeded yet, and that is too young to be a problem.
 func EndpointProbing() EndpointProbe { return EndpointProbe{state: probing} }
 
-// EndpointUnreached returns the result of a probe that failed. why can be shown to every reader, the guest included.
+// EndpointUnreached returns the result of a probe that failed at an address that has not answered yet, such as the name
+// of a load balancer that is being made. why can be shown to every reader, the guest included.
 func EndpointUnreached(why string) EndpointProbe { return EndpointProbe{unreached, why} }
+
+// EndpointLost returns the result of a probe that failed at an address at which istiod had answered. why is as for
+// EndpointUnreached.
+func EndpointLost(why string) EndpointProbe { return EndpointProbe{lost, why} }
 
 // EndpointWithoutRelays returns the result for the tunnel if none of its relays in the guest is ready.
 func EndpointWithoutRelays() EndpointProbe { return EndpointProbe{state: withoutRelays} }
@@ -36,15 +42,17 @@ func (r EndpointProbe) IsProbing() bool { return r.state == probing }
 // unreached returns what is not known about istiod, as a predicate that follows its name. It returns an empty string if
 // the endpoint was reached.
 func (r Result) unreached() string {
-	text := "has not been reached at its published address"
+	address := "at its published address"
 	if at, known := r.Plan.Endpoint.(publish.EndpointKnown); known {
-		text += " " + plain(at.At.String())
+		address += " " + plain(at.At.String())
 	}
 	switch r.Endpoint.state {
 	case probing:
-		return text + " yet"
+		return "has not been reached " + address + " yet"
 	case unreached:
-		return text + " (management side: " + plain(r.Endpoint.why) + ")"
+		return "has not been reached " + address + " (management side: " + plain(r.Endpoint.why) + ")"
+	case lost:
+		return "does not answer any more " + address + " (management side: " + plain(r.Endpoint.why) + ")"
 	case withoutRelays:
 		return "has not been reached through the tunnel (guest side: no relay is ready)"
 	case reached:

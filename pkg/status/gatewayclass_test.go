@@ -191,6 +191,14 @@ func TestControllerInstalledPending(t *testing.T) {
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address " +
 				"(management side: no answer)"},
 		},
+		"istiod serves, and its endpoint is lost": {
+			status.Result{
+				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
+				Endpoint: status.EndpointLost("no answer"),
+			},
+			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it does not answer any more at its published address " +
+				"(management side: no answer)"},
+		},
 		"the same, and something else fails": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done,

@@ -415,6 +415,17 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
 			}),
 		},
+		"its address answered before": {
+			with(serving(), func(r *status.Result) {
+				r.Endpoint = status.EndpointLost("no answer")
+				r.Plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "istiod.example.com", Port: 443}}
+			}),
+			but(func(t *reported) {
+				const text = "does not answer any more at its published address istiod.example.com:443 (management side: no answer)"
+				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
+				t.progressing = want{metav1.ConditionTrue, "Waiting", "istiod " + text}
+			}),
+		},
 		"istiod is published by the tunnel": {
 			with(serving(), func(r *status.Result) { r.ByTunnel, r.ReadyRelays = true, 2 }),
 			but(func(t *reported) { t.available.message += "; published by tunnel: 2 relays" }),
@@ -636,6 +647,26 @@ func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 	reachable := with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue })
 	if got := degraded(reachable, status.DegradedSince{}, previous, now); got != metav1.ConditionTrue {
 		t.Fatalf("HyperShift reaches it, and hypergate does not: %s", got)
+	}
+}
+
+// TestALostAddressIsDegradedAfterTwoMinutes: an address that answered before is not given the time of a new one.
+func TestALostAddressIsDegradedAfterTwoMinutes(t *testing.T) {
+	lost := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointLost("no answer") })
+	since, again := status.DegradedSince{}.Observe(lost, now)
+	if again != 2*time.Minute {
+		t.Errorf("looked at again in %s", again)
+	}
+	for after, want := range map[time.Duration]want{
+		2*time.Minute - 1: {metav1.ConditionFalse, "AsExpected", "no action required"},
+		2 * time.Minute: {metav1.ConditionTrue, "EndpointUnreachable", "probing istiod's endpoint: istiod does not answer any more at " +
+			"its published address (management side: no answer) [istiod answered at this address before: check the Route, load " +
+			"balancer or node port, the DNS record, and the network policies that lead to it]"},
+	} {
+		got := conditionsOf(status.ControlPlane(lost, since, nil, now.Add(after))).degraded
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(want)); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", after, diff)
+		}
 	}
 }
 

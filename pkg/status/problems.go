@@ -23,6 +23,8 @@ type problem struct {
 	// waits is the reason of Progressing for a transient problem, which usually ends without an action. It is empty
 	// if an action is needed.
 	waits string
+	// grace is how long a transient problem lasts before it counts as Degraded. Zero: gracePeriod.
+	grace time.Duration
 	// retry is how it is tried again. The zero value: a watch, or a probe of its own, shows when it ends.
 	retry Retry
 }
@@ -137,28 +139,33 @@ func (r Result) istiodProblems() (out []problem) {
 			text: "publishing istiod: waiting for " + plain(awaited.Why) + nextStep(
 				"depending on --publish, check that istiod's Service gets an address or a node port, that its Route gets a host, "+
 					"or that the management cluster serves TLSRoutes"),
-			waits: ReasonWaiting,
+			waits: ReasonWaiting, grace: newEndpointGracePeriod,
 		})
 	}
-	if r.Istiod == model.Available && r.Endpoint.state == unreached {
-		out = append(out, problem{
-			reason: ReasonEndpointUnreachable,
-			text: "probing istiod's endpoint: istiod " + r.unreached() + nextStep(
-				"check that the Route, load balancer or node port leads to istiod; "+
-					"if the management side cannot reach that address, set another one with --publish-probe"),
-			waits: ReasonWaiting,
-		})
-	}
-	if r.Istiod == model.Available && r.Endpoint.state == withoutRelays {
-		out = append(out, problem{
-			reason: ReasonEndpointUnreachable,
-			text: "opening the tunnel: istiod " + r.unreached() + nextStep(
-				"check that the pods istiod-relay in the guest run, and that their image can be pulled; "+
-					"if they run, the log of the container tunnel in istiod's pod has the cause"),
-			waits: ReasonWaiting,
-		})
+	if r.Istiod == model.Available {
+		out = append(out, r.endpointProblems()...)
 	}
 	return out
+}
+
+// endpointProblems returns why a running istiod is not reached where it is published.
+func (r Result) endpointProblems() []problem {
+	p := problem{reason: ReasonEndpointUnreachable, waits: ReasonWaiting}
+	const probed, tunnelled = "probing istiod's endpoint: istiod ", "opening the tunnel: istiod "
+	switch r.Endpoint.state {
+	case reached, probing:
+		return nil
+	case unreached:
+		p.text, p.grace = probed+r.unreached()+nextStep("check that the Route, load balancer or node port leads to istiod; "+
+			"if the management side cannot reach that address, set another one with --publish-probe"), newEndpointGracePeriod
+	case lost:
+		p.text, p.grace = probed+r.unreached()+nextStep("istiod answered at this address before: check the Route, load balancer or "+
+			"node port, the DNS record, and the network policies that lead to it"), lostEndpointGracePeriod
+	case withoutRelays:
+		p.text, p.grace = tunnelled+r.unreached()+nextStep("check that the pods istiod-relay in the guest run, and that their image "+
+			"can be pulled; if they run, the log of the container tunnel in istiod's pod has the cause"), newEndpointGracePeriod
+	}
+	return []problem{p}
 }
 
 // published returns the end of a sentence that says by how many relays istiod is published. It is empty without a
@@ -326,10 +333,12 @@ func stableText(err error) string {
 }
 
 // How long a transient problem lasts before it counts as Degraded. A kube-apiserver with one replica is replaced
-// within two minutes. A load balancer and its DNS name exist within ten minutes.
+// within two minutes. A load balancer and its DNS name exist within ten minutes, and so do the nodes of a guest for the
+// relays of the tunnel. An address that answered before is only restarted, or moved: that takes less than two minutes.
 const (
-	gracePeriod         = 2 * time.Minute
-	endpointGracePeriod = 10 * time.Minute
+	gracePeriod             = 2 * time.Minute
+	newEndpointGracePeriod  = 10 * time.Minute
+	lostEndpointGracePeriod = 2 * time.Minute
 )
 
 // DegradedSince is the time since which there has been a transient problem. The zero value means that there is none.
@@ -359,8 +368,5 @@ func (a DegradedSince) lasted(p problem, now time.Time) bool {
 
 // gracePeriod returns how long a transient problem lasts before it counts as Degraded.
 func (p problem) gracePeriod() time.Duration {
-	if p.reason == ReasonEndpointUnreachable || p.reason == ReasonEndpointPending {
-		return endpointGracePeriod
-	}
-	return gracePeriod
+	return cmp.Or(p.grace, gracePeriod)
 }
