@@ -111,6 +111,7 @@ func (s *summarizer) conclude(said statement) {
 		s.conditions = conditionsOf(s.board.shown()) // during a pause, only Progressing is computed
 	}
 	s.last.Lifecycle = lifecycleOf(said.res.Lifecycle)
+	s.last.PausedSince = pausedSince(s.last, s.board.shown(), said.now)
 	for _, c := range status.Dated(said.conditions, conditionsOf(s.board.shown()), said.now) {
 		if s.ofCluster {
 			c.Message = strings.ReplaceAll(c.Message, "spec.pausedUntil", "spec.paused")
@@ -123,6 +124,24 @@ func (s *summarizer) conclude(said statement) {
 	}
 	s.last.Time, s.last.Conditions = said.now, summarized(s.conditions)
 	s.board.post(s.last)
+}
+
+// pausedSince returns when hypergate first saw the pause that last has. shown is the summary on the Lease, which an
+// earlier process can have written: if its version did not write the time, the pause is at least as old as its last
+// pass. pausedSince returns the zero time without a pause.
+func pausedSince(last, shown summary.Summary, now time.Time) time.Time {
+	switch {
+	case last.Lifecycle != summary.Paused:
+		return time.Time{}
+	case !last.PausedSince.IsZero():
+		return last.PausedSince
+	case shown.Lifecycle == summary.Paused && !shown.PausedSince.IsZero():
+		return shown.PausedSince
+	case shown.Lifecycle == summary.Paused:
+		return shown.Time
+	default:
+		return now
+	}
 }
 
 // noteIstiod adds what a result shows of istiod, and of a rollout of gateways, to the summary.

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,5 +60,43 @@ func TestTheSummaryHasTheRolloutOfGateways(t *testing.T) {
 		if s.conclude(statement{now: start}); s.last.Gateways != (summary.Gateways{}) {
 			t.Errorf("%s: %+v after the rollout", name, s.last.Gateways)
 		}
+	}
+}
+
+// TestTheSummaryHasTheBeginningOfAPause checks since when the summary says that the control plane is paused: since the
+// first pass that saw it, also after a restart.
+func TestTheSummaryHasTheBeginningOfAPause(t *testing.T) {
+	t.Parallel()
+	b := &board{} // nothing is written to the Lease between the passes
+	pass := func(s *summarizer, lifecycle model.Lifecycle, at time.Time) time.Time {
+		s.conclude(statement{res: status.Result{Lifecycle: lifecycle}, now: at})
+		return s.last.PausedSince
+	}
+	first := summarizer{board: b}
+	for i, step := range []struct {
+		lifecycle model.Lifecycle
+		want      time.Time
+	}{
+		{model.Active{}, time.Time{}},
+		{model.Paused{}, start.Add(time.Minute)},
+		{model.Paused{Until: start.Add(time.Hour)}, start.Add(time.Minute)},
+		{model.Active{}, time.Time{}},
+		{model.Paused{}, start.Add(4 * time.Minute)},
+	} {
+		if got := pass(&first, step.lifecycle, start.Add(time.Duration(i)*time.Minute)); !got.Equal(step.want) {
+			t.Errorf("pass %d: %s, want %s", i, got, step.want)
+		}
+	}
+	b.onLease = b.posted
+	if got := pass(&summarizer{board: b}, model.Paused{}, start.Add(time.Hour)); !got.Equal(start.Add(4 * time.Minute)) {
+		t.Errorf("after a restart: %s", got)
+	}
+	b.onLease = &summary.Summary{Lifecycle: summary.Paused, Time: start}
+	if got := pass(&summarizer{board: b}, model.Paused{}, start.Add(time.Hour)); !got.Equal(start) {
+		t.Errorf("after a version that does not write it: %s", got)
+	}
+	b.onLease = &summary.Summary{Lifecycle: summary.Active, Time: start}
+	if got := pass(&summarizer{board: b}, model.Paused{}, start.Add(time.Hour)); !got.Equal(start.Add(time.Hour)) {
+		t.Errorf("after a process that saw no pause: %s", got)
 	}
 }

@@ -188,7 +188,8 @@ func pausedText(p model.Paused) string {
 		until = p.Until.UTC().Format(time.RFC3339)
 	}
 	return "reconciliation is paused by spec.pausedUntil until " + until +
-		": hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token"
+		": hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token; " +
+		"the other conditions are from before the pause"
 }
 
 // degraded returns the condition Degraded. It is True for problems that need an action, and for transient problems

@@ -551,13 +551,13 @@ func TestControlPlaneReportsItsLifecycle(t *testing.T) {
 			status.Result{Lifecycle: model.Paused{Until: pausing}},
 			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
 				"until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
-				"serving with its current token"}},
+				"serving with its current token; the other conditions are from before the pause"}},
 		},
 		"it is paused without an end": {
 			status.Result{Lifecycle: model.Paused{}},
 			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
 				"until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
-				"serving with its current token"}},
+				"serving with its current token; the other conditions are from before the pause"}},
 		},
 		"it is being deleted":       {status.Result{Lifecycle: model.Deleting{}}, reported{}},
 		"it is not initialized yet": {status.Result{Lifecycle: model.Starting{}}, starting},

@@ -31,7 +31,7 @@ const (
 
 // Encode returns a summary as one line of JSON with at most MaxSize bytes. It sets the schema, cleans and cuts texts,
 // and cuts the messages further until all fits. If there is no room for messages, it leaves out the name of the Gateway
-// that a rollout waits for.
+// that a rollout waits for, and then the rollout, which the reason of Progressing names, too.
 func Encode(s Summary) (string, error) {
 	s = s.clean()
 	s.Schema = Schema
@@ -41,8 +41,8 @@ func Encode(s Summary) (string, error) {
 		if err != nil || len(encoded) <= MaxSize {
 			return encoded, err
 		}
-		if long == 0 && s.Gateways.Gateway != "" {
-			s.Gateways.Gateway = ""
+		if long == 0 && s.Gateways != (Gateways{}) {
+			s.Gateways = s.Gateways.shorter()
 			long, short = longestMessage, shortMessage
 			continue
 		}
@@ -55,6 +55,15 @@ func Encode(s Summary) (string, error) {
 			long, short = long*3/4, min(short, long*3/4)
 		}
 	}
+}
+
+// shorter returns a rollout without the name of the Gateway, or nothing if it has none.
+func (g Gateways) shorter() Gateways {
+	if g.Gateway == "" {
+		return Gateways{}
+	}
+	g.Gateway = ""
+	return g
 }
 
 func (s Summary) line() (string, error) {
@@ -136,8 +145,8 @@ func (s Summary) clean() Summary {
 		*field.text = unescaped.Replace(text.Line(*field.text, field.most))
 	}
 	for _, at := range []*time.Time{
-		&s.Time, &s.PausedUntil, &s.Istiod.Since, &s.Token.From, &s.Token.Until, &s.GuestCredential.From, &s.GuestCredential.Until,
-		&s.CA.Expires, &s.Webhook.Since,
+		&s.Time, &s.PausedUntil, &s.PausedSince, &s.Istiod.Since, &s.Token.From, &s.Token.Until, &s.GuestCredential.From,
+		&s.GuestCredential.Until, &s.CA.Expires, &s.Webhook.Since,
 	} {
 		*at = inSeconds(*at)
 	}

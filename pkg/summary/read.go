@@ -210,7 +210,7 @@ func (r Reading) judge(now time.Time) Reading {
 		return r.is(Expiring, time.Time{}, r.Expiring[0].why(s.Lifecycle == Paused, now))
 	case s.Lifecycle == Paused:
 		held := r.of(OnHold, s.Condition(Progressing))
-		held.Since = time.Time{} // the condition was False before, too
+		held.Since = s.PausedSince // the condition was False before, too
 		return held
 	case s.Lifecycle == Starting:
 		return r.is(Waiting, time.Time{}, "the control plane is not initialized yet")

@@ -93,6 +93,22 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestAPauseHasItsBeginning checks since when a control plane is paused. An earlier version of hypergate does not write
+// it.
+func TestAPauseHasItsBeginning(t *testing.T) {
+	t.Parallel()
+	for _, since := range []time.Time{{}, noon().Add(-2 * time.Hour)} {
+		s := edited(func(s *summary.Summary) { s.Lifecycle, s.PausedSince = summary.Paused, since })
+		got := summary.Read(leaseOf(encode(t, s), s.Holder, 20*time.Second), noon())
+		if got.State != summary.OnHold || !got.Since.Equal(since) || !got.Summary.HasOldConditions() {
+			t.Errorf("%s since %s, want %s", got.State, got.Since, since)
+		}
+	}
+	if installed().HasOldConditions() {
+		t.Error("there is no pause")
+	}
+}
+
 // TestOverdueRenewals checks that the reason says which renewal is overdue, and what to do.
 func TestOverdueRenewals(t *testing.T) {
 	t.Parallel()

@@ -38,7 +38,11 @@ type Summary struct {
 	// Lifecycle is the lifecycle of the control plane. While it is Paused, Starting or Deleting, hypergate is on hold.
 	Lifecycle   Lifecycle `json:"lifecycle"`
 	PausedUntil time.Time `json:"pausedUntil,omitzero"`
-	// Conditions are Available, Progressing, Degraded and Upgradeable.
+	// PausedSince is when hypergate first saw the pause. It is zero without a pause, and in a summary of a version that
+	// does not write it.
+	PausedSince time.Time `json:"pausedSince,omitzero"`
+	// Conditions are Available, Progressing, Degraded and Upgradeable. During a pause, only Progressing is computed:
+	// the others are from before it (HasOldConditions).
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Classes is the number of GatewayClasses that hypergate serves.
 	Classes   int       `json:"classes"`
@@ -69,6 +73,10 @@ const (
 	Starting Lifecycle = "starting"
 	Deleting Lifecycle = "deleting"
 )
+
+// HasOldConditions reports whether the conditions other than Progressing, and what the guest shows, are from before a
+// pause.
+func (s Summary) HasOldConditions() bool { return s.Lifecycle == Paused }
 
 // IsOnHold reports whether hypergate changes nothing in this lifecycle.
 func (l Lifecycle) IsOnHold() bool { return l == Paused || l == Starting || l == Deleting }

@@ -64,6 +64,10 @@ func TestTheSchema(t *testing.T) {
 		s.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
 	}))
 	golden.Equal(t, "testdata/summary-rollout.json", strings.ReplaceAll(encoded, `,"`, ",\n\"")+"\n")
+	encoded = encode(t, edited(func(s *summary.Summary) {
+		s.Lifecycle, s.PausedSince, s.PausedUntil = summary.Paused, noon().Add(-2*time.Hour), noon().Add(time.Hour)
+	}))
+	golden.Equal(t, "testdata/summary-paused.json", strings.ReplaceAll(encoded, `,"`, ",\n\"")+"\n")
 }
 
 func TestWhatIsEncodedIsParsed(t *testing.T) {
@@ -88,7 +92,7 @@ func TestEncodeFits(t *testing.T) {
 	} {
 		s := summary.Summary{
 			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
-			PausedUntil: noon(), Classes: 1 << 40,
+			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40,
 			Istiod: summary.Istiod{long, noon(), long}, Published: summary.Published{long, long, long},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
 			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},

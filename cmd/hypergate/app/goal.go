@@ -52,7 +52,7 @@ func (g goal) outcome(r summary.Reading) summary.Outcome {
 	if l := r.Summary.Lifecycle; l == summary.Starting || l == summary.Deleting {
 		return required
 	}
-	if g.condition == summary.Upgradeable && r.Summary.Lifecycle == summary.Paused {
+	if g.condition == summary.Upgradeable && r.Summary.HasOldConditions() {
 		return max(required, summary.UnderWay) // the condition is from before the pause
 	}
 	return g.outcomeOf(r.Summary.Condition(g.condition), required)

@@ -97,7 +97,7 @@ func (p page) lease() [][2]string {
 func (p page) management(s *summary.Summary) [][2]string {
 	rows := append([][2]string{{"hypergate", orNothing(s.Hypergate) + ", summary of " + p.ago(s.Time)}}, p.lease()...)
 	rows = append(rows,
-		[2]string{"lifecycle", string(s.Lifecycle) + p.until(s.PausedUntil)},
+		[2]string{"lifecycle", string(s.Lifecycle) + p.since(s.PausedSince) + p.until(s.PausedUntil)},
 		[2]string{"istiod", p.istiod(s)},
 	)
 	if s.Published.State != "" {
@@ -168,6 +168,9 @@ func crdsText(c summary.CRDs) string {
 func (p page) conditions(s *summary.Summary) {
 	if len(s.Conditions) > 0 {
 		fmt.Fprintln(p.out, "CONDITIONS")
+	}
+	if s.HasOldConditions() {
+		p.wrapped(p.out, "  ", "These are from before the pause, except Progressing.")
 	}
 	for _, c := range s.Conditions {
 		line := fmt.Sprintf("  %-12s%-8s%-6s%s", c.Type, c.Status, p.age(c.Since), c.Reason)

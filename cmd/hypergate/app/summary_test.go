@@ -60,6 +60,16 @@ func degradedSummary(guest string) summary.Summary {
 	return s
 }
 
+// pausedSummary returns the summary of a paused control plane.
+func pausedSummary(guest string) summary.Summary {
+	s := summaryOf(guest)
+	s.Lifecycle, s.PausedSince, s.PausedUntil = summary.Paused, noon().Add(-2*time.Hour), noon().AddDate(0, 0, 1)
+	s.Conditions[1].Reason, s.Conditions[1].Message = "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil "+
+		"until 2026-11-24T12:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps "+
+		"serving with its current token; the other conditions are from before the pause"
+	return s
+}
+
 // readingOf returns what a Lease with an annotation shows.
 func readingOf(namespace, annotation, holder string, ago time.Duration) summary.Reading {
 	return summary.Read(&coordinationv1.Lease{
@@ -120,7 +130,7 @@ func TestStatusOutput(t *testing.T) {
 	}
 	for name, reading := range map[string]summary.Reading{
 		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
-		"rolling": renewed(t, rolling),
+		"rolling": renewed(t, rolling), "paused": renewed(t, pausedSummary("guest1")),
 		"silent":  readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
 	} {
 		for suffix, screen := range screens() {
@@ -163,13 +173,8 @@ func TestGatewaysLine(t *testing.T) {
 func TestFleetOutput(t *testing.T) {
 	old := summaryOf("guest2")
 	old.Hypergate = "v0.2.9"
-	paused := summaryOf("guest3")
-	paused.Lifecycle, paused.PausedUntil = summary.Paused, noon().AddDate(0, 0, 1)
-	paused.Conditions[1].Reason, paused.Conditions[1].Message = "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil "+
-		"until 2026-11-24T12:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps "+
-		"serving with its current token"
 	found := fleet.Fleet{Now: noon(), Installations: []summary.Reading{
-		renewed(t, summaryOf("guest1")), renewed(t, old), renewed(t, paused), renewed(t, degradedSummary("guest4")),
+		renewed(t, summaryOf("guest1")), renewed(t, old), renewed(t, pausedSummary("guest3")), renewed(t, degradedSummary("guest4")),
 		readingOf("clusters-guest5", "", "", 3*time.Hour), readingOf("clusters-guest6", "\x1b[2Jok", "x", 0),
 		readingOf("clusters-guest7", "", "x", 0), renewed(t, summaryOf("a-guest-with-a-name-that-is-rather-long")),
 	}, Without: []fleet.Cluster{{Kind: "HostedControlPlane", Namespace: "clusters-guest8", Name: "guest8"}}}
