@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/hypergate/hypergate/pkg/logs"
 )
 
 // version is set by the linker.
@@ -51,10 +55,39 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return int(code)
 	}
 	if err != nil {
-		fmt.Fprintf(errOut, "hypergate: %s\n", errorText(err))
+		printError(errOut, args, errorText(err))
 		return exitError
 	}
 	return exitOK
+}
+
+// printError prints the error that ends the process: as a line of the log if the log is JSON, so that a log collector
+// reads it, too.
+func printError(errOut io.Writer, args []string, message string) {
+	if logsJSON(args) {
+		slog.New(logs.Handler(errOut, logs.JSON, 0)).Error("hypergate ends", "err", message)
+		return
+	}
+	fmt.Fprintf(errOut, "hypergate: %s\n", message)
+}
+
+// logsJSON reports whether a command line is of `hypergate run` with a log of JSON. It reads the arguments themselves:
+// another flag that is wrong ends the process before the flags are known.
+func logsJSON(args []string) (is bool) {
+	if len(args) == 0 || args[0] != "run" {
+		return false
+	}
+	for i, arg := range args {
+		switch value, inOne := strings.CutPrefix(arg, "--log-format="); {
+		case arg == "--":
+			return is
+		case inOne:
+			is = value == string(logs.JSON)
+		case arg == "--log-format" && i+1 < len(args):
+			is = args[i+1] == string(logs.JSON)
+		}
+	}
+	return is
 }
 
 func newRoot() *cobra.Command {

@@ -127,17 +127,17 @@ func (o *runOptions) addGuestSecretFlags(flags *pflag.FlagSet) {
 		"Defaults to the server in the guest's kubeconfig.")
 }
 
-// run checks the flags, creates the clients, and runs the controller.
+// run checks the flags, creates the clients, and runs the controller. The log is set up first, because clients log.
 func (o *runOptions) run(ctx context.Context) error {
-	options, err := o.options()
-	if err = errors.Join(err, o.checkAddresses()); err != nil {
-		return err
-	}
 	handler := logs.Handler(os.Stderr, logs.Format(o.logFormat), o.verbosity)
 	slog.SetDefault(slog.New(handler)) // also for package log, to which net/http writes
 	log := logr.FromSlogHandler(handler)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
+	options, err := o.options()
+	if err = errors.Join(err, o.checkAddresses()); err != nil {
+		return err
+	}
 	return controller.Run(logr.NewContext(ctx, log), options)
 }
 
