@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-bin/screenshots}
-pages=(ok degraded silent hostile fleet)
+pages=(ok degraded rolling paused silent hostile fleet)
 
 for tool in chromium pdftoppm; do
 	command -v "$tool" >/dev/null || { echo "screenshots: $tool is missing: apt-get install chromium poppler-utils" >&2; exit 1; }

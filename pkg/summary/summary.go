@@ -1,6 +1,9 @@
 package summary
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Schema is the version of the schema that this package writes. Another version has fields with another meaning. New
 // fields alone do not change it.
@@ -196,6 +199,23 @@ const (
 	GatewaysRolling = "rolling"
 	GatewaysStopped = "stopped"
 )
+
+// Text returns the progress of a rollout in words. It is empty if there is none.
+func (g Gateways) Text() string {
+	done, awaited := "rolled", ", waiting for "
+	switch g.State {
+	case "":
+		return ""
+	case GatewaysHolding:
+		done = "held, istiod changes next"
+	case GatewaysStopped:
+		awaited = ", stopped at "
+	}
+	if g.Gateway == "" {
+		awaited = ""
+	}
+	return fmt.Sprintf("%d of %d %s%s%s", g.Done, g.Total, done, awaited, g.Gateway)
+}
 
 // Condition returns the condition of a type. It returns the zero value if the summary has none.
 func (s Summary) Condition(conditionType string) Condition {

@@ -21,7 +21,7 @@ func installationOf(r summary.Reading, now time.Time) installation {
 	if s.Guest != "" {
 		out.Name = s.Guest
 	}
-	out.HasSummary = true
+	out.HasSummary, out.AreOld = true, s.HasOldConditions()
 	f := factsOf(r, now)
 	out.Wide, out.Narrow = wide(f), narrow(f)
 	for _, c := range s.Conditions {
@@ -60,7 +60,7 @@ func leaseRows(r summary.Reading, now time.Time) []row {
 }
 
 func managementRows(s summary.Summary, now time.Time) []row {
-	lifecycle := string(s.Lifecycle)
+	lifecycle := joined(" ", string(s.Lifecycle), since(s.PausedSince, now))
 	if !s.PausedUntil.IsZero() {
 		lifecycle += " until " + s.PausedUntil.UTC().Format(time.RFC3339)
 	}
@@ -72,7 +72,7 @@ func managementRows(s summary.Summary, now time.Time) []row {
 		row{"hypergate", s.Hypergate + ", summary of " + age(s.Time, now) + " ago"},
 		row{"topology", s.Topology},
 		row{"lifecycle", lifecycle},
-		row{"istiod", joined(", ", s.Istiod.State, "planned version "+s.Istio)},
+		row{"istiod", joined(", ", s.Istiod.State, versions(&s))},
 		row{"published", joined(", ", joined(" ", s.Published.Strategy, s.Published.Address), s.Published.State)},
 		row{"token", left(s.Token.Until, now)},
 		row{"mesh CA", ca},
@@ -85,6 +85,7 @@ func guestRows(s summary.Summary, now time.Time) []row {
 		row{"classes", fmt.Sprint(s.Classes)},
 		row{"CRDs", joined(", ", crdTexts(s.CRDs)...)},
 		row{"webhook", s.Webhook.Policy},
+		row{"gateways", s.Gateways.Text()},
 		row{"credential", left(s.GuestCredential.Until, now)},
 	)
 }

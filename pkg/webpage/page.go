@@ -57,7 +57,8 @@ type installation struct {
 	Conditions       []condition
 	Management, Rest []row
 	Phases           []phase
-	HasSummary       bool
+	// AreOld reports whether the conditions other than Progressing are from before a pause.
+	HasSummary, AreOld bool
 }
 
 // state is a word, and its class in the style sheet.

@@ -17,10 +17,10 @@ const (
 	classNone = "none"
 )
 
-// fact is the content of a box or of an arrow.
+// fact is the content of a box or of an arrow. A box also has a word for its state.
 type fact struct {
-	title, class string
-	lines        []string
+	title, class, word string
+	lines              []string
 }
 
 // facts is what a picture shows of the two clusters.
@@ -34,40 +34,53 @@ type facts struct {
 // factsOf returns the facts of a reading with a summary.
 func factsOf(r summary.Reading, now time.Time) facts {
 	s := r.Summary
+	box := func(title string, p part, lines ...string) fact {
+		state := judge(r, p)
+		return fact{title, state.class(), state.word(), lines}
+	}
 	f := facts{
 		namespace: r.Namespace, guest: s.Guest,
-		hypergate: fact{"hypergate", classOK, []string{s.Hypergate, string(s.Lifecycle)}},
-		istiod:    fact{"istiod", classOf(s.Istiod.State), []string{joined(" ", s.Istiod.State, since(s.Istiod.Since, now))}},
-		published: fact{"published", classOf(s.Published.State), []string{s.Published.Strategy, s.Published.Address}},
-		ca:        fact{"mesh CA", classNone, nil},
-		api:       fact{"API server", classOK, []string{"the guest's kube-apiserver"}},
-		gateways:  fact{"gateways", classNone, []string{classes(s.Classes)}},
-		crds:      fact{"CRDs", classOK, []string{joined(", ", crdTexts(s.CRDs)[:2]...), joined(", ", crdTexts(s.CRDs)[2:]...)}},
+		hypergate: box("hypergate", partHypergate, s.Hypergate, string(s.Lifecycle)),
+		istiod:    box("istiod", partIstiod, joined(" ", s.Istiod.State, since(s.Istiod.Since, now)), versions(s)),
+		published: box("published", partPublished, joined(" ", s.Published.Strategy, s.Published.State), s.Published.Address),
+		ca:        box("mesh CA", partCA),
+		api:       box("API server", partAPI, "the guest's kube-apiserver"),
+		gateways:  box("gateways", partGateways, classes(s.Classes), s.Gateways.Text()),
+		crds:      box("CRDs", partCRDs, joined(", ", crdTexts(s.CRDs)[:2]...), joined(", ", crdTexts(s.CRDs)[2:]...)),
 
-		toCredential: fact{"hypergate's credential", classNone, []string{left(s.GuestCredential.Until, now)}},
-		toToken:      fact{"istiod's token", classNone, []string{left(s.Token.Until, now)}},
-		fromWebhook:  fact{"webhook", classOf(s.Webhook.Policy), []string{s.Webhook.Policy, since(s.Webhook.Since, now)}},
-		fromProxy:    fact{"xDS", classOf(s.Published.State), []string{s.Published.State}},
+		toCredential: arrowFact("hypergate's credential", classNone, left(s.GuestCredential.Until, now)),
+		toToken:      arrowFact("istiod's token", classNone, left(s.Token.Until, now)),
+		fromWebhook:  arrowFact("webhook", classNone, s.Webhook.Policy, since(s.Webhook.Since, now)),
+		fromProxy:    arrowFact("xDS", judge(r, partPublished).class(), s.Published.State),
 	}
-	f.istiod.lines = append(f.istiod.lines, "planned "+s.Istio)
-	if r.State == summary.Silent || r.State == summary.Overdue || r.State == summary.Unreadable {
-		f.hypergate.class = classAct
+	if r.State == summary.Silent || r.State == summary.Overdue {
 		f.hypergate.lines = append(f.hypergate.lines, stateOf(r.State).Word)
-	}
-	if s.CRDs.Blocked+s.CRDs.Undetermined > 0 {
-		f.crds.class = classAct
+	} else if !s.HasOldConditions() {
+		f.fromWebhook.class = classOf(s.Webhook.Policy)
 	}
 	if !s.CA.Expires.IsZero() {
-		f.ca = fact{"mesh CA", classBusy, []string{"until " + s.CA.Expires.Format(time.DateOnly), s.CA.Phase}}
-		if s.CA.Phase == summary.PhaseSteady {
-			f.ca.class = classOK
-		}
+		f.ca.lines = []string{"until " + s.CA.Expires.Format(time.DateOnly), s.CA.Phase}
 	}
 	f.valid(r)
-	if s.Condition(summary.Available).Status == summary.Unknown {
-		f.api.class = classBusy
-	}
 	return f
+}
+
+func arrowFact(title, class string, lines ...string) fact {
+	return fact{title: title, class: class, lines: lines}
+}
+
+// versions returns which version of istiod runs, and which one is planned.
+func versions(s *summary.Summary) string {
+	switch {
+	case s.Istio == "":
+		return ""
+	case s.Istiod.Version != "":
+		return "runs " + s.Istiod.Version + ", planned " + s.Istio
+	case s.Istiod.State == summary.IstiodServing:
+		return "running version unknown, planned " + s.Istio
+	default:
+		return "planned " + s.Istio
+	}
 }
 
 // valid sets the classes of what is valid for a time.
@@ -89,20 +102,18 @@ func (f *facts) valid(r summary.Reading) {
 	}
 	for _, e := range r.Expiring {
 		if e.Until.Equal(s.CA.Expires) {
-			f.ca.class = classAct
+			f.ca.class, f.ca.word = failing.class(), failing.word()
 		}
 	}
 }
 
-// classOf returns the class of a word of the summary. A word of a later version is none.
-func classOf(word string) string {
-	switch word {
-	case summary.IstiodServing, summary.PublishedReached, summary.WebhookFail:
+// classOf returns the class of the failure policy of the webhooks. A word of a later version is none.
+func classOf(policy string) string {
+	switch policy {
+	case summary.WebhookFail:
 		return classOK
-	case summary.IstiodRolling, summary.PublishedProbing, summary.PublishedPending, summary.WebhookIgnore:
+	case summary.WebhookIgnore:
 		return classBusy
-	case summary.IstiodUnavailable, summary.IstiodStuck, summary.PublishedUnreached: // PublishedUnavailable is the same word
-		return classAct
 	default:
 		return classNone
 	}
@@ -169,7 +180,8 @@ const (
 
 // boxOf returns a box with as much of its content as it has room for.
 func boxOf(x, y, w, h int, f fact) box {
-	out := box{X: x, Y: y, W: w, H: h, Class: f.class, Word: wordOf(f.class), Whole: joined(", ", append([]string{f.title}, f.lines...)...)}
+	out := box{X: x, Y: y, W: w, H: h, Class: f.class, Word: f.word}
+	out.Whole = joined(", ", append([]string{f.title, f.word}, f.lines...)...)
 	out.EndX, out.WordY = x+w-padding, y+lineHeight+3
 	out.Texts = []label{{x + padding, y + lineHeight + 3, cut(f.title, w-padding*2-110), "title"}}
 	at := y + lineHeight + 3
@@ -181,11 +193,6 @@ func boxOf(x, y, w, h int, f fact) box {
 		out.Texts = append(out.Texts, label{x + padding, at, cut(line, w-padding*2), "mono"})
 	}
 	return out
-}
-
-// wordOf returns the word beside a color.
-func wordOf(class string) string {
-	return map[string]string{classOK: "ok", classBusy: "in progress", classAct: "action required", classNone: ""}[class]
 }
 
 // cut returns as much of a line as fits into a width.

@@ -36,7 +36,7 @@ func installed(guest string) summary.Reading {
 				{Type: summary.Degraded, Status: summary.False, Reason: "AsExpected", Since: at, Message: "no action required"},
 				{Type: summary.Upgradeable, Status: summary.True, Reason: "AsExpected", Since: at, Message: "another version is possible"},
 			},
-			Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at},
+			Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3"},
 			Published: summary.Published{
 				Strategy: "route", Address: "istiod-guest1.apps.example.com:443", State: summary.PublishedReached,
 			},
@@ -60,6 +60,30 @@ func degraded(guest string) summary.Reading {
 	r.Expiring = []summary.Expiry{{What: "hypergate's guest credential", Until: s.GuestCredential.Until}}
 	s.Published.State, s.Istiod.State, s.CA.Phase = summary.PublishedUnreached, summary.IstiodRolling, "spreading"
 	s.Webhook.Policy, s.CRDs = summary.WebhookIgnore, summary.CRDs{Ours: 7, Others: 2, Blocked: 1, Undetermined: 1}
+	return r
+}
+
+// rolling returns an installation whose gateways get the proxies of another istiod.
+func rolling(guest string) summary.Reading {
+	r := installed(guest)
+	r.State, r.Since = summary.InProgress, noon().Add(-4*time.Minute)
+	s := r.Summary
+	s.Istiod.Version, s.Istio = "1.28.3-distroless", "1.28.4"
+	s.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
+	s.Conditions[1] = summary.Condition{
+		Type: summary.Progressing, Status: summary.True, Reason: "GatewayRollout", Since: r.Since, Message: "gateways roll one by one",
+	}
+	r.Why = "GatewayRollout: gateways roll one by one"
+	return r
+}
+
+// paused returns an installation whose control plane is paused.
+func paused(guest string) summary.Reading {
+	r := installed(guest)
+	r.State, r.Since, r.Why = summary.OnHold, noon().Add(-2*time.Hour), "ReconciliationPaused: reconciliation is paused by spec.pausedUntil"
+	s := r.Summary
+	s.Lifecycle, s.PausedSince, s.PausedUntil = summary.Paused, r.Since, noon().Add(time.Hour)
+	s.Conditions[1].Reason, s.Conditions[1].Message = "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil"
 	return r
 }
 
@@ -93,7 +117,7 @@ func pages(t *testing.T) map[string][]byte {
 	empty := installed("guest1")
 	empty.Summary = &summary.Summary{Guest: "guest1", Lifecycle: summary.Starting}
 	for name, readings := range map[string][]summary.Reading{
-		"ok": {installed("guest1")}, "degraded": {degraded("guest1")}, "silent": {silent()}, "empty": {empty},
+		"rolling": {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")}, "degraded": {degraded("guest1")}, "silent": {silent()}, "empty": {empty},
 		"hostile": {hostile()}, "two": {installed("guest1"), degraded("guest2")}, "nothing": nil,
 	} {
 		page, err := webpage.OfInstallations(readings, noon())

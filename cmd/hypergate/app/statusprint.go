@@ -125,30 +125,13 @@ func (p page) guest(s *summary.Summary) [][2]string {
 		{"classes", fmt.Sprintf("%d", s.Classes)},
 		{"CRDs", crdsText(s.CRDs)},
 		{"webhook", s.Webhook.Policy + p.since(s.Webhook.Since)},
-		{"gateways", gatewaysText(s.Gateways)},
+		{"gateways", s.Gateways.Text()},
 		{"credential", p.left(s.GuestCredential.Until)},
 	}
 	if s.Webhook.Policy == "" {
 		rows[2][1] = ""
 	}
 	return rows
-}
-
-// gatewaysText returns the progress of a rollout of gateways. It returns an empty string if there is none.
-func gatewaysText(g summary.Gateways) string {
-	done, awaited := "rolled", ", waiting for "
-	switch g.State {
-	case "":
-		return ""
-	case summary.GatewaysHolding:
-		done = "held, istiod changes next"
-	case summary.GatewaysStopped:
-		awaited = ", stopped at "
-	}
-	if g.Gateway == "" {
-		awaited = ""
-	}
-	return fmt.Sprintf("%d of %d %s%s%s", g.Done, g.Total, done, awaited, g.Gateway)
 }
 
 func crdsText(c summary.CRDs) string {

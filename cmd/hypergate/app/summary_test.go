@@ -131,7 +131,7 @@ func TestStatusOutput(t *testing.T) {
 	for name, reading := range map[string]summary.Reading{
 		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
 		"rolling": renewed(t, rolling), "paused": renewed(t, pausedSummary("guest1")),
-		"silent":  readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
+		"silent": readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
 	} {
 		for suffix, screen := range screens() {
 			report := statusReport{Installations: []summary.Reading{reading}, screen: screen, now: noon(), wide: suffix == ""}
@@ -163,7 +163,7 @@ func TestGatewaysLine(t *testing.T) {
 		"3 of 12 rolled, stopped at shop/web":    {State: summary.GatewaysStopped, Done: 3, Total: 12, Gateway: "shop/web"},
 		"1 of 2 rolled, waiting for a/of-future": {State: "future", Done: 1, Total: 2, Gateway: "a/of-future"},
 	} {
-		if got := gatewaysText(gateways); got != want {
+		if got := gateways.Text(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -1,0 +1,103 @@
+package webpage
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
+)
+
+// TestStatesOfBoxes checks the state of each box for what the conditions say.
+func TestStatesOfBoxes(t *testing.T) {
+	t.Parallel()
+	is := func(s *summary.Summary, kind, status, reason string) {
+		for i := range s.Conditions {
+			if c := &s.Conditions[i]; c.Type == kind {
+				c.Status, c.Reason = status, reason
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		edit func(*summary.Reading, *summary.Summary)
+		// want are the states of hypergate, istiod, published, mesh CA, API server, gateways, and CRDs.
+		want [7]boxState
+	}{
+		"well": {func(*summary.Reading, *summary.Summary) {}, [7]boxState{well, well, well, well, well, well, well}},
+		"a permission is missing": {func(_ *summary.Reading, s *summary.Summary) {
+			is(s, summary.Degraded, summary.True, "Forbidden")
+		}, [7]boxState{failing, well, well, well, well, well, well}},
+		"the address is not reached yet": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Published.State = summary.PublishedUnreached
+			is(s, summary.Available, summary.Unknown, "EndpointUnreachable")
+			is(s, summary.Progressing, summary.True, "Waiting")
+		}, [7]boxState{progressing, well, progressing, well, well, unknown, well}},
+		"the address is degraded": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Published.State = summary.PublishedUnreached
+			is(s, summary.Degraded, summary.True, "EndpointUnreachable")
+		}, [7]boxState{well, well, failing, well, well, well, well}},
+		"the guest does not answer": {func(_ *summary.Reading, s *summary.Summary) {
+			is(s, summary.Available, summary.Unknown, "GuestUnreachable")
+			is(s, summary.Progressing, summary.True, "WaitingForGuest")
+		}, [7]boxState{progressing, well, well, well, unknown, unknown, well}},
+		"a rollout of gateways stopped": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Gateways.State = summary.GatewaysStopped
+			is(s, summary.Degraded, summary.True, "GatewayRolloutStuck")
+		}, [7]boxState{well, well, well, well, well, failing, well}},
+		"istiod is being installed": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Istiod.State, s.Published.State = summary.IstiodUnavailable, summary.PublishedPending
+			is(s, summary.Available, summary.False, "Installing")
+			is(s, summary.Progressing, summary.True, "Installing")
+		}, [7]boxState{progressing, progressing, progressing, well, well, unknown, well}},
+		"istiod is unavailable": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Istiod.State = summary.IstiodUnavailable
+			is(s, summary.Available, summary.False, "Installing")
+		}, [7]boxState{well, failing, well, well, well, unknown, well}},
+		"nothing is installed": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Istiod, s.Published, s.CA, s.Classes = summary.Istiod{State: summary.IstiodAbsent}, summary.Published{}, summary.CA{}, 0
+		}, [7]boxState{well, off, off, off, well, off, well}},
+		"a paused control plane": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Lifecycle = summary.Paused
+		}, [7]boxState{progressing, well, unknown, well, unknown, unknown, unknown}},
+		"hypergate ended": {func(r *summary.Reading, _ *summary.Summary) {
+			r.State = summary.Silent
+		}, [7]boxState{failing, unknown, unknown, unknown, unknown, unknown, unknown}},
+		"CRDs are blocked": {func(_ *summary.Reading, s *summary.Summary) {
+			s.CRDs.Blocked = 1
+		}, [7]boxState{well, well, well, well, well, well, failing}},
+	} {
+		r := summary.Reading{State: summary.OK, Summary: working()}
+		tc.edit(&r, r.Summary)
+		var got [7]boxState
+		for i := range got {
+			got[i] = judge(r, part(i))
+		}
+		if got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func working() *summary.Summary {
+	return &summary.Summary{
+		Lifecycle: summary.Active, Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing},
+		Published: summary.Published{State: summary.PublishedReached}, CA: summary.CA{Expires: time.Unix(1, 0), Phase: summary.PhaseSteady},
+		Conditions: []summary.Condition{
+			{Type: summary.Available, Status: summary.True}, {Type: summary.Progressing, Status: summary.False},
+			{Type: summary.Degraded, Status: summary.False},
+		},
+	}
+}
+
+// TestReasonsOfPartsExist checks that the reasons by which a part is found are those of the conditions.
+func TestReasonsOfPartsExist(t *testing.T) {
+	t.Parallel()
+	for subject, reasons := range subjects() {
+		for _, reason := range reasons {
+			if !slices.Contains(status.Reasons(), reason) {
+				t.Errorf("part %d: no condition has the reason %s", subject, reason)
+			}
+		}
+	}
+}
