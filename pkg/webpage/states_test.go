@@ -84,7 +84,8 @@ func working() *summary.Summary {
 		Lifecycle: summary.Active, Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing},
 		Published: summary.Published{State: summary.PublishedReached}, CA: summary.CA{Expires: time.Unix(1, 0), Phase: summary.PhaseSteady},
 		Conditions: []summary.Condition{
-			{Type: summary.Available, Status: summary.True}, {Type: summary.Progressing, Status: summary.False},
+			{Type: summary.Available, Status: summary.True},
+			{Type: summary.Progressing, Status: summary.False},
 			{Type: summary.Degraded, Status: summary.False},
 		},
 	}

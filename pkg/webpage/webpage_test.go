@@ -117,7 +117,8 @@ func pages(t *testing.T) map[string][]byte {
 	empty := installed("guest1")
 	empty.Summary = &summary.Summary{Guest: "guest1", Lifecycle: summary.Starting}
 	for name, readings := range map[string][]summary.Reading{
-		"rolling": {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")}, "degraded": {degraded("guest1")}, "silent": {silent()}, "empty": {empty},
+		"rolling": {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")},
+		"degraded": {degraded("guest1")}, "silent": {silent()}, "empty": {empty},
 		"hostile": {hostile()}, "two": {installed("guest1"), degraded("guest2")}, "nothing": nil,
 	} {
 		page, err := webpage.OfInstallations(readings, noon())
