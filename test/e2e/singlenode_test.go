@@ -1,15 +1,13 @@
 package e2e_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/ocpcrds"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -27,12 +25,9 @@ func TestSingleNode(t *testing.T) {
 // singleNode creates the Infrastructure object of an OpenShift cluster with one node.
 func (t *fixture) singleNode() {
 	t.Helper()
-	crd := fmt.Sprintf(platformCRD, "infrastructures", "config.openshift.io", "Infrastructure", "Cluster")
-	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, strings.ReplaceAll(crd, "v1alpha1", "v1")))).To(gomega.Succeed())
-	t.Expect(t.ApplyObject(t.step(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "metadata": map[string]any{"name": "cluster"},
-		"status": map[string]any{"infrastructureTopology": "SingleReplica"},
-	}})).To(gomega.Succeed())
+	t.Expect(t.ServeOpenShift(t.step(), ocpcrds.Infrastructures)).To(gomega.Succeed())
+	t.Expect(t.ApplyWithStatus(t.step(), fromyaml.Object(t.T, `{apiVersion: config.openshift.io/v1, kind: Infrastructure,
+		metadata: {name: cluster}, spec: {}, status: {infrastructureTopology: SingleReplica}}`))).To(gomega.Succeed())
 }
 
 // onlyNodeDrained evicts all pods of the only node. Requests fail from then on, because no other node can have the

@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
+	"github.com/hypergate/hypergate/test/ocpcrds"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -25,7 +27,10 @@ func guestsProxy(t *fixture, edge *edgeOfTheGuest) {
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	url, requests := t.closingProxy()
 	load, old := t.loaded(edge.shortStreams()), t.gatewayPod()
-	t.Expect(t.Apply(t.step(), "proxy.yaml", map[string]string{"url": url})).To(gomega.Succeed())
+	t.Expect(t.ServeOpenShift(t.step(), ocpcrds.Proxies)).To(gomega.Succeed())
+	// OpenShift's network operator would write the status.
+	t.Expect(t.ApplyWithStatus(t.step(), fromyaml.Object(t.T, "{apiVersion: config.openshift.io/v1, kind: Proxy, metadata: {name: cluster}, "+
+		"spec: {}, status: {httpProxy: '"+url+"', httpsProxy: '"+url+"', noProxy: '.svc,.cluster.local'}}"))).To(gomega.Succeed())
 	t.onePod(old.UID)
 	t.more(load, 500)
 	t.judge(load, 1000)

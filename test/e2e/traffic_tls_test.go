@@ -2,9 +2,7 @@ package e2e_test
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
-	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -15,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/ocpcrds"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -53,8 +52,7 @@ func TestStandaloneTLSProfile(t *testing.T) {
 }
 
 func standaloneTLSProfile(t *fixture, edge *edgeOfTheGuest) {
-	crd := fmt.Sprintf(platformCRD, "apiservers", "config.openshift.io", "APIServer", "Cluster")
-	t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, strings.ReplaceAll(crd, "v1alpha1", "v1")))).To(gomega.Succeed())
+	t.Expect(t.ServeOpenShift(t.step(), ocpcrds.APIServers)).To(gomega.Succeed())
 	t.obeyTLSProfiles(edge, func(json string) {
 		object := "{apiVersion: config.openshift.io/v1, kind: APIServer, metadata: {name: cluster}, spec: " + json + "}"
 		t.Expect(t.ApplyObject(t.step(), fromyaml.Object(t.T, object))).To(gomega.Succeed())

@@ -13,56 +13,65 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/ocpcrds"
 )
 
-// proxyDefinition is OpenShift's CRD as far as hypergate reads it.
-const proxyDefinition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: proxies.config.openshift.io
-  annotations: {api-approved.kubernetes.io: unapproved}
-spec:
-  group: config.openshift.io
-  scope: Cluster
-  names: {kind: Proxy, listKind: ProxyList, plural: proxies, singular: proxy}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
-
-// proxied is a guest with OpenShift's Proxy. It is a guest of its own, because each hypergate there reads the Proxy.
-type proxied struct {
+// lonely is a world whose guest no other world uses. Each hypergate there reads the guest's configuration.
+type lonely struct {
 	*harness
 	dynamic dynamic.Interface
 }
 
-func newProxied(t *testing.T) *proxied {
+// ownGuest returns a world with a new guest.
+func ownGuest(t *testing.T) *lonely {
 	t.Helper()
-	w := &proxied{harness: newHarness(t)}
+	w := &lonely{harness: newHarness(t)}
 	plane, err := planes.StartPlane(t.Context(), "guest", t.TempDir(), false)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(plane.Stop)
 	w.guest, w.gateway = kubernetes.NewForConfigOrDie(plane.Config), gatewayclient.NewForConfigOrDie(plane.Config)
 	w.guestConfig, w.dynamic = counted(plane.Config, w.guestRequests), dynamic.NewForConfigOrDie(plane.Config)
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	_, err = w.dynamic.Resource(definitions).Create(t.Context(), fromyaml.Object(t, proxyDefinition), metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return w
+}
+
+// proxied is a guest with OpenShift's Proxy.
+type proxied struct{ *lonely }
+
+func newProxied(t *testing.T) *proxied {
+	t.Helper()
+	w := &proxied{ownGuest(t)}
+	w.serve(ocpcrds.Proxies)
+	return w
+}
+
+// serve installs a CRD of OpenShift in the guest.
+func (w *lonely) serve(file string) {
+	w.Helper()
+	crd, err := ocpcrds.CRD(w.Context(), file)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	_, err = w.dynamic.Resource(crdsResource).Create(w.Context(), crd, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// configure sets the spec and the status of an object of OpenShift's configuration, as its operators do.
+func (w *lonely) configure(kind, resource, fields string) {
+	w.Helper()
+	object := fromyaml.Object(w.T, "{apiVersion: config.openshift.io/v1, kind: "+kind+", metadata: {name: cluster}, "+fields+"}")
+	client := w.dynamic.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: resource})
+	options := metav1.ApplyOptions{FieldManager: "third-party", Force: true}
+	w.Eventually(func() error { // the CRD is served a little later
+		if _, err := client.Apply(w.Context(), "cluster", object, options); err != nil {
+			return err
+		}
+		_, err := client.ApplyStatus(w.Context(), "cluster", object, options)
+		return err
+	}).Should(gomega.Succeed())
 }
 
 // set sets the proxy of the guest.
 func (w *proxied) set(url string) {
 	w.Helper()
-	proxy := fromyaml.Object(w.T,
-		"{apiVersion: config.openshift.io/v1, kind: Proxy, metadata: {name: cluster}, status: {httpProxy: '"+url+"'}}")
-	proxies := w.dynamic.Resource(schema.GroupVersionResource{Group: "config.openshift.io", Version: "v1", Resource: "proxies"})
-	w.Eventually(func() error { // the CRD is served a little later
-		_, err := proxies.Apply(w.Context(), "cluster", proxy, metav1.ApplyOptions{FieldManager: "third-party", Force: true})
-		return err
-	}).Should(gomega.Succeed())
+	w.configure("Proxy", "proxies", "spec: {httpProxy: '"+url+"'}, status: {httpProxy: '"+url+"'}")
 }
 
 // mark returns what identifies the settings in the defaults of a class.
@@ -102,4 +111,27 @@ func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
 	w.Eventually(w.held).Should(gomega.BeEmpty())
 	w.playGateway("b", "registry.example.com/proxyv2:a", 1)
 	w.settle()
+}
+
+// TestTheConfigurationOfOpenShift checks that the real CRDs of OpenShift accept what the tests give to guests, and that
+// hypergate obeys what they keep: the Proxy and the Infrastructure, in the defaults of a class.
+func TestTheConfigurationOfOpenShift(t *testing.T) {
+	w := ownGuest(t)
+	for _, file := range []string{ocpcrds.Proxies, ocpcrds.Infrastructures, ocpcrds.APIServers} {
+		w.serve(file)
+	}
+	w.configure("Proxy", "proxies", "spec: {}, status: {httpProxy: 'http://a.example.com:3128', noProxy: .svc}")
+	w.configure("Infrastructure", "infrastructures", "spec: {}, status: {infrastructureTopology: SingleReplica}")
+	const custom = "type: Custom, custom: {minTLSVersion: VersionTLS12, ciphers: [ECDHE-RSA-AES128-GCM-SHA256], groups: [secp384r1]}"
+	w.configure("APIServer", "apiservers", "spec: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {"+custom+"}}")
+	w.configure("APIServer", "apiservers", "spec: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {type: Modern, custom: null}}")
+	w.configure("APIServer", "apiservers", "spec: {tlsAdherence: LegacyAdheringComponentsOnly, tlsSecurityProfile: {type: Modern}}")
+	w.run()
+	w.createClass("demo")
+	w.Eventually(func(g gomega.Gomega) {
+		defaults, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Get(t.Context(), w.cfg.ClassDefaultsName("demo"), metav1.GetOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(defaults.Data["deployment"]).To(gomega.ContainSubstring("http://a.example.com:3128"))
+		g.Expect(defaults.Data["horizontalPodAutoscaler"]).To(gomega.ContainSubstring("minReplicas: 1"))
+	}).Should(gomega.Succeed())
 }

@@ -26,6 +26,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/ocpcrds"
 	"github.com/hypergate/hypergate/test/xds"
 )
 
@@ -72,9 +73,31 @@ func fill(manifest string, values map[string]string) (*bytes.Buffer, error) {
 // ApplyObject applies one object as the guest's administrator. It waits until the API server serves the kind and the
 // namespace exists.
 func (w *World) ApplyObject(ctx context.Context, u *unstructured.Unstructured) error {
+	return w.applyObject(ctx, u)
+}
+
+// ApplyWithStatus applies an object of a kind with the subresource status as the guest's administrator, and then its
+// status, as an operator of OpenShift does.
+func (w *World) ApplyWithStatus(ctx context.Context, u *unstructured.Unstructured) error {
+	if err := w.applyObject(ctx, u); err != nil {
+		return err
+	}
+	return w.applyObject(ctx, u, "status")
+}
+
+// ServeOpenShift installs a CRD of OpenShift in the guest. file is a constant of ocpcrds.
+func (w *World) ServeOpenShift(ctx context.Context, file string) error {
+	crd, err := ocpcrds.CRD(ctx, file)
+	if err != nil {
+		return err
+	}
+	return w.ApplyObject(ctx, crd)
+}
+
+func (w *World) applyObject(ctx context.Context, u *unstructured.Unstructured, subresources ...string) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, poll, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		last = w.tryApply(ctx, u)
+		last = w.tryApply(ctx, u, subresources...)
 		return last == nil, nil
 	})
 	if err != nil {
@@ -83,7 +106,7 @@ func (w *World) ApplyObject(ctx context.Context, u *unstructured.Unstructured) e
 	return nil
 }
 
-func (w *World) tryApply(ctx context.Context, u *unstructured.Unstructured) error {
+func (w *World) tryApply(ctx context.Context, u *unstructured.Unstructured, subresources ...string) error {
 	mapping, err := w.guestMapper.RESTMapping(u.GroupVersionKind().GroupKind(), u.GroupVersionKind().Version)
 	if err != nil {
 		return err
@@ -93,7 +116,7 @@ func (w *World) tryApply(ctx context.Context, u *unstructured.Unstructured) erro
 	if u.GetNamespace() != "" {
 		client = w.GuestDynamic.Resource(mapping.Resource).Namespace(u.GetNamespace())
 	}
-	_, err = client.Apply(ctx, u.GetName(), u, options)
+	_, err = client.Apply(ctx, u.GetName(), u, options, subresources...)
 	return err
 }
 
