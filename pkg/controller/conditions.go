@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"slices"
-
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -73,8 +71,6 @@ func (k known) waiting() status.Waiting {
 		return status.WaitingUntilEnabled()
 	case k.observed.isDisabled():
 		return status.WaitingForCapability(model.IngressCapability)
-	case k.converged() && k.observed.mgmt.Istiod != model.Available && slices.Contains(k.observed.guest.Unserved, model.InferencePoolCRD):
-		return status.WaitingForInferencePools()
 	case k.converged():
 		return k.webhook
 	default:
@@ -99,6 +95,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
 	out.IgnoredProxy, out.SettingsAt = o.guest.IgnoredProxy, o.settingsAt
+	out.IgnoresPools, out.PoolsAt = o.guest.InferencePools == model.PoolsUnreadable, o.poolsAt
 	_, out.TLSProblems = model.ObservedTLS(o.mgmt, o.guest).Settings()
 	if !out.Migration.Beside { // otherwise the defaults are those of the other istiod
 		out.OtherDefaults = o.guest.OtherDefaults

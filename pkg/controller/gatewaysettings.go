@@ -35,9 +35,10 @@ func (s *gatewaySettings) use(seen model.GuestObservation, now time.Time) (model
 }
 
 // useSettings replaces the settings that the guest shows by those to use. A guest that is not known changes nothing.
-func (o *observation) useSettings(s *gatewaySettings) {
+func (o *observation) useSettings(s *gatewaySettings, pools *poolSetting) {
 	if o.guestProblem == nil {
 		o.guest.Proxy, o.settingsAt = s.use(o.guest, o.now)
+		o.guest.InferencePools, o.poolsAt = pools.use(o.guest.InferencePools, o.mgmt, o.now)
 	}
 }
 
@@ -54,8 +55,11 @@ func settingsEvidence(wanted, has, settings string, applied []string) (wantedAll
 
 // untilSettings returns how long changed settings of the guest still wait. Zero: none do.
 func (o observation) untilSettings() time.Duration {
-	if o.settingsAt.IsZero() {
-		return 0
+	var out time.Duration
+	for _, at := range []time.Time{o.settingsAt, o.poolsAt} {
+		if !at.IsZero() {
+			out = soonest(out, max(at.Sub(o.now), time.Millisecond))
+		}
 	}
-	return max(o.settingsAt.Sub(o.now), time.Millisecond)
+	return out
 }

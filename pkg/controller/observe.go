@@ -44,8 +44,9 @@ type observation struct {
 	missing    string
 	missingFor time.Duration
 
-	// settingsAt is when changed settings of the guest are used. Zero: all are in use.
-	settingsAt time.Time
+	// settingsAt is when changed settings of the guest are used. Zero: all are in use. poolsAt is when istiod serves
+	// InferencePools again, if that waits.
+	settingsAt, poolsAt time.Time
 
 	// mgmtSeen reports whether it is known what the HostedControlPlane, or the Cluster, says.
 	mgmtSeen bool
@@ -91,7 +92,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
 	o.guest.Classes, o.beyond = model.Served(o.guest.Classes)
-	o.useSettings(&r.memory.settings)
+	o.useSettings(&r.memory.settings, &r.memory.pools)
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
 	}

@@ -39,7 +39,7 @@ func (c *planCache) planFor(m model.ManagementObservation, g model.GuestObservat
 func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte, error) {
 	// Nothing is computed from these.
 	m.IstiodSince, m.Rollout, m.RotationRequest, m.LeaseRotationRequest = time.Time{}, model.RolledOut, "", ""
-	m.Migration = model.MigrationLease{}
+	m.Migration, m.IgnoresPools = model.MigrationLease{}, false
 	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
 	g.ReadyRelays, g.IgnoredProxy, g.OtherDefaults, g.AppliedSettings = 0, nil, nil, nil
 	g.Leases, g.Foreign, g.Gateways = model.ObservedLeases{}, model.ForeignInstallations{}, model.ObservedGateways{}

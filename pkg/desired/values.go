@@ -149,8 +149,8 @@ func istiodEnv(cfg model.Config) map[string]any {
 		"PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API":         "false",
 		"ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT":             "false",
 		"PILOT_ENABLE_CA_CRL":                              "false",
-		// Always on: istiod waits for the CRD without a restart. What a guest serves never changes istiod's Deployment.
-		"ENABLE_GATEWAY_API_INFERENCE_EXTENSION":           "true",
+		// On also without the CRD, for which istiod waits without a restart. See ignorePools for the exception.
+		inferencePoolsEnv: "true",
 		"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false",
 		"PILOT_IGNORE_RESOURCES":                           strings.Join(ignored, ","),
 		"PILOT_INCLUDE_RESOURCES":                          strings.Join(included, ","),

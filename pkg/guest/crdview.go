@@ -126,12 +126,12 @@ func (v *crdView) readable() []crdItem {
 	return v.limited(out)
 }
 
-// limited sorts CRDs by name, and drops those beyond maxUnserved that a plan cannot contain.
+// limited sorts CRDs by name, and drops those beyond maxUnserved on which no plan depends.
 func (v *crdView) limited(items []crdItem) []crdItem {
 	slices.SortFunc(items, func(a, b crdItem) int { return strings.Compare(a.Name, b.Name) })
 	others := 0
 	return slices.DeleteFunc(items, func(item crdItem) bool {
-		if v.wanted[item.Name] {
+		if v.wanted[item.Name] || item.Name == model.InferencePoolCRD {
 			return false
 		}
 		others++

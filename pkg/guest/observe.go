@@ -57,7 +57,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.value()
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
-	out.TLSProfile = c.apiServer.value()
+	out.TLSProfile, out.InferencePools = c.apiServer.value(), c.inferencePools()
 	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
 	out.OtherDefaults = otherDefaults(c.defaults.List(), out.Classes)
 	if len(c.namespace.List()) > 0 {

@@ -16,6 +16,9 @@ func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
 		model.IstiodModeAnnotation: t.Annotations[model.IstiodModeAnnotation],
 	}}}
+	if ignored, is := t.Annotations[model.IgnoredPoolsAnnotation]; is {
+		out.Annotations[model.IgnoredPoolsAnnotation] = ignored
+	}
 	for _, v := range t.Spec.Volumes {
 		if v.ConfigMap != nil {
 			out.Spec.Volumes = append(out.Spec.Volumes, corev1.Volume{Name: v.Name, VolumeSource: v.VolumeSource})

@@ -21,6 +21,7 @@ func (c *Cluster) istiodStatus() model.ManagementObservation {
 	out := model.ManagementObservation{
 		Istiod: model.Unavailable, Rollout: rollout(d), IstiodConfig: configOf(d.Spec.Template, c.cfg), IstiodMode: modeOf(d.Spec.Template),
 	}
+	_, out.IgnoresPools = d.Spec.Template.Annotations[model.IgnoredPoolsAnnotation]
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {
 		return out

@@ -41,14 +41,6 @@ func KnownIstioResources() []IstioResource {
 	return out
 }
 
-// InferencePoolCRD is the CRD of InferencePools, and InferencePoolVersion the version that istiod reads
-// (pkg/config/schema/gvr of Istio). Without the CRD, istiod waits for it while it serves. With a CRD that does not
-// serve this version, istiod does not become ready.
-const (
-	InferencePoolCRD     = "inferencepools.inference.networking.k8s.io"
-	InferencePoolVersion = "v1"
-)
-
 // IsIstioGroup reports whether a group is one of Istio's API, in which istiod serves kinds.
 func IsIstioGroup(group string) bool {
 	return slices.ContainsFunc(KnownIstioResources(), func(r IstioResource) bool { return r.Group == group })

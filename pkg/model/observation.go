@@ -42,6 +42,8 @@ type ManagementObservation struct {
 	IstiodConfig IstiodConfig
 	// IstiodMode is the mode that istiod's Deployment has. A plan is computed for the mode that istiod should have.
 	IstiodMode IstiodMode
+	// IgnoresPools reports whether istiod's Deployment does not serve InferencePools. No plan depends on it.
+	IgnoresPools bool
 	// Migration is the Lease of a migration. No plan depends on it.
 	Migration MigrationLease
 	// NamespaceUID is the UID of Config.MgmtNamespace. No plan depends on it. It is part of the names under which this
@@ -137,6 +139,8 @@ type GuestObservation struct {
 	IgnoredProxy []string
 	// TLSProfile is the TLS security profile of a cluster that is both sides. See ObservedTLS.
 	TLSProfile TLSProfile
+	// InferencePools is whether istiod can read the guest's InferencePools. For a plan, PoolsUnknown is PoolsReadable.
+	InferencePools InferencePools
 	// OtherDefaults are defaults of others for the gateways of a class. No plan depends on them.
 	OtherDefaults []OtherDefaults
 	// Namespace is whether Config.GuestNamespace exists in the guest.

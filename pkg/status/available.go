@@ -27,7 +27,7 @@ func (r Result) available() metav1.Condition {
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.unreached())
 	case r.Istiod == model.Available:
-		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion()+r.otherTLS())
+		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion()+r.otherTLS()+r.otherPools())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}
@@ -69,6 +69,15 @@ func (r Result) otherWebhooks() string {
 // in the HostedControlPlane, whose readers cannot read the GatewayClass of the guest.
 func (r Result) otherTLS() string {
 	text, step := r.unsupportedTLS()
+	if text == "" {
+		return ""
+	}
+	return "; " + text + step
+}
+
+// otherPools returns that istiod ignores InferencePools. It is empty if istiod serves them.
+func (r Result) otherPools() string {
+	text, step := r.ignoredPools()
 	if text == "" {
 		return ""
 	}

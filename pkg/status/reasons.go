@@ -15,7 +15,8 @@ func Reasons() []string {
 		ReasonReconciliationPaused, ReasonPlanRejected, ReasonGuestKubeconfig, ReasonWriteConflict, ReasonCARotation,
 		ReasonAdoptionUnfinished, ReasonCRDOwnerUnknown, ReasonFieldsWouldBeDropped, ReasonCRDsNotRead, ReasonManagementSideUnknown,
 		ReasonUnmanaged, ReasonWaitingForControlPlane, ReasonGatewayRollout, ReasonGatewayRolloutStuck, ReasonGatewayRolloutForbidden,
-		ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonMigrating, ReasonMigrationBlocked, ReasonMigrationStopped,
+		ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedInferencePools, ReasonMigrating, ReasonMigrationBlocked,
+		ReasonMigrationStopped,
 	}
 	for _, row := range precedence() {
 		out = append(out, row.Reason)

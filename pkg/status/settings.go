@@ -15,6 +15,8 @@ const (
 	ReasonInvalidProxy = "InvalidProxy"
 	// ReasonUnsupportedTLSProfile: istiod or its gateways cannot obey a part of the TLS security profile.
 	ReasonUnsupportedTLSProfile = "UnsupportedTLSProfile"
+	// ReasonUnsupportedInferencePools: istiod ignores InferencePools, because of the version of their CRD.
+	ReasonUnsupportedInferencePools = "UnsupportedInferencePools"
 	// ReasonChangeDelayed: the guest changed its settings shortly after an earlier change.
 	ReasonChangeDelayed = "ChangeDelayed"
 	// ReasonOtherDefaults: the guest has a ConfigMap of its own with defaults for the gateways of a class.
@@ -30,9 +32,13 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		texts = append(texts, "gateways get the changed proxy settings at "+r.SettingsAt.UTC().Format(time.RFC3339)+
 			", because each change replaces the pods of all gateways")
 	}
+	if text, ofPools := r.ignoredPools(); text != "" {
+		reason, step = ReasonUnsupportedInferencePools, ofPools
+		texts = append(texts, text)
+	}
 	if len(r.IgnoredProxy) > 0 {
 		reason = ReasonInvalidProxy
-		step = nextStep("correct proxies.config.openshift.io cluster")
+		step = nextStep("correct proxies.config.openshift.io cluster") + step
 		texts = append(texts, "gateways ignore a part of the guest's proxy settings: "+plain(joinFirst(r.IgnoredProxy)))
 	}
 	if text, ofTLS := r.unsupportedTLS(); text != "" {
@@ -49,6 +55,21 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		texts = append([]string{joinFirst(all)}, texts...)
 	}
 	return isFalse(reason, strings.Join(texts, "; ")+step), len(texts) > 0
+}
+
+// ignoredPools returns that istiod ignores InferencePools, and the next step, which is empty if none is needed. The
+// text is empty if istiod serves them.
+func (r Result) ignoredPools() (text, step string) {
+	switch {
+	case !r.PoolsAt.IsZero():
+		return "istiod serves InferencePools again at " + r.PoolsAt.UTC().Format(time.RFC3339) +
+			", because each change replaces its pods", ""
+	case r.IgnoresPools:
+		return "istiod ignores InferencePools, because the guest's CRD " + model.InferencePoolCRD + " does not serve version " +
+			model.InferencePoolVersion, nextStep("install a version of this CRD that serves " + model.InferencePoolVersion + ", or delete the CRD")
+	default:
+		return "", ""
+	}
 }
 
 // unsupportedTLS returns what is not applied of the TLS security profile, and the next step. Both are empty if all of

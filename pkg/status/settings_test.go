@@ -75,6 +75,54 @@ func TestTheControlPlaneNamesAnUnsupportedTLSProfile(t *testing.T) {
 	}
 }
 
+// TestIgnoredInferencePools checks what both sides say about a guest whose CRD of InferencePools istiod cannot read.
+func TestIgnoredInferencePools(t *testing.T) {
+	t.Parallel()
+	const ignored = "istiod ignores InferencePools, because the guest's CRD inferencepools.inference.networking.k8s.io does not " +
+		"serve version v1"
+	const step = " [install a version of this CRD that serves v1, or delete the CRD]"
+	const correct = " [correct proxies.config.openshift.io cluster]"
+	const later = "istiod serves InferencePools again at 2026-02-03T04:05:06Z, because each change replaces its pods"
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		change         func(*status.Result)
+		reason, class  string
+		end, available string
+	}{
+		"another version": {
+			func(*status.Result) {}, status.ReasonUnsupportedInferencePools, ignored + step,
+			ignored + step, status.ReasonUnsupportedInferencePools,
+		},
+		"it waits": {
+			func(r *status.Result) { r.PoolsAt = at }, status.ReasonUnsupportedInferencePools, later, later,
+			status.ReasonUnsupportedInferencePools,
+		},
+		"a proxy as well": {
+			func(r *status.Result) { r.IgnoredProxy = []string{"x"} }, status.ReasonInvalidProxy,
+			ignored + "; gateways ignore a part of the guest's proxy settings: x" + correct + step, ignored + step,
+			status.ReasonUnsupportedInferencePools,
+		},
+		"a TLS profile as well": {
+			func(r *status.Result) { r.TLSProblems = []string{"y"} }, status.ReasonUnsupportedTLSProfile,
+			ignored + "; a part of the TLS security profile is not applied: y [use another TLS security profile, or accept the " +
+				"difference]" + step, ignored + step, status.ReasonUnsupportedTLSProfile,
+		},
+	} {
+		r := serving()
+		r.IgnoresPools = true
+		tc.change(&r)
+		checkCondition(t, r, status.SettingsApplied, want{metav1.ConditionFalse, tc.reason, tc.class})
+		conditions := status.ControlPlane(r, status.DegradedSince{}, nil, now)
+		available := meta.FindStatusCondition(conditions, status.ControlPlaneAvailable)
+		if available.Status != metav1.ConditionTrue || available.Reason != tc.available || !strings.HasSuffix(available.Message, "; "+tc.end) {
+			t.Errorf("%s: %s %s: %s", name, available.Status, available.Reason, available.Message)
+		}
+		if !status.MeansServing(available.Reason) {
+			t.Errorf("%s: %s does not mean that istiod serves", name, available.Reason)
+		}
+	}
+}
+
 func TestOtherDefaults(t *testing.T) {
 	t.Parallel()
 	const step = " [delete these ConfigMaps; a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef]"

@@ -60,6 +60,8 @@ func (r Result) availableReason() string {
 		return ReasonUnplannedVersion
 	case len(r.TLSProblems) > 0:
 		return ReasonUnsupportedTLSProfile
+	case r.IgnoresPools:
+		return ReasonUnsupportedInferencePools
 	default:
 		return ReasonAsExpected
 	}
@@ -67,7 +69,8 @@ func (r Result) availableReason() string {
 
 // MeansServing reports whether a reason of Available, with the status True, means that istiod serves.
 func MeansServing(reason string) bool {
-	return slices.Contains([]string{ReasonAsExpected, ReasonUnplannedVersion, ReasonUnsupportedTLSProfile}, reason)
+	warnings := []string{ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedInferencePools}
+	return reason == ReasonAsExpected || slices.Contains(warnings, reason)
 }
 
 // otherVersion returns the next step for an istiod of another version than the planned one. It is empty if it is the

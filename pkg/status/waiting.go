@@ -28,13 +28,6 @@ func WaitingUntilEnabled() Waiting {
 	return Waiting{"hypergate to be enabled for this cluster (" + string(model.SideMgmt) + " side)"}
 }
 
-// WaitingForInferencePools returns what an istiod waits for that does not become ready, because the guest's CRD of
-// InferencePools does not serve the version that istiod reads.
-func WaitingForInferencePools() Waiting {
-	return Waiting{"the guest's CRD " + model.InferencePoolCRD + " to serve version " + model.InferencePoolVersion +
-		", without which istiod does not become ready (guest side: install another version of the CRD, or delete it)"}
-}
-
 // WaitingForToken returns what an installation waits for if istiod gets no token in the guest. The text stays the
 // same from try to try.
 func WaitingForToken(err error) Waiting {

@@ -124,8 +124,8 @@ func TestInferencePools(t *testing.T) {
 }
 
 // TestAnInferencePoolCRDWithoutV1 checks what an istiod does that starts while the CRD of InferencePools does not serve
-// v1: it does not become ready, as the condition ControllerInstalled says. It becomes ready, without a restart, when
-// the CRD does.
+// v1. As hypergate plans it for such a guest, it becomes ready. With InferencePools, it would not. Then it becomes
+// ready, without a restart, when the CRD serves v1.
 func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 	ctx, source, g := realGuest(t)
 	crd := &unstructured.Unstructured{}
@@ -149,9 +149,14 @@ func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 		g.Expect(g.client.Update(ctx, crd)).To(gomega.Succeed())
 	}
 	serve(false)
+	ignoring := ofHypergateFor(t, source, "", model.GuestObservation{InferencePools: model.PoolsUnreadable})
+	g.apply(ctx, ignoring.guest)
+	account := g.as(ctx, "hypergate-istiod-"+revision)
+	startIstiod(ctx, t, account, ignoring)()
+
+	t.Log("an istiod that serves InferencePools")
 	s := ofHypergate(t, source, "", model.SeveralNodes)
-	g.apply(ctx, s.guest)
-	i := launchIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
+	i := launchIstiod(ctx, t, account, s)
 	syncing := func() int {
 		return strings.Count(i.output.String(), `controller "inference.networking.k8s.io/v1/InferencePool" is syncing`)
 	}

@@ -1,0 +1,25 @@
+package model
+
+// InferencePoolCRD is the CRD of InferencePools, and InferencePoolVersion the version that istiod reads
+// (pkg/config/schema/gvr of Istio). Without the CRD, istiod waits for it while it serves. With a CRD that does not
+// serve this version, an istiod that starts and shall read InferencePools does not become ready.
+const (
+	InferencePoolCRD     = "inferencepools.inference.networking.k8s.io"
+	InferencePoolVersion = "v1"
+)
+
+// InferencePools is whether istiod can read the InferencePools of a guest.
+type InferencePools int
+
+const (
+	// PoolsReadable means that the CRD serves the version that istiod reads, or that there is no CRD.
+	PoolsReadable InferencePools = iota
+	// PoolsUnreadable means that the CRD does not serve this version.
+	PoolsUnreadable
+	// PoolsUnknown means that the CRD has not been read.
+	PoolsUnknown
+)
+
+// IgnoredPoolsAnnotation is an annotation of the pod template of istiod's Deployment. It is there exactly if istiod
+// does not serve InferencePools.
+const IgnoredPoolsAnnotation = "gateway.hypergate.dev/inference-pools-ignored"
