@@ -66,7 +66,8 @@ func (r Result) ignoredPools() (text, step string) {
 			", because each change replaces its pods", ""
 	case r.IgnoresPools:
 		return "istiod ignores InferencePools, because the guest's CRD " + model.InferencePoolCRD + " does not serve version " +
-			model.InferencePoolVersion, nextStep("install a version of this CRD that serves " + model.InferencePoolVersion + ", or delete the CRD")
+				model.InferencePoolVersion,
+			nextStep("install a version of this CRD that serves " + model.InferencePoolVersion + ", or delete the CRD")
 	default:
 		return "", ""
 	}

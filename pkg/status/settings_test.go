@@ -114,7 +114,8 @@ func TestIgnoredInferencePools(t *testing.T) {
 		checkCondition(t, r, status.SettingsApplied, want{metav1.ConditionFalse, tc.reason, tc.class})
 		conditions := status.ControlPlane(r, status.DegradedSince{}, nil, now)
 		available := meta.FindStatusCondition(conditions, status.ControlPlaneAvailable)
-		if available.Status != metav1.ConditionTrue || available.Reason != tc.available || !strings.HasSuffix(available.Message, "; "+tc.end) {
+		ends := strings.HasSuffix(available.Message, "; "+tc.end)
+		if available.Status != metav1.ConditionTrue || available.Reason != tc.available || !ends {
 			t.Errorf("%s: %s %s: %s", name, available.Status, available.Reason, available.Message)
 		}
 		if !status.MeansServing(available.Reason) {

@@ -29,8 +29,9 @@ func guestsProxy(t *fixture, edge *edgeOfTheGuest) {
 	load, old := t.loaded(edge.shortStreams()), t.gatewayPod()
 	t.Expect(t.ServeOpenShift(t.step(), ocpcrds.Proxies)).To(gomega.Succeed())
 	// OpenShift's network operator would write the status.
-	t.Expect(t.ApplyWithStatus(t.step(), fromyaml.Object(t.T, "{apiVersion: config.openshift.io/v1, kind: Proxy, metadata: {name: cluster}, "+
-		"spec: {}, status: {httpProxy: '"+url+"', httpsProxy: '"+url+"', noProxy: '.svc,.cluster.local'}}"))).To(gomega.Succeed())
+	proxy := "{apiVersion: config.openshift.io/v1, kind: Proxy, metadata: {name: cluster}, spec: {}, " +
+		"status: {httpProxy: '" + url + "', httpsProxy: '" + url + "', noProxy: '.svc,.cluster.local'}}"
+	t.Expect(t.ApplyWithStatus(t.step(), fromyaml.Object(t.T, proxy))).To(gomega.Succeed())
 	t.onePod(old.UID)
 	t.more(load, 500)
 	t.judge(load, 1000)

@@ -129,7 +129,8 @@ func TestTheConfigurationOfOpenShift(t *testing.T) {
 	w.run()
 	w.createClass("demo")
 	w.Eventually(func(g gomega.Gomega) {
-		defaults, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Get(t.Context(), w.cfg.ClassDefaultsName("demo"), metav1.GetOptions{})
+		maps := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace)
+		defaults, err := maps.Get(t.Context(), w.cfg.ClassDefaultsName("demo"), metav1.GetOptions{})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(defaults.Data["deployment"]).To(gomega.ContainSubstring("http://a.example.com:3128"))
 		g.Expect(defaults.Data["horizontalPodAutoscaler"]).To(gomega.ContainSubstring("minReplicas: 1"))
