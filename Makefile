@@ -285,6 +285,7 @@ quickstarts: servers ## Run the commands of docs/quickstart-*.md on real cluster
 .PHONY: upgrade
 upgrade: servers ## Change Istio's version under load: 1.28.2 to the embedded one, and back. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 pilot-agent-1.28
+	go test -tags upgrade -count=1 -run '^TestAnotherVersion$$' ./test/xds
 	hack/e2e.sh -v -run '^TestUpgrade$$' ./test/e2e
 
 .PHONY: conformance

@@ -47,7 +47,10 @@ type guest struct {
 	pod     *corev1.Pod // the gateway's pod
 }
 
-func startGuest(ctx context.Context, t *testing.T) *guest {
+// pilot is the name of the server that is istiod of the embedded version.
+const pilot = "pilot-discovery"
+
+func startGuest(ctx context.Context, t *testing.T, server string) *guest {
 	t.Helper()
 	log.SetLogger(logr.Discard()) // otherwise controller-runtime warns on stderr
 	plane, err := planes.StartPlane(ctx, "guest", filepath.Join(t.TempDir(), "guest"), false)
@@ -70,7 +73,7 @@ func startGuest(ctx context.Context, t *testing.T) *guest {
 	if g.pod, err = g.clients.CoreV1().Pods("ingress").Get(ctx, "gw-test-0", metav1.GetOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	g.address = startIstiod(ctx, t, plane.Kubeconfig)
+	g.address = startIstiod(ctx, t, server, plane.Kubeconfig)
 	ca, err := g.clients.CoreV1().Secrets("istio-system").Get(ctx, "istio-ca-secret", metav1.GetOptions{})
 	if err != nil {
 		t.Fatalf("istiod is ready, but its self-made CA: %v", err)
@@ -120,15 +123,15 @@ func (g *guest) createObjects(ctx context.Context, t *testing.T) {
 
 // startIstiod runs istiod with a minimal environment on loopback ports, waits until it is ready, and returns its
 // secure xDS address.
-func startIstiod(ctx context.Context, t *testing.T, kubeconfig string) string {
+func startIstiod(ctx context.Context, t *testing.T, server, kubeconfig string) string {
 	t.Helper()
-	binaries, err := servers.Find(ctx, "pilot-discovery")
+	binaries, err := servers.Find(ctx, server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ports := freeAddresses(ctx, t, 4)
 	output := &bytes.Buffer{}
-	cmd := exec.CommandContext(ctx, binaries["pilot-discovery"], "discovery", "--kubeconfig="+kubeconfig,
+	cmd := exec.CommandContext(ctx, binaries[server], "discovery", "--kubeconfig="+kubeconfig,
 		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
 		"--grpcAddr=", "--ctrlz_port=0")
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), output, output

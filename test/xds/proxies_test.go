@@ -22,7 +22,7 @@ func TestProxiesOfARealIstiod(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
 	t.Cleanup(cancel)
-	g := startGuest(ctx, t)
+	g := startGuest(ctx, t, pilot)
 	question := proxies.Question{
 		Address: "istiod.istio-system.svc:443", ConnectTo: g.address, Roots: g.roots, Namespace: "istio-system",
 		Token: g.systemToken(ctx, t, proxies.Audience),

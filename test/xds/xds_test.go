@@ -33,7 +33,7 @@ func TestGatewayIsServed(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*hang.Deadline)
 	t.Cleanup(cancel)
-	g := startGuest(ctx, t)
+	g := startGuest(ctx, t, pilot)
 	proxy := dial(ctx, t, g.options(ctx, t))
 
 	var certificate *xds.Certificate
