@@ -391,18 +391,14 @@ func sidecarAccountReplaced(t *fixture, edge *edgeOfTheGuest) {
 // halfOpen drops the packets of both open tunnels between the sidecar and the API server. No end is notified.
 func halfOpen(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() {
-		before, err := t.sidecar()
-		t.Expect(err).NotTo(gomega.HaveOccurred())
+		_, before := t.mustRelays()
 		restore, err := t.DropConnections(t.step(), t.istiodPod().UID, tunnelProgram, 6443, model.RelayReplicas)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		begin := time.Now()
-		t.Eventually(func() (float64, error) {
-			now, err := t.sidecar()
-			return now.reconnects("silent"), err
-		}).Should(gomega.BeNumerically(">=", before.reconnects("silent")+model.RelayReplicas))
+		t.eachGotATunnel(before)
 		noticed := time.Since(begin).Round(10 * time.Millisecond)
-		t.Logf("noticed after %s", noticed)
-		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed))
+		t.Logf("each relay has a new tunnel after %s", noticed)
+		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed+redialPause))
 		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
 	})
 }

@@ -211,7 +211,8 @@ func (t *fixture) newRouteAt(namespace, gateway string) (name, host string) {
 
 // Limits after a fault of the tunnel. tunnelsBack is the time until tunnels and streams are back, after both ends
 // answer again. tunnelNoticed is the time until the sidecar notices a tunnel that carries nothing.
-const tunnelsBack, tunnelNoticed = 5 * time.Second, 20 * time.Second
+// redialPause is the longest pause before the sidecar connects again.
+const tunnelsBack, tunnelNoticed, redialPause = 5 * time.Second, 20 * time.Second, 2 * time.Second
 
 // throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After
 // it, both tunnels are up again within tunnelsBack, and new configuration reaches the gateway.
