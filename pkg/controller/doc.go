@@ -23,7 +23,7 @@
 //     HostedControlPlane are the exception.
 //   - One pass at a time. Type memory holds the state between passes, and its fields name their writer. Type reports
 //     holds what was logged or written to a status.
-//   - A pass ends early when a watch shows that nothing may be written any more (passcontext.go).
+//   - A pass ends early when a watch shows that nothing may be written any more (workcontext.go).
 //   - A pass has a limited time for the guest (guestTime). The next pass does the rest. The management side never waits
 //     for work that the guest may delay. istiod waits for what it needs in the guest.
 //   - Events request passes through the pacer only.

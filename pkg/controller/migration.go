@@ -233,6 +233,8 @@ type migrationMemory struct {
 	result chan migrationReading
 	// next is when the next reading may begin.
 	next time.Time
+	// session is the session of the guest to which the facts below, up to unasked, belong.
+	session uint64
 	// checked is the inventory of the last check, and checkedAt when it was. connected are the Gateways all of whose
 	// pods were seen at the hosted istiod, with the generation of their Deployment.
 	checked   migration.Inventory
@@ -259,8 +261,10 @@ type decidedMode struct {
 	mode             model.IstiodMode
 }
 
-// observe returns what both sides show of a migration. It takes the result of a reading that has ended.
-func (m *migrationMemory) observe(o observation, ready bool) observedMigration {
+// observe returns what both sides show of a migration. It takes the result of a reading that has ended. It discards
+// the result of a reading that was ended early, and everything that was read in an earlier session of the guest.
+func (m *migrationMemory) observe(o observation, session uint64, ready bool) observedMigration {
+	m.in(session)
 	out := observedMigration{lease: o.mgmt.Migration, ready: ready}
 	if o.mgmtProblem != nil {
 		return out
@@ -271,13 +275,9 @@ func (m *migrationMemory) observe(o observation, ready bool) observedMigration {
 	}
 	select {
 	case r := <-m.result:
-		m.result, m.unread, m.unasked = nil, r.err, r.unasked
-		switch {
-		case r.err == nil:
-			m.keep(&r, o.now)
-			out.reading, m.unreadSince = &r, time.Time{}
-		case m.unreadSince.IsZero():
-			m.unreadSince = o.now
+		m.result = nil
+		if r.ended == nil && r.session == session {
+			out.reading = m.take(r, o.now)
 		}
 	default:
 	}
@@ -285,6 +285,30 @@ func (m *migrationMemory) observe(o observation, ready bool) observedMigration {
 		out.unreadFor = o.now.Sub(m.unreadSince)
 	}
 	return out
+}
+
+// in begins a session of the guest. It forgets what was read in an earlier one.
+func (m *migrationMemory) in(session uint64) {
+	if m.session == session {
+		return
+	}
+	m.session, m.next = session, time.Time{}
+	m.checked, m.checkedAt, m.connected = migration.Inventory{}, time.Time{}, nil
+	m.unread, m.unreadSince, m.unasked = nil, time.Time{}, nil
+}
+
+// take returns a reading that has ended, with what an earlier one has found. Nil: the guest could not be read.
+func (m *migrationMemory) take(r migrationReading, now time.Time) *migrationReading {
+	m.unread, m.unasked = r.err, r.unasked
+	switch {
+	case r.err == nil:
+		m.keep(&r, now)
+		m.unreadSince = time.Time{}
+		return &r
+	case m.unreadSince.IsZero():
+		m.unreadSince = now
+	}
+	return nil
 }
 
 // keep remembers what a reading has found, and adds to it what an earlier one has found.

@@ -1,7 +1,9 @@
 package controller
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -267,7 +269,7 @@ func TestAReadingIsUsedOnce(t *testing.T) {
 	observed.mgmt.Migration.Annotations = map[string]string{migration.GoalAnnotation: string(migration.Forward)}
 	m := migrationMemory{result: make(chan migrationReading, 1)}
 	m.result <- migrationReading{facts: originFacts(nil)}
-	observed.migration = m.observe(observed, false)
+	observed.migration = m.observe(observed, 0, false)
 	if observed.migration.reading == nil || m.result != nil {
 		t.Fatal("the reading was not taken")
 	}
@@ -279,12 +281,56 @@ func TestAReadingIsUsedOnce(t *testing.T) {
 	if wait := m.next.Sub(observed.now); wait != migrationAfterAct {
 		t.Errorf("the next reading begins after %s", wait)
 	}
-	if observed.migration = m.observe(observed, false); observed.migration.reading != nil {
+	if observed.migration = m.observe(observed, 0, false); observed.migration.reading != nil {
 		t.Error("the reading is used twice")
 	}
 	d.migrating = m.decided
 	if step = d.decideMigration(observed); step.step != nil || step.mode != model.IstiodServing {
 		t.Errorf("without a reading: step %#v, mode %q; want the mode of before", step.step, step.mode)
+	}
+}
+
+// TestAReadingThatDoesNotCountIsDiscarded checks that nothing is kept of a reading that was ended early, or that began
+// in an earlier session of the guest, and that another session begins without what was read before.
+func TestAReadingThatDoesNotCountIsDiscarded(t *testing.T) {
+	d := newTestDecider(t)
+	observed := d.observed(besideOrigin(migration.Forward))
+	observed.mgmt.Migration.Annotations = map[string]string{migration.GoalAnnotation: string(migration.Forward)}
+	gateway := map[types.UID]int64{"g-1": 1}
+	hosted := func(f *guest.MigrationFacts) { f.Inventory.Gateways[0].Of = migration.OfHosted }
+	for name, of := range map[string]struct {
+		reading migrationReading
+		session uint64
+		used    bool
+		kept    int
+		unread  error
+	}{
+		"counts":          {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2}, 2, true, 1, nil},
+		"failed":          {migrationReading{err: errors.New("no answer"), session: 2}, 2, false, 0, errors.New("no answer")},
+		"ended early":     {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2, ended: errUnwanted}, 2, false, 0, nil},
+		"failed early":    {migrationReading{err: context.Canceled, session: 2, ended: errUnwanted}, 2, false, 0, nil},
+		"earlier session": {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2}, 3, false, 0, nil},
+		"failed in it":    {migrationReading{err: errors.New("no answer"), session: 2}, 3, false, 0, nil},
+	} {
+		m := migrationMemory{result: make(chan migrationReading, 1), session: 2}
+		m.result <- of.reading
+		got := m.observe(observed, of.session, false)
+		if (got.reading != nil) != of.used || len(m.connected) != of.kept || m.checkedAt.IsZero() == of.used || m.result != nil {
+			t.Errorf("%s: reading %v, connected %v, checked at %s", name, got.reading, m.connected, m.checkedAt)
+		}
+		if fmt.Sprint(got.unread) != fmt.Sprint(of.unread) {
+			t.Errorf("%s: unread because of %v, want %v", name, got.unread, of.unread)
+		}
+	}
+	later := observed.now.Add(time.Hour)
+	m := migrationMemory{
+		session: 2, next: later, checkedAt: later, connected: gateway, unread: errors.New("no answer"), unreadSince: later,
+		checked: originFacts(nil).Inventory, unasked: errors.New("no answer"), decided: decidedMode{decided: true, mode: model.IstiodLeading},
+	}
+	m.observe(observed, 3, false)
+	want := migrationMemory{session: 3, decided: decidedMode{decided: true, mode: model.IstiodLeading}}
+	if diff := cmp.Diff(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", m)); diff != "" {
+		t.Errorf("after another session began (-want +got):\n%s", diff)
 	}
 }
 

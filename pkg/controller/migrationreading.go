@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -30,6 +31,9 @@ type migrationReading struct {
 	connected map[types.UID]int64
 	// err is why the guest could not be read. unasked is why istiod did not answer.
 	err, unasked error
+	// session is the session of the guest in which the reading began. ended is why it was ended early. Nil: it was not.
+	session uint64
+	ended   error
 }
 
 // readsMigration reports whether the next step of a migration follows from a reading of the guest.
@@ -68,11 +72,21 @@ func (r *Reconciler) mayMigrate(o observation) bool {
 	}
 }
 
+// errUnwanted ends a reading from which no step of a migration follows any more.
+var errUnwanted = errors.New("no step of a migration follows from it any more")
+
+// errOtherSession ends a reading that began before another guest kubeconfig was used.
+var errOtherSession = errors.New("the guest kubeconfig was replaced")
+
 // readMigration begins a reading of the guest if one is due, in a goroutine of its own: a guest that answers slowly
 // delays no pass. It returns when the next one is due. Zero: it is not.
+//
+// The reading ends early when ctx ends, when nothing may be written in the guest any more, and when another session
+// with the guest begins. A pass also ends a reading from which no step follows any more.
 func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Duration {
 	m, now := &r.memory.migration, r.clock.Now()
 	if !r.readsMigration(o) {
+		r.readingContext.endNow(errUnwanted)
 		return 0
 	}
 	if m.result != nil {
@@ -93,14 +107,28 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 	if m.published != (model.HostPort{}) {
 		question.Published = m.published.String()
 	}
-	ask := r.proxiesQuestion(o, now)
+	ask, session := r.proxiesQuestion(o, now), m.session
+	ctx, over := r.readingContext.begin(ctx)
+	r.readingContext.endWhen(func() error { return r.unreadableNow(o.mgmt, session) })
 	go func(to chan<- migrationReading) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), migrationReadingTime)
-		defer cancel()
-		to <- read(ctx, r.guest, question, ask)
+		inTime, cancel := context.WithTimeout(ctx, migrationReadingTime)
+		out := read(inTime, r.guest, question, ask)
+		cancel()
+		out.session, out.ended = session, context.Cause(ctx)
+		over() // before the result, after which another reading can begin
+		to <- out
 		r.notify()
 	}(m.result)
 	return 0
+}
+
+// unreadableNow reports why a reading of the guest that began in a session must end. before is what the management side
+// showed then.
+func (r *Reconciler) unreadableNow(before model.ManagementObservation, session uint64) error {
+	if r.guest.Session() != session {
+		return errOtherSession
+	}
+	return r.lostNow(before)
 }
 
 // read reads the guest, and asks istiod about pods that it has deployed.

@@ -96,7 +96,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
 	}
-	o.migration = r.memory.migration.observe(o, r.memory.endpointProbe.isReady(o.mgmt))
+	o.migration = r.memory.migration.observe(o, r.guest.Session(), r.memory.endpointProbe.isReady(o.mgmt))
 	if o.hold == nil && o.identityProblem == nil {
 		before := o.mgmt.ControlPlane
 		r.passContext.endWhen(func() error { return r.onHoldNow(before) })

@@ -89,7 +89,7 @@ func (r *Reconciler) previewPass(ctx context.Context) passed {
 	defer r.pace.end()
 	inPass, over := r.passContext.begin(ctx)
 	defer over()
-	end := r.pass(inPass)
+	end := r.pass(inPass, ctx)
 	if hold, ended := errors.AsType[onHoldError](context.Cause(inPass)); ended {
 		end = r.reportHold(ctx, hold)
 	}

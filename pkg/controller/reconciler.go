@@ -26,9 +26,10 @@ type Reconciler struct {
 	mgmt   *mgmt.Cluster
 	guest  *guest.Cluster
 	clock  clock.PassiveClock
-	// pace is when passes begin, passContext how long the one under way may go on.
-	pace        *pacer
-	passContext passContext
+	// pace is when passes begin, passContext how long the one under way may go on, and readingContext how long a
+	// reading for a migration.
+	pace                        *pacer
+	passContext, readingContext workContext
 	// worker is for /healthz, which reads it from another goroutine.
 	worker worker
 	// resting is for the memory of this process.
@@ -89,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	defer r.resting.end()
 	inPass, over := r.passContext.begin(ctx)
 	defer over()
-	end := r.pass(inPass)
+	end := r.pass(inPass, ctx)
 	if hold, ended := errors.AsType[onHoldError](context.Cause(inPass)); ended {
 		end = r.reportHold(ctx, hold)
 	}
@@ -103,8 +104,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	return reconcile.Result{}, reconcile.TerminalError(reportedError{end.problem})
 }
 
-// pass observes, decides, executes and reports.
-func (r *Reconciler) pass(ctx context.Context) passed {
+// pass observes, decides, executes and reports. ctx ends with the pass, and life with the process, or with its Lease.
+func (r *Reconciler) pass(ctx, life context.Context) passed {
 	o := r.observe(ctx)
 	if o.mgmtSeen {
 		r.reports.lifecycle.log(ctx, o, r.memory.secrets.Credential(model.IstiodBearer).Expires)
@@ -140,7 +141,7 @@ func (r *Reconciler) pass(ctx context.Context) passed {
 	if endpoint, is := k.plan().Endpoint.(publish.EndpointKnown); is {
 		r.memory.migration.published = endpoint.At
 	}
-	reading := r.readMigration(ctx, o)
+	reading := r.readMigration(life, o)
 	return r.report(ctx, k).within(o.requeue, o.untilSettings(), out.requeue, k.findings.requeue, reading)
 }
 

@@ -218,6 +218,7 @@ func (r *Reconciler) startWatches(ctx context.Context, queue passQueue) error {
 func (r *Reconciler) notify() {
 	r.worker.ask(time.Now())
 	r.passContext.check()
+	r.readingContext.check()
 	r.pace.notify()
 }
 

@@ -148,6 +148,10 @@ func (c *Cluster) classesUnserved() bool {
 		(r.definition.State == crds.Rejected || !slices.Contains(r.definition.Served, classVersion))
 }
 
+// Session returns a number that changes with each new guest kubeconfig. What was read in an earlier session does not
+// count. Any goroutine may call it.
+func (c *Cluster) Session() uint64 { return c.conn.Session() }
+
 // Check is the health check of the guest side. It returns an error if the guest is unknown, or if a watch that decides
 // what is installed fails. A problem with the guest kubeconfig is an error, too.
 func (c *Cluster) Check() error {

@@ -40,8 +40,7 @@ func sent(r *http.Request) (object, error) {
 	return body, nil
 }
 
-// patch answers server-side apply and merge patches of a status. An apply replaces each top-level field that it
-// contains.
+// patch answers server-side apply and merge patches. An apply replaces each top-level field that it contains.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t target) {
 	body, err := sent(r)
 	if err != nil {
@@ -73,6 +72,8 @@ func (s *Server) patched(c *collection, t target, body object, isApply bool, man
 	case t.subresource == "status":
 		old["status"] = patchedStatus(old["status"], body["status"], isApply)
 		return http.StatusOK, clone(s.put(c, old))
+	case !isApply:
+		return http.StatusOK, clone(s.put(c, mergePatched(old, body)))
 	default:
 		return s.apply(c, t, manager, body, old)
 	}
@@ -123,9 +124,33 @@ func conflict(w http.ResponseWriter) {
 	status(w, http.StatusConflict, "Conflict", "the object has been modified", nil)
 }
 
+// conflicts reports whether a write is for another version of an object, or for an earlier object of that name.
 func conflicts(body, old object) bool {
-	want := text(meta(body)["resourceVersion"])
-	return want != "" && want != text(meta(old)["resourceVersion"])
+	for _, field := range []string{"resourceVersion", "uid"} {
+		if want := text(meta(body)[field]); want != "" && want != text(meta(old)[field]) {
+			return true
+		}
+	}
+	return false
+}
+
+// mergePatched returns an object after a JSON merge patch (RFC 7386).
+func mergePatched(old, patch object) object {
+	if old == nil {
+		old = object{}
+	}
+	for field, value := range patch {
+		inner, isObject := value.(object)
+		switch was, _ := old[field].(object); {
+		case value == nil:
+			delete(old, field)
+		case isObject:
+			old[field] = mergePatched(was, inner)
+		default:
+			old[field] = value
+		}
+	}
+	return old
 }
 
 // patchedStatus returns a status after a patch. An apply merges conditions by type. A merge patch replaces the list.

@@ -31,8 +31,11 @@ func Guest(tb testing.TB) *Server {
 		{"v1", "serviceaccounts", "ServiceAccount"},
 		{"v1", "configmaps", "ConfigMap"},
 		{"v1", "services", "Service"},
+		{"v1", "pods", "Pod"},
 		{"apps/v1", "deployments", "Deployment"},
+		{"apps/v1", "replicasets", "ReplicaSet"},
 		{"apps/v1", "statefulsets", "StatefulSet"},
+		{"authorization.k8s.io/v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"},
 		{"policy/v1", "poddisruptionbudgets", "PodDisruptionBudget"},
 		{"networking.k8s.io/v1", "networkpolicies", "NetworkPolicy"},
 		{"rbac.authorization.k8s.io/v1", "clusterroles", "ClusterRole"},
@@ -60,6 +63,24 @@ func serving(tb testing.TB, kinds [][3]string) *Server {
 		s.Serve(kind[0], kind[1], kind[2])
 	}
 	return s
+}
+
+// Gateway returns the YAML of a Gateway for Put. metadata adds fields to its metadata.
+func Gateway(namespace, name, class, metadata string) string {
+	return "{metadata: {namespace: " + namespace + ", name: " + name + ", uid: uid-of-" + name + metadata + "}, " +
+		"spec: {gatewayClassName: " + class + ", listeners: [{name: http, port: 80, protocol: HTTP}]}, " +
+		"status: {conditions: [{type: Programmed, status: 'True', reason: Programmed}], listeners: [{name: http, attachedRoutes: 1}]}}"
+}
+
+// GatewayDeployment returns the YAML of the Deployment that an istiod makes for such a Gateway. Its pods are ready.
+// address and root are those of the istiod: host:port, and the ConfigMap with its roots.
+func GatewayDeployment(namespace, gateway, class, address, root string) string {
+	return "{metadata: {namespace: " + namespace + ", name: " + gateway + "-" + class + ", generation: 1, " +
+		"labels: {gateway.networking.k8s.io/gateway-name: " + gateway + "}, " +
+		"ownerReferences: [{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, name: " + gateway + ", uid: uid-of-" + gateway + "}]}, " +
+		"spec: {replicas: 1, template: {spec: {containers: [{name: istio-proxy, env: [{name: CA_ADDR, value: '" + address + "'}]}], " +
+		"volumes: [{name: istiod-ca-cert, configMap: {name: " + root + "}}]}}}, " +
+		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}"
 }
 
 // HostedControlPlane returns the YAML of a HostedControlPlane for Put. spec adds fields to its spec, for example ",

@@ -6,27 +6,27 @@ import (
 	"testing"
 )
 
-// TestAPassContextEndsWithItsCause checks that the context of a pass ends when an event brings a reason, and that the
+// TestAWorkContextEndsWithItsCause checks that the context of a pass ends when an event brings a reason, and that the
 // reason is its cause. It does not end the context of a later pass.
-func TestAPassContextEndsWithItsCause(t *testing.T) {
+func TestAWorkContextEndsWithItsCause(t *testing.T) {
 	t.Parallel()
 	var reason error
-	var term passContext
+	var term workContext
 	term.check() // no pass is running
-	pass, over := term.begin(t.Context())
+	work, over := term.begin(t.Context())
 	reason = errors.New("paused")
 	term.check()
-	if err := pass.Err(); err != nil {
+	if err := work.Err(); err != nil {
 		t.Errorf("ended before endWhen was called: %v", err)
 	}
 	reason = nil
 	term.endWhen(func() error { return reason })
-	if term.check(); pass.Err() != nil {
-		t.Errorf("ended without a reason: %v", pass.Err())
+	if term.check(); work.Err() != nil {
+		t.Errorf("ended without a reason: %v", work.Err())
 	}
 	reason = errors.New("paused")
-	if term.check(); !errors.Is(context.Cause(pass), reason) {
-		t.Errorf("the cause is %v, want %v", context.Cause(pass), reason)
+	if term.check(); !errors.Is(context.Cause(work), reason) {
+		t.Errorf("the cause is %v, want %v", context.Cause(work), reason)
 	}
 	over()
 

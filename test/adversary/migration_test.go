@@ -1,0 +1,127 @@
+package adversary_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/test/adversary"
+)
+
+const leaseAPI, leases = "coordination.k8s.io/v1", "leases"
+
+// putOrigin gives a guest an istiod of its own, in namespace openshift-ingress, which has deployed the Gateway shop/web
+// of the class demo.
+func putOrigin(g *adversary.Server) {
+	cfg := config()
+	g.Put("apps/v1", "deployments", "{metadata: {namespace: openshift-ingress, name: "+cfg.IstiodName()+", generation: 1, "+
+		"labels: {app.kubernetes.io/managed-by: Helm, app.kubernetes.io/version: 1.29.0}}, "+
+		"spec: {replicas: 1, template: {spec: {containers: [{name: discovery, image: 'registry.example.com/pilot:1.29.0'}]}}}, "+
+		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}")
+	g.Put("v1", "pods", "{metadata: {namespace: openshift-ingress, name: origin-1, labels: {app: istiod, istio.io/rev: rev}}}")
+	g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: istio-gateway-deployment-rev}, spec: {holderIdentity: origin-1}}")
+	putClass(g, "demo")
+	g.Put(classAPI, "gateways", adversary.Gateway("shop", "web", "demo", ""))
+	g.Put("apps/v1", "deployments",
+		adversary.GatewayDeployment("shop", "web", "demo", migration.OriginAddress(cfg), "openshift-gw-ca-root-cert"))
+}
+
+// migrate requests a migration on its Lease.
+func migrate(m *adversary.Server) {
+	m.Put(leaseAPI, leases, fmt.Sprintf("{metadata: {namespace: %s, name: %s, annotations: {%s: %s, %s: '2026-01-01T00:00:00Z'}}}",
+		mgmtNS, migration.LeaseName("rev"), migration.GoalAnnotation, migration.Forward, migration.RequestedAtAnnotation))
+}
+
+// abandoned records why a client gave up the requests to a path.
+type abandoned struct {
+	path string
+
+	mu   sync.Mutex
+	errs []error
+}
+
+func (a *abandoned) wrap(next http.RoundTripper) http.RoundTripper {
+	return transport(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if ended := r.Context().Err(); ended != nil && strings.Contains(r.URL.Path, a.path) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.errs = append(a.errs, ended)
+		}
+		return response, err
+	})
+}
+
+func (a *abandoned) all() []error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.errs
+}
+
+// TestAReadingForAMigrationEndsEarly checks that hypergate gives up a reading of the guest as soon as its result does
+// not count any more, and does not wait for the timeout of the request: 10 s.
+func TestAReadingForAMigrationEndsEarly(t *testing.T) {
+	t.Parallel()
+	type world struct {
+		m, g    *adversary.Server
+		replace func()       // gives hypergate another kubeconfig of the guest
+		stop    func() error // ends the process
+	}
+	ends := map[string]func(w world){
+		"another session": func(w world) { w.replace() },
+		"a lost ownership Lease": func(w world) {
+			w.g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: "+ownership.Leases(config())[0].Name+
+				"}, spec: {holderIdentity: another}}")
+		},
+		"no GatewayClass": func(w world) { w.g.Delete(classAPI, classes, "", "demo") },
+		"the end of the process": func(w world) { _ = w.stop() },
+	}
+	for name, end := range endings() {
+		ends["the HostedControlPlane is "+name] = func(w world) { w.m.Put(hcpVersion, hcps, end.plane) }
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := world{m: adversary.Mgmt(t, mgmtNS), g: adversary.Guest(t)}
+			putHCP(w.m, "")
+			gate, given := hold(t, w.g, http.MethodGet, "/istiorevisions/"), &abandoned{path: "/istiorevisions/"}
+			var token atomic.Value
+			token.Store("first")
+			w.replace = func() { token.Store("second") }
+			var log *logged
+			log, w.stop = runUntil(t, w.m, w.g, func(o *controller.Options) {
+				o.GuestConfig.BearerToken = "first"
+				o.GuestConfig.Wrap(given.wrap)
+				guestConfig := o.GuestConfig
+				o.LoadGuest = func() (*rest.Config, error) {
+					out := rest.CopyConfig(guestConfig)
+					out.BearerToken, _ = token.Load().(string)
+					return out, nil
+				}
+			})
+			t.Cleanup(func() { _ = w.stop() })
+			eventually(t, "the CRDs are installed", func() bool { return len(w.g.Names(crdAPI, crdResource)) > 0 })
+			putOrigin(w.g)
+			migrate(w.m)
+			eventually(t, "the guest holds back a reading", func() bool { held, _ := gate.holds(); return held > 0 })
+			end(w)
+			eventually(t, "the reading is given up", func() bool { return len(given.all()) > 0 })
+			if err := given.all()[0]; err != context.Canceled { //nolint:errorlint // it is the error of a context
+				t.Errorf("the reading went on until: %v", err)
+			}
+			noTimeout(t, log)
+			if modes := w.m.Names("apps/v1", "deployments"); len(modes) > 0 {
+				t.Errorf("the hosted istiod was installed without a reading: %v", modes)
+			}
+		})
+	}
+}
