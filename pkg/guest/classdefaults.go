@@ -33,7 +33,22 @@ func (i *defaultsItem) KeptBytes() int { return 2*stringSize + 32 + len(i.class)
 func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget *watch.Budget, notify func()) *watch.Watch {
 	options := selectedWatch("configmaps", client, metav1.ListOptions{LabelSelector: model.ClassDefaultsLabel})
 	options.Example, options.Client, options.Budget = &corev1.ConfigMap{}, client, budget
-	options.Transform = func(obj any) (any, error) {
+	options.Transform = defaultsOnly(owner)
+	options.OnEvent = func(e watch.Event) {
+		before, _ := e.Before.(*defaultsItem)
+		after, is := e.Object.(*defaultsItem)
+		if e.Gone || !is || before == nil || before.class != after.class || before.own != after.own || before.problem != after.problem {
+			notify()
+		}
+	}
+	options.OnSynced, options.OnTrouble = notify, notify
+	return watch.New(options)
+}
+
+// defaultsOnly returns a function that reduces a ConfigMap to its class, its owner, and what is wrong with it. owner is
+// the value of hypergate's label on its own.
+func defaultsOnly(owner string) func(any) (any, error) {
+	return func(obj any) (any, error) {
 		m, ok := obj.(*corev1.ConfigMap)
 		if !ok {
 			return obj, nil
@@ -48,15 +63,6 @@ func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget
 		}
 		return item, nil
 	}
-	options.OnEvent = func(e watch.Event) {
-		before, _ := e.Before.(*defaultsItem)
-		after, is := e.Object.(*defaultsItem)
-		if e.Gone || !is || before == nil || before.class != after.class || before.own != after.own || before.problem != after.problem {
-			notify()
-		}
-	}
-	options.OnSynced, options.OnTrouble = notify, notify
-	return watch.New(options)
 }
 
 // otherDefaults returns the ConfigMaps of others with defaults for the gateways of these classes. Those that istiod

@@ -2,19 +2,133 @@ package guest
 
 import (
 	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
+// transformation is what a watch keeps of each object. example is of the type that the watch decodes.
+type transformation struct {
+	example   runtime.Object
+	transform func(any) (any, error)
+}
+
+// transformations returns those of all watches of this package, by the name of the function that decides what is kept.
+func transformations() map[string]transformation {
+	fields := []crds.Field{{Path: "spec.extra.a[].b", Versions: []string{"v1"}}, {Path: "spec.x.*.y", Versions: []string{"v1"}}}
+	lookup, sought := crds.LookupOf(fields), wantedFieldsOf(fields)
+	metadata, untyped := &metav1.PartialObjectMetadata{}, &unstructured.Unstructured{}
+	view := &crdView{wanted: map[string]bool{classCRD: true}}
+	return map[string]transformation{
+		"classOnly":          {&gatewayv1.GatewayClass{}, (&classWatch{controllerName: "c"}).classOnly},
+		"leaseOnly":          {&coordinationv1.Lease{}, leaseOnly},
+		"defaultsOnly":       {&corev1.ConfigMap{}, defaultsOnly("r")},
+		"transform":          {metadata, view.transform},
+		"identityOnly":       {metadata, identityOnly},
+		"ownerOnly":          {metadata, ownerOnly},
+		"ofAnyRevision":      {metadata, (&useView{revision: "r"}).ofAnyRevision},
+		"usageOnly":          {untyped, keeps(usageOnly(lookup, sought))},
+		"gatewayOnly":        {untyped, keeps(gatewayOnly)},
+		"rolledGatewayOnly":  {untyped, keeps(rolledGatewayOnly(model.HoldValue("r")))},
+		"rolledDeploymentOf": {untyped, keeps(rolledDeploymentOf)},
+		"readyOnly":          {untyped, keeps(readyOnly)},
+		"modeOnly":           {untyped, keeps(modeOnly)},
+		"topologyOf":         {untyped, keeps(configOnly(topologyOf))},
+		"proxyOf":            {untyped, keeps(configOnly(proxyOf))},
+		"tlsProfileOf":       {untyped, keeps(configOnly(tlsProfileOf))},
+	}
+}
+
+// TestEachTransformationIsFuzzed checks that transformations has a row for each function that the code gives to a watch
+// as Transform, or to newOpenShiftConfig.
+func TestEachTransformationIsFuzzed(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			for _, given := range transformsIn(n) {
+				found[keeperOf(given)] = true
+			}
+			return true
+		})
+	}
+	delete(found, "read") // the parameter of newOpenShiftConfig
+	want := slices.Sorted(maps.Keys(transformations()))
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(found))); diff != "" {
+		t.Errorf("functions that decide what a watch keeps (-transformations +code):\n%s", diff)
+	}
+}
+
+// transformsIn returns the functions that a node gives to a watch.
+func transformsIn(n ast.Node) []ast.Expr {
+	var out []ast.Expr
+	switch n := n.(type) {
+	case *ast.KeyValueExpr:
+		if key, is := n.Key.(*ast.Ident); is && key.Name == "Transform" {
+			out = append(out, n.Value)
+		}
+	case *ast.AssignStmt:
+		for i, left := range n.Lhs {
+			if field, is := left.(*ast.SelectorExpr); is && field.Sel.Name == "Transform" {
+				out = append(out, n.Rhs[i])
+			}
+		}
+	case *ast.CallExpr:
+		if called, is := n.Fun.(*ast.Ident); is && called.Name == "newOpenShiftConfig" {
+			out = append(out, n.Args[2])
+		}
+	}
+	return out
+}
+
+// keeperOf returns the name of the function that decides what is kept. It is "a function without a name" for a literal.
+func keeperOf(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	case *ast.CallExpr:
+		if called := keeperOf(e.Fun); called != "keeps" && called != "configOnly" {
+			return called
+		}
+		return keeperOf(e.Args[0])
+	default:
+		return "a function without a name"
+	}
+}
+
 // FuzzWatched checks what is kept of any object that a watch shows: its name, and nothing that the guest can make
-// arbitrarily large.
+// arbitrarily large. Each object is shown to each watch.
 func FuzzWatched(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass",` +
 		`"metadata":{"name":"a","resourceVersion":"7","uid":"u","finalizers":["f"],` +
@@ -25,36 +139,40 @@ func FuzzWatched(f *testing.F) {
 	f.Add([]byte(`{"kind":"Gateway","metadata":{"name":7},"spec":[]}`))
 	f.Add([]byte(`{"metadata":{"name":"gatewayclasses.gateway.networking.k8s.io","labels":{"operators.coreos.com/p.n":""},` +
 		`"annotations":{"gateway.networking.k8s.io/bundle-version":"v1.4.0"}}}`))
-	fields := []crds.Field{{Path: "spec.extra.a[].b", Versions: []string{"v1"}}, {Path: "spec.x.*.y", Versions: []string{"v1"}}}
-	lookup, sought := crds.LookupOf(fields), wantedFieldsOf(fields)
-	ours := &classWatch{controllerName: "c"}
-	view := &crdView{wanted: map[string]bool{classCRD: true}}
+	f.Add([]byte(`{"kind":"Deployment","metadata":{"name":"web-a","generation":2,"ownerReferences":[{"kind":"Gateway","uid":"u"}]},` +
+		`"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"readyReplicas":-1,"conditions":[{"type":7}]}}`))
+	f.Add([]byte(`{"kind":"Lease","metadata":{"name":"l"},"spec":{"holderIdentity":"h"}}`))
+	f.Add([]byte(`{"kind":"ConfigMap","metadata":{"name":"m","labels":{"gateway.istio.io/defaults-for-class":"a"}},` +
+		`"data":{"deployment":"spec: [","podDisruptionBudget":"spec: {minAvailable: 1}"}}`))
+	f.Add([]byte(`{"kind":"Proxy","metadata":{"name":"cluster"},"status":{"httpProxy":"http://u:p@h:1","noProxy":"a,,*.b,[::1]",` +
+		`"infrastructureTopology":"SingleReplica"},"spec":{"tlsAdherence":"x","gatewayAPI":{"managementMode":"Managed"},` +
+		`"tlsSecurityProfile":{"type":"Custom","custom":{"ciphers":["A"],"groups":["X25519"],"minTLSVersion":"VersionTLS12"}}}}`))
+	rows := transformations()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var class gatewayv1.GatewayClass
-		if json.Unmarshal(data, &class) == nil {
-			kept, err := ours.classOnly(&class)
-			if item, ok := kept.(*classItem); !ok || err != nil || item.Name != class.Name || item.KeptBytes() > watch.MaxKeptObject {
-				t.Errorf("GatewayClass %q: kept %v (%v)", class.Name, kept, err)
+		for name, row := range rows {
+			obj := row.example.DeepCopyObject()
+			identity, is := obj.(metav1.Object)
+			if !is || !decodes(data, obj) {
+				continue
 			}
-		}
-		var metadata metav1.PartialObjectMetadata
-		if json.Unmarshal(data, &metadata) == nil {
-			for name, transform := range map[string]func(any) (any, error){
-				"identityOnly": identityOnly, "ownerOnly": ownerOnly, "crdView": view.transform,
-			} {
-				kept, err := transform(metadata.DeepCopy())
-				m, ok := kept.(metav1.Object)
-				if !ok || err != nil || m.GetName() != metadata.Name || m.GetResourceVersion() != metadata.ResourceVersion {
-					t.Errorf("%s: object %q: kept %v (%v)", name, metadata.Name, kept, err)
-				}
+			wantName, wantVersion := identity.GetName(), identity.GetResourceVersion()
+			kept, err := row.transform(obj)
+			m, ok := kept.(metav1.Object)
+			if !ok || err != nil || m.GetName() != wantName || m.GetResourceVersion() != wantVersion {
+				t.Errorf("%s: object %q: kept %v (%v)", name, wantName, kept, err)
+				continue
 			}
-		}
-		var u unstructured.Unstructured
-		if utiljson.Unmarshal(data, &u.Object) == nil && u.Object != nil {
-			kept, ok := usageOf(&u, lookup, sought).(*usage)
-			if !ok || kept.Name != u.GetName() || kept.KeptBytes() > watch.MaxKeptObject {
-				t.Errorf("object %q: kept %v", u.GetName(), kept)
+			if sized, is := kept.(interface{ KeptBytes() int }); is && sized.KeptBytes() > watch.MaxKeptObject {
+				t.Errorf("%s: object %q: %d bytes are kept", name, wantName, sized.KeptBytes())
 			}
 		}
 	})
+}
+
+// decodes decodes an object as the client of a watch does, and reports whether it is one.
+func decodes(data []byte, into runtime.Object) bool {
+	if u, is := into.(*unstructured.Unstructured); is {
+		return utiljson.Unmarshal(data, &u.Object) == nil && u.Object != nil
+	}
+	return json.Unmarshal(data, into) == nil
 }

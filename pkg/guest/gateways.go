@@ -59,18 +59,10 @@ func gatewayResource() schema.GroupVersionResource {
 
 func newGatewayView(client dynamic.Interface, revision string, budget *watch.Budget, notify func()) *gatewayView {
 	own := model.HoldValue(revision)
-	gateway := func(u *unstructured.Unstructured) any { return rolledGatewayOf(u, own) }
-	options := func(gvr schema.GroupVersionResource, selector string, transform func(*unstructured.Unstructured) any) watch.Options {
+	options := func(gvr schema.GroupVersionResource, selector string) watch.Options {
 		out := selectedWatch(gvr.Resource, client.Resource(gvr), metav1.ListOptions{LabelSelector: selector})
 		out.Example, out.Client, out.Budget = &unstructured.Unstructured{}, client, budget
 		out.Patience, out.Futile = servedPatience, futile
-		out.Transform = func(obj any) (any, error) {
-			u, ok := obj.(*unstructured.Unstructured)
-			if !ok {
-				return obj, nil
-			}
-			return transform(u), nil
-		}
 		out.OnEvent = func(e watch.Event) {
 			if e.Gone || !sameForRollout(e.Before, e.Object) {
 				notify()
@@ -79,10 +71,9 @@ func newGatewayView(client dynamic.Interface, revision string, budget *watch.Bud
 		out.OnSynced, out.OnTrouble = notify, notify
 		return out
 	}
-	return &gatewayView{
-		gateways:    watch.NewSwitch(options(gatewayResource(), "", gateway)),
-		deployments: watch.NewSwitch(options(deploymentResource(), gatewayNameLabel, rolledDeploymentOf)),
-	}
+	gateways, deployments := options(gatewayResource(), ""), options(deploymentResource(), gatewayNameLabel)
+	gateways.Transform, deployments.Transform = keeps(rolledGatewayOnly(own)), keeps(rolledDeploymentOf)
+	return &gatewayView{gateways: watch.NewSwitch(gateways), deployments: watch.NewSwitch(deployments)}
 }
 
 // sameForRollout reports whether two states of an object are the same for a rollout. The status of a Gateway changes
@@ -100,9 +91,14 @@ func sameForRollout(before, now any) bool {
 	}
 }
 
+// rolledGatewayOnly returns rolledGatewayOf for a value of model.HoldAnnotation.
+func rolledGatewayOnly(own string) func(*unstructured.Unstructured) *rolledGateway {
+	return func(u *unstructured.Unstructured) *rolledGateway { return rolledGatewayOf(u, own) }
+}
+
 // rolledGatewayOf returns the part of a Gateway that is kept. own is the value of model.HoldAnnotation that means that
 // this hypergate holds it.
-func rolledGatewayOf(u *unstructured.Unstructured, own string) any {
+func rolledGatewayOf(u *unstructured.Unstructured, own string) *rolledGateway {
 	class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
 	value, annotated := u.GetAnnotations()[model.HoldAnnotation]
 	return &rolledGateway{
@@ -130,7 +126,8 @@ func holdOf(value, own string, annotated bool) model.GatewayHold {
 	return model.Free
 }
 
-func rolledDeploymentOf(u *unstructured.Unstructured) any {
+// rolledDeploymentOf returns the part of a gateway's Deployment that is kept.
+func rolledDeploymentOf(u *unstructured.Unstructured) *rolledDeployment {
 	out := &rolledDeployment{ObjectMeta: metav1.ObjectMeta{
 		Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion(),
 	}}

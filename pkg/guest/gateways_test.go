@@ -82,8 +82,8 @@ func TestGatewayDeployment(t *testing.T) {
 	} {
 		u := fromJSON(t, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","generation":3,
 			"ownerReferences":[{"kind":"Gateway","uid":"u"}]},"spec":%s,"status":%s}`, c.spec, c.status))
-		got, is := rolledDeploymentOf(u).(*rolledDeployment)
-		if !is || got.gateway != "u" {
+		got := rolledDeploymentOf(u)
+		if got.gateway != "u" {
 			t.Fatalf("%s: %+v", name, got)
 		}
 		if diff := cmp.Diff(c.want, got.GatewayDeployment); diff != "" {
@@ -100,11 +100,7 @@ func rolledOf(t *testing.T, name, class, hold string) *rolledGateway {
 	}
 	u := fromJSON(t, fmt.Sprintf(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"Gateway","metadata":{"name":%q,"namespace":"n",
 		"uid":"uid-%s","resourceVersion":"7"%s},"spec":{"gatewayClassName":%q}}`, name, name, annotations, class))
-	out, is := rolledGatewayOf(u, model.HoldValue("r")).(*rolledGateway)
-	if !is {
-		t.Fatal("not kept")
-	}
-	return out
+	return rolledGatewayOf(u, model.HoldValue("r"))
 }
 
 // TestObservedGateways checks which Gateways a rollout sees: those of hypergate's classes, and those that it holds.

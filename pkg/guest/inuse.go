@@ -181,7 +181,7 @@ func (v *useView) options(s search) watch.Options {
 				return resource.Watch(ctx, o)
 			},
 			Example: &unstructured.Unstructured{}, Client: v.dynamic,
-			Transform: func(obj any) (any, error) { return usageOf(obj, lookup, all), nil },
+			Transform: keeps(usageOnly(lookup, all)),
 		}
 	}
 	options.Patience, options.Futile, options.Budget = servedPatience, futile, v.budget
@@ -219,12 +219,13 @@ func (v *useView) allowance(s search) *watch.Allowance {
 	return v.allowances[name]
 }
 
+// usageOnly returns usageOf for a search.
+func usageOnly(lookup *crds.Lookup, all []wantedFields) func(*unstructured.Unstructured) *usage {
+	return func(u *unstructured.Unstructured) *usage { return usageOf(u, lookup, all) }
+}
+
 // usageOf returns the part of an object that is kept. all is wantedFieldsOf the fields that lookup looks for.
-func usageOf(obj any, lookup *crds.Lookup, all []wantedFields) any {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj
-	}
+func usageOf(u *unstructured.Unstructured, lookup *crds.Lookup, all []wantedFields) *usage {
 	out := &usage{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
 	used := lookup.Find(u.Object)
 	if len(used) == 0 {

@@ -308,10 +308,7 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 	}
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel}
 	return r.each(ctx, deploymentResource(), "", options, func(u *unstructured.Unstructured) bool {
-		rolled, is := rolledDeploymentOf(u).(*rolledDeployment)
-		if !is {
-			return true
-		}
+		rolled := rolledDeploymentOf(u)
 		i, known := of[rolled.gateway]
 		if !known || r.out.Gateways[i].Key.Namespace != u.GetNamespace() || u.GetDeletionTimestamp() != nil {
 			return true // an owner reference of another namespace says nothing

@@ -60,15 +60,7 @@ func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(),
 	w := &modeWatch{unknown: unknown, reports: rate.Sometimes{First: 3, Interval: time.Minute}}
 	options := selectedWatch(modeResource().Resource, client.Resource(modeResource()), named(modeObject))
 	options.Example, options.Client, options.Budget = &unstructured.Unstructured{}, client, budget
-	options.Patience = servedPatience
-	options.Transform = func(obj any) (any, error) {
-		u, ok := obj.(*unstructured.Unstructured)
-		if !ok {
-			return obj, nil
-		}
-		mode, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayAPI", "managementMode")
-		return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, bounded(mode, maxMode)}, nil
-	}
+	options.Patience, options.Transform = servedPatience, keeps(modeOnly)
 	options.OnEvent = func(e watch.Event) {
 		w.report(e)
 		notify()
@@ -76,6 +68,12 @@ func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(),
 	options.OnSynced, options.OnTrouble = notify, notify
 	w.Switch = watch.NewSwitch(options)
 	return w
+}
+
+// modeOnly keeps the mode.
+func modeOnly(u *unstructured.Unstructured) *modeItem {
+	mode, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayAPI", "managementMode")
+	return &modeItem{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, bounded(mode, maxMode)}
 }
 
 // report calls unknown if an event shows a new mode that hypergate does not know.

@@ -55,15 +55,16 @@ func newOpenShiftConfig[T any](
 			return client.Resource(gvr).Watch(ctx, o)
 		},
 		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Budget: budget,
-		Transform: func(obj any) (any, error) {
-			u, ok := obj.(*unstructured.Unstructured)
-			if !ok {
-				return obj, nil
-			}
-			return &configItem[T]{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, read(u)}, nil
-		},
-		OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
+		Transform: keeps(configOnly(read)),
+		OnEvent:   func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
 	})}
+}
+
+// configOnly returns a function that keeps what read returns.
+func configOnly[T any](read func(*unstructured.Unstructured) T) func(*unstructured.Unstructured) *configItem[T] {
+	return func(u *unstructured.Unstructured) *configItem[T] {
+		return &configItem[T]{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, read(u)}
+	}
 }
 
 // value returns what the object says.

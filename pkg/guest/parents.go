@@ -81,17 +81,16 @@ func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func
 			return resource.Watch(ctx, o)
 		},
 		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile, Budget: budget,
-		Transform: func(obj any) (any, error) {
-			u, ok := obj.(*unstructured.Unstructured)
-			if !ok {
-				return obj, nil
-			}
-			class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
-			identity := metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}
-			return &gatewayItem{identity, bounded(class, maxName)}, nil
-		},
-		OnEvent: func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
+		Transform: keeps(gatewayOnly),
+		OnEvent:   func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
 	})
+}
+
+// gatewayOnly keeps the identity and the class of a Gateway.
+func gatewayOnly(u *unstructured.Unstructured) *gatewayItem {
+	class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
+	identity := metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}
+	return &gatewayItem{identity, bounded(class, maxName)}
 }
 
 // arrangeParents watches Gateways while a search covers objects that are attached to them. key and version are those

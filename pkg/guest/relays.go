@@ -24,7 +24,7 @@ func (i *relayItem) KeptBytes() int { return 8 }
 func newRelayWatch(client dynamic.Interface, namespace string, budget *watch.Budget, notify func()) *watch.Watch {
 	resource := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}
 	options := selectedWatch(resource.Resource, client.Resource(resource).Namespace(namespace), named(model.RelayName))
-	options.Example, options.Client, options.Transform, options.Budget = &unstructured.Unstructured{}, client, readyOnly, budget
+	options.Example, options.Client, options.Transform, options.Budget = &unstructured.Unstructured{}, client, keeps(readyOnly), budget
 	options.OnEvent = func(e watch.Event) {
 		before, _ := e.Before.(*relayItem)
 		if after, is := e.Object.(*relayItem); e.Gone || !is || before == nil || before.ready != after.ready {
@@ -36,14 +36,10 @@ func newRelayWatch(client dynamic.Interface, namespace string, budget *watch.Bud
 }
 
 // readyOnly keeps the number of ready pods. The guest decides what it is, so it is at most the number of relays.
-func readyOnly(obj any) (any, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return obj, nil
-	}
+func readyOnly(u *unstructured.Unstructured) *relayItem {
 	ready, _, _ := unstructured.NestedInt64(u.Object, "status", "readyReplicas")
 	meta := metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}
-	return &relayItem{meta, int(min(max(ready, 0), model.RelayReplicas))}, nil
+	return &relayItem{meta, int(min(max(ready, 0), model.RelayReplicas))}
 }
 
 // readyRelays returns how many relays of the tunnel are ready. Without a tunnel there are none.

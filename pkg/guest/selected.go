@@ -4,6 +4,7 @@ import (
 	"context"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
@@ -27,6 +28,18 @@ func selectedWatch[L runtime.Object](resource string, client interface {
 			o.FieldSelector, o.LabelSelector = selected.FieldSelector, selected.LabelSelector
 			return client.Watch(ctx, o)
 		},
+	}
+}
+
+// keeps returns the transformation of a watch of untyped objects, which keeps what keep returns. FuzzWatched has a row
+// for each.
+func keeps[K metav1.Object](keep func(*unstructured.Unstructured) K) func(any) (any, error) {
+	return func(obj any) (any, error) {
+		u, ok := obj.(*unstructured.Unstructured)
+		if !ok {
+			return obj, nil
+		}
+		return keep(u), nil
 	}
 }
 
