@@ -15,6 +15,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -39,8 +40,8 @@ func FuzzConditions(f *testing.F) {
 		r.InUse = []crds.InUse{{CRD: routes, Namespace: name, Name: name, Fields: fact.Difference.Lost}}
 		r.InUseTotals = map[string]int{routes: 1}
 		r.GuestWatchProblem, r.TokenProblem, r.WebhookProbe = err, err, err
-		for _, refused := range []error{nil, err} {
-			r.PlanProblem = refused
+		for i, refused := range []error{nil, err, migration.BlockedError{Findings: findingsOf(name, message)}} {
+			r.PlanProblem, r.Migration = refused, migrationOf(name, message, err, int(kind)+i)
 			for _, c := range slices.Concat(
 				status.Conditions(model.GatewayClass{Name: name, Generation: 1}, r, nil, now),
 				status.ControlPlane(r, status.DegradedSince{}, nil, now),
@@ -49,6 +50,27 @@ func FuzzConditions(f *testing.F) {
 			}
 		}
 	})
+}
+
+// migrationOf returns a migration with what a guest controls: the names of its Gateways and other objects, and errors.
+func migrationOf(name, detail string, err error, n int) status.Migration {
+	progress := []migration.Progress{migration.Waiting, migration.Stopped, migration.Acting, migration.Ended}[n%4]
+	why := []migration.Reason{migration.GatewayRolling, migration.Blocked, migration.GatewayFailed, migration.Parked}[n/2%4]
+	out := status.Migration{Active: n%2 == 0, Beside: true, Report: migration.Report{
+		Phase: migration.Roll, Progress: progress, Why: why, Gateway: name + "/" + name, Moving: n,
+		Findings: findingsOf(name, detail), Gateways: []migration.ReportedGateway{{Namespace: name, Name: name}},
+	}}
+	if n%3 == 0 {
+		out.Problem = err
+	}
+	return out
+}
+
+func findingsOf(name, detail string) []migration.Finding {
+	return []migration.Finding{{
+		Severity: migration.Blocker, Code: migration.SinglePod, More: 1, Message: "it has " + detail, NextStep: "remove it",
+		Object: migration.Object{Kind: "Gateway", Namespace: name, Name: name},
+	}}
 }
 
 // errorOf returns an error that a guest can cause.

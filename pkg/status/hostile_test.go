@@ -17,6 +17,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -178,6 +179,7 @@ func (h hostile) result() status.Result {
 	for i := range r.InUse {
 		r.InUse[i].CRD = "httproutes.gateway.networking.k8s.io"
 	}
+	r.Migration = h.migration()
 	r.Plan.Installed, r.Plan.Mode, r.Plan.Endpoint = h.maybe(), crds.Managed, publish.EndpointPending{Why: evil}
 	for _, name := range []string{"a.example.com", "b.example.com", "httproutes.gateway.networking.k8s.io"} {
 		crd := filled[crds.CRD](h)
@@ -185,6 +187,16 @@ func (h hostile) result() status.Result {
 		r.Plan.Decisions = append(r.Plan.Decisions, crd)
 	}
 	return r
+}
+
+// migration returns a migration whose Gateways, objects and errors have foreign text.
+func (h hostile) migration() status.Migration {
+	out := status.Migration{Report: filled[migration.Report](h), Active: h.maybe(), Beside: h.maybe(), Problem: h.errOrNil()}
+	r := &out.Report
+	r.Progress = []migration.Progress{"", migration.Acting, migration.Waiting, migration.Stopped, migration.Ended}[h.IntN(5)]
+	r.Why = []migration.Reason{migration.Blocked, migration.GatewayFailed, migration.GatewayRolling, migration.Parked}[h.IntN(4)]
+	r.Phase = []migration.Phase{migration.Check, migration.Roll, migration.Park}[h.IntN(3)]
+	return out
 }
 
 // TestForeignTextIsOnePrintableLine: whatever foreign text contains, a message is one line without invisible
