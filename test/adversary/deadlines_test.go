@@ -112,6 +112,28 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 		"DELETE validatingwebhookconfigurations", "WATCH gatewayclasses", "WATCH customresourcedefinitions")
 }
 
+// TestEveryRequestOfAMigrationHasADeadline checks the requests of a reading of the guest, and the writes of a migration
+// to Gateways, to the istiod in the guest and to the Lease. A rollout of gateways watches and patches them in the same
+// way. TestEveryProbeHasADeadline in pkg/controller has the probes, which do not use the clients of the two sides.
+func TestEveryRequestOfAMigrationHasADeadline(t *testing.T) {
+	t.Parallel()
+	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
+	m, g, _ := start(t, func(o *controller.Options) {
+		o.MgmtConfig.Wrap(management.wrap)
+		o.GuestConfig.Wrap(guest.wrap)
+		config := o.GuestConfig
+		o.LoadGuest = func() (*rest.Config, error) { return rest.CopyConfig(config), nil }
+	})
+	putOrigin(g)
+	migrate(m)
+	eventually(t, "the origin is scaled down", func() bool {
+		return slices.ContainsFunc(g.Requests(http.MethodPatch), func(r string) bool { return strings.Contains(r, "/deployments/istiod-rev") })
+	})
+	management.check(t, "PATCH leases", "WATCH leases")
+	guest.check(t, "GET istiorevisions", "GET gateways", "GET pods", "GET deployments", "GET leases", "POST selfsubjectaccessreviews",
+		"PATCH gateways", "PATCH deployments")
+}
+
 // TestHealthWhileTheGuestDoesNotAnswer checks that /healthz reports the state of the worker only. An outage of the
 // guest is not a reason to restart.
 func TestHealthWhileTheGuestDoesNotAnswer(t *testing.T) {
