@@ -82,7 +82,7 @@ func TestAReadingForAMigrationEndsEarly(t *testing.T) {
 			w.g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: "+ownership.Leases(config())[0].Name+
 				"}, spec: {holderIdentity: another}}")
 		},
-		"no GatewayClass": func(w world) { w.g.Delete(classAPI, classes, "", "demo") },
+		"no GatewayClass":        func(w world) { w.g.Delete(classAPI, classes, "", "demo") },
 		"the end of the process": func(w world) { _ = w.stop() },
 	}
 	for name, end := range endings() {
