@@ -305,9 +305,11 @@ func TestAReadingThatDoesNotCountIsDiscarded(t *testing.T) {
 		kept    int
 		unread  error
 	}{
-		"counts":          {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2}, 2, true, 1, nil},
-		"failed":          {migrationReading{err: errors.New("no answer"), session: 2}, 2, false, 0, errors.New("no answer")},
-		"ended early":     {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2, ended: errUnwanted}, 2, false, 0, nil},
+		"counts": {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2}, 2, true, 1, nil},
+		"failed": {migrationReading{err: errors.New("no answer"), session: 2}, 2, false, 0, errors.New("no answer")},
+		"ended early": {
+			migrationReading{facts: originFacts(hosted), connected: gateway, session: 2, ended: errUnwanted}, 2, false, 0, nil,
+		},
 		"failed early":    {migrationReading{err: context.Canceled, session: 2, ended: errUnwanted}, 2, false, 0, nil},
 		"earlier session": {migrationReading{facts: originFacts(hosted), connected: gateway, session: 2}, 3, false, 0, nil},
 		"failed in it":    {migrationReading{err: errors.New("no answer"), session: 2}, 3, false, 0, nil},
@@ -325,7 +327,8 @@ func TestAReadingThatDoesNotCountIsDiscarded(t *testing.T) {
 	later := observed.now.Add(time.Hour)
 	m := migrationMemory{
 		session: 2, next: later, checkedAt: later, connected: gateway, unread: errors.New("no answer"), unreadSince: later,
-		checked: originFacts(nil).Inventory, unasked: errors.New("no answer"), decided: decidedMode{decided: true, mode: model.IstiodLeading},
+		checked: originFacts(nil).Inventory, unasked: errors.New("no answer"),
+		decided: decidedMode{decided: true, mode: model.IstiodLeading},
 	}
 	m.observe(observed, 3, false)
 	want := migrationMemory{session: 3, decided: decidedMode{decided: true, mode: model.IstiodLeading}}

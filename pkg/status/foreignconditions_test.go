@@ -117,7 +117,8 @@ func TestForeignConditionsAreUnchanged(t *testing.T) {
 		"taken, the holder says":    {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil, nil, nil},
 		"taken, who stands by has said": {
 			conditions("ControllerInstalled/OwnedByAnother"), taken, nil,
-			[]string{"ControllerInstalled"}, nil, nil,
+			[]string{"ControllerInstalled"},
+			nil, nil,
 		},
 		"taken, istiod says": {conditions("Accepted/Accepted"), taken, nil, []string{"ControllerInstalled"}, nil, nil},
 		"conflicting controller without conditions": {
@@ -128,11 +129,15 @@ func TestForeignConditionsAreUnchanged(t *testing.T) {
 		"conflicting controller that serves": {
 			conditions("ControllerInstalled/Installed"), conflicting,
 			map[string]string{"ControllerInstalled": "ingress-operator"},
-			[]string{"CRDsReady", "SupportedVersion"}, nil, nil,
+			[]string{"CRDsReady", "SupportedVersion"},
+			nil, nil,
 		},
 		"conflicting controller that took over": {
-			conditions(all...), conflicting, map[string]string{"ControllerInstalled": "ingress-operator"},
-			[]string{"CRDsReady", "SupportedVersion"}, all, []string{"ControllerInstalled"},
+			conditions(all...), conflicting,
+			map[string]string{"ControllerInstalled": "ingress-operator"},
+			[]string{"CRDsReady", "SupportedVersion"},
+			all,
+			[]string{"ControllerInstalled"},
 		},
 		"conflicting controller with the same conditions": {
 			conditions(all...), conflicting,

@@ -127,7 +127,9 @@ func TestEveryRequestOfAMigrationHasADeadline(t *testing.T) {
 	putOrigin(g)
 	migrate(m)
 	eventually(t, "the origin is scaled down", func() bool {
-		return slices.ContainsFunc(g.Requests(http.MethodPatch), func(r string) bool { return strings.Contains(r, "/deployments/istiod-rev") })
+		return slices.ContainsFunc(g.Requests(http.MethodPatch), func(r string) bool {
+			return strings.Contains(r, "/deployments/istiod-rev")
+		})
 	})
 	management.check(t, "PATCH leases", "WATCH leases")
 	guest.check(t, "GET istiorevisions", "GET gateways", "GET pods", "GET deployments", "GET leases", "POST selfsubjectaccessreviews",

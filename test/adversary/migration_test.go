@@ -28,7 +28,8 @@ func putOrigin(g *adversary.Server) {
 		"spec: {replicas: 1, template: {spec: {containers: [{name: discovery, image: 'registry.example.com/pilot:1.29.0'}]}}}, "+
 		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}")
 	g.Put("v1", "pods", "{metadata: {namespace: openshift-ingress, name: origin-1, labels: {app: istiod, istio.io/rev: rev}}}")
-	g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: istio-gateway-deployment-rev}, spec: {holderIdentity: origin-1}}")
+	g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: istio-gateway-deployment-rev}, "+
+		"spec: {holderIdentity: origin-1}}")
 	putClass(g, "demo")
 	g.Put(classAPI, "gateways", adversary.Gateway("shop", "web", "demo", ""))
 	g.Put("apps/v1", "deployments",

@@ -77,7 +77,8 @@ func Gateway(namespace, name, class, metadata string) string {
 func GatewayDeployment(namespace, gateway, class, address, root string) string {
 	return "{metadata: {namespace: " + namespace + ", name: " + gateway + "-" + class + ", generation: 1, " +
 		"labels: {gateway.networking.k8s.io/gateway-name: " + gateway + "}, " +
-		"ownerReferences: [{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, name: " + gateway + ", uid: uid-of-" + gateway + "}]}, " +
+		"ownerReferences: [{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, " +
+		"name: " + gateway + ", uid: uid-of-" + gateway + "}]}, " +
 		"spec: {replicas: 1, template: {spec: {containers: [{name: istio-proxy, env: [{name: CA_ADDR, value: '" + address + "'}]}], " +
 		"volumes: [{name: istiod-ca-cert, configMap: {name: " + root + "}}]}}}, " +
 		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}"

@@ -351,7 +351,8 @@ func (w *harness) operatorServes(class string) {
 	w.asOperator(class, `{"metadata":{"finalizers":["`+model.IngressOperatorFinalizer+`"]}}`)
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []metav1.Condition{
 		{
-			Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed", LastTransitionTime: metav1.Now(),
+			Type: "ControllerInstalled", Status: "True", Reason: "Installed", Message: "istiod v1 installed",
+			LastTransitionTime: metav1.Now(),
 		},
 	}}})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
