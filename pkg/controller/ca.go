@@ -15,7 +15,8 @@ import (
 
 // meshCA is the state of the mesh CA between passes. The content of its Secret is in memory.secrets.
 type meshCA struct {
-	// next is a CA that prepare creates before the first installation. The next new CA is this one.
+	// next is the CA of the next first installation. Written by newCA, which prepare calls in advance, and decide where
+	// it is still missing. Execute clears it once it is used.
 	next pki.CA
 	// overlap is for how long both roots are trusted before and after the switch of a rotation.
 	overlap time.Duration
@@ -79,13 +80,6 @@ func (d decider) decideCA(o observation) (caStep, error) {
 	}
 	return step, nil
 }
-
-// Delays of a rotation that waits for a state without an event: everything is applied, and istiod has published the
-// roots.
-const (
-	firstRotationDelay = time.Second
-	maxRotationDelay   = 5 * time.Second
-)
 
 // isSpreading reports whether a rotation has a phase whose roots are not known everywhere yet.
 func isSpreading(r pki.Rotation) bool { return r.Phase != pki.Steady && r.Effective.IsZero() }

@@ -64,8 +64,9 @@ func (noPlan) isDecision()          {}
 func (pruneManagement) isDecision() {}
 func (converge) isDecision()        {}
 
-// decider decides what a pass does. It asks neither API server and no clock, and changes nothing but the cache of
-// plans.
+// decider decides what a pass does. It sends no requests and reads no clock. It changes two fields of the memory: the
+// cache of plans, and the CA of the next first installation, whose keys are random. The same observation has the same
+// decision, because that CA is kept until it is used.
 type decider struct {
 	config model.Config
 	plans  *planCache
@@ -77,7 +78,8 @@ type decider struct {
 	migrating decidedMode
 	// acquiring limits how often Leases are acquired.
 	acquiring throttle.Limiter
-	// newCA returns a CA for a first installation: always the same one until it is used.
+	// newCA returns a CA for a first installation, always the same one until it is used. The first call makes it from
+	// random keys, and keeps it in meshCA.next.
 	newCA func(time.Time) (pki.CA, error)
 }
 

@@ -27,8 +27,8 @@
 //   - A pass has a limited time for the guest (guestTime). The next pass does the rest. The management side never waits
 //     for work that the guest may delay. istiod waits for what it needs in the guest.
 //   - Events request passes through the pacer only.
-//   - Work that another client can cause repeatedly is rate limited. Failures are retried at growing intervals. Every
-//     delay is in durations.go.
+//   - Work that another client can cause repeatedly is rate limited. Failures are retried at growing intervals. The
+//     delays are in durations.go, but for those of the leader election (lease.go) and the transport (bounded.go).
 //   - The next pass is requested only for a time that follows from data: the renewal of the token, the next probe, or a
 //     transient state that is due to be reported. While the guest does not answer, the state of its watches is read
 //     every three seconds, without a request.

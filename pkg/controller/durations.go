@@ -3,7 +3,7 @@ package controller
 import "time"
 
 // This table has every delay, rate and limit of time of the reconciler, with its reason. The leader election has its
-// own in lease.go, the transport in bounded.go.
+// own in lease.go, the transport in bounded.go (TestDurationsAreInOneFile).
 
 // Passes that events request. The first event after a quiet time begins a pass at once.
 const (
@@ -25,6 +25,21 @@ const (
 	// restingAfter is how long after the last pass memory is given back to the system. A pass that follows sooner would
 	// need it again.
 	restingAfter = 5 * time.Second
+)
+
+// How long a pass may work in the guest, and what runs outside of passes.
+const (
+	// guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package
+	// apply), so that an object that a slow webhook of the guest's admin delays can be written at all. What is left
+	// then is left for the next pass. That pass begins with a new observation, renews what is due, and continues with
+	// the remaining work in the guest.
+	guestTime = 40 * time.Second
+	// startupCheck is how long the comparison of the two clusters at startup may take. After it the controller starts
+	// without the result, and the first pass compares them.
+	startupCheck = 5 * time.Second
+	// previewQuiet is the time without another write after which a preview is complete. It is longer than a status
+	// waits until it is written (hcpQuiet).
+	previewQuiet = 2 * time.Second
 )
 
 // What a guest that is seen in part, or owned by another hypergate, has to do with time.
@@ -64,6 +79,33 @@ const (
 	// half of that (kubernetes pkg/kubelet/pod_workers.go). client-go reads the file again after 50 seconds
 	// (transport/token_source.go). The rest is for a busy node.
 	formerAccessTime = 3 * time.Minute
+	// usualTokenPickup and longestTokenPickup are the times after which an istiod whose account was replaced has its
+	// new token. A kubelet takes up to a minute to bring it, and client-go reads the file again after fifty seconds
+	// (transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on what it was to
+	// write. It looks at everything again when the class changes, see status.Result.Since.
+	usualTokenPickup   = 65 * time.Second
+	longestTokenPickup = 125 * time.Second
+)
+
+// The renewal of hypergate's own kubeconfig.
+const (
+	// ownPickup is how long it may take until a kubeconfig that was written is in use: the kubelet brings a mounted
+	// Secret within two minutes, and hypergate reads the file every ten seconds.
+	ownPickup = 5 * time.Minute
+	// ownBurst and ownEvery limit the renewals, also those that fail.
+	ownBurst = 3
+	ownEvery = 2 * time.Minute
+)
+
+// A rotation of the mesh CA.
+const (
+	// firstRotationDelay and maxRotationDelay are the delays while it waits for a state without an event: everything is
+	// applied, and istiod has published the roots.
+	firstRotationDelay = time.Second
+	maxRotationDelay   = 5 * time.Second
+	// shortOverlap is the lifetime of a gateway's certificate. A gateway needs at most this long to learn a new root. A
+	// shorter overlap is an insecure setting.
+	shortOverlap = 24 * time.Hour
 )
 
 // Probes of the webhook, and of istiod where it is published.
@@ -114,6 +156,9 @@ const (
 	migrationCheck = 15 * time.Second
 	// migrationReadingTime limits a reading. Each request has a timeout of ten seconds.
 	migrationReadingTime = time.Minute
+	// unreadTime is how long readings may fail before conditions report it. A restart of the guest's API server is
+	// shorter.
+	unreadTime = time.Minute
 	// proxiesAsked is how often istiod is asked in one reading which pods are connected to it. Of two istiods, either
 	// can answer.
 	proxiesAsked = 6

@@ -22,12 +22,6 @@ import (
 
 // The files execute*.go are the only ones of the package that write to a cluster (TestOnlyExecuteWrites).
 
-// guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package apply),
-// so that an object that a slow webhook of the guest's admin delays can be written at all. What is left then is left
-// for the next pass. That pass begins with a new observation, renews what is due, and continues with the remaining work
-// in the guest.
-const guestTime = 40 * time.Second
-
 // errGuestTime is why something is left for the next pass.
 var errGuestTime = errors.New("the guest answers slowly: the rest is left for the next pass")
 

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,10 +36,6 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	}
 	return true
 }
-
-// unreadTime is how long readings of the guest may fail before conditions say so. A restart of its API server is
-// shorter.
-const unreadTime = time.Minute
 
 // reportUnread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that
 // has begun stands still: conditions say so after a time.

@@ -20,15 +20,6 @@ type ownCredential struct {
 	problem string
 }
 
-const (
-	// ownPickup is how long it may take until a kubeconfig that was written is in use: the kubelet brings a mounted
-	// Secret within two minutes, and hypergate reads the file every ten seconds.
-	ownPickup = 5 * time.Minute
-	// ownBurst and ownEvery limit the renewals, also those that fail.
-	ownBurst = 3
-	ownEvery = 2 * time.Minute
-)
-
 // ownDue returns when a credential is to be renewed: after half of its life. An outage of a sixth of its life ends
 // before two thirds of it are over. The zero time: it does not say how long it is valid.
 func ownDue(from, until time.Time) time.Time {

@@ -53,12 +53,6 @@ func (a accountInUse) pickedUp(now time.Time) time.Duration {
 	return max(0, formerAccessTime-now.Sub(a.since))
 }
 
-// tokenPickups returns the times after which an istiod whose account was replaced has its new token, usually and
-// surely. A kubelet takes up to a minute to bring it, and client-go reads the file again after fifty seconds (client-go
-// transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on what it was to write.
-// It looks at everything again when the class changes, see status.Result.Since.
-func tokenPickups() []time.Duration { return []time.Duration{65 * time.Second, 125 * time.Second} }
-
 // since returns since when istiod serves: since it started, or since it works again because its account was replaced.
 // requeue is when that changes. Zero: it does not.
 func (t tokens) since(started, now time.Time) (since time.Time, requeue time.Duration) {
@@ -66,7 +60,7 @@ func (t tokens) since(started, now time.Time) (since time.Time, requeue time.Dur
 	if t.replaced.IsZero() {
 		return since, 0
 	}
-	for _, after := range tokenPickups() {
+	for _, after := range []time.Duration{usualTokenPickup, longestTokenPickup} {
 		at := t.replaced.Add(after)
 		if now.Before(at) {
 			return since, at.Sub(now)

@@ -34,7 +34,8 @@ type memory struct {
 	plans planCache
 	// standby is another hypergate that owned the guest. Written by pass, from the observation.
 	standby standby
-	// ca is the state of the mesh CA. Written by execute, and by prepare, which creates a CA in advance.
+	// ca is the state of the mesh CA. Written by execute. Its next CA is also written by decide for a first
+	// installation, and by prepare, which makes that CA in advance.
 	ca meshCA
 	// rotation is what was logged of a rotation that waits. Written by execute.
 	rotation rotationDelay

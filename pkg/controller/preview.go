@@ -21,10 +21,6 @@ type Previewed struct {
 	Held    bool
 }
 
-// previewQuiet is the time without another write after which a preview is complete. It is longer than a status waits
-// until it is written (hcpQuiet).
-const previewQuiet = 2 * time.Second
-
 // Preview returns the writes that Run would send now. It runs the same passes with clients that send each write as a
 // dry run. It holds no Lease, so a controller can run at the same time. What depends on the effect of an earlier write
 // is not shown: for example, the webhooks of a first installation, which wait for istiod.

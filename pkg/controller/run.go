@@ -29,10 +29,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// startupCheck is how long the comparison of the two clusters at startup may take. After it the controller starts
-// without the result, and the first pass compares them.
-const startupCheck = 5 * time.Second
-
 // Options are the parameters of Run.
 type Options struct {
 	Config model.Config
@@ -137,9 +133,6 @@ func (o *Options) clusters() (*mgmt.Cluster, *guest.Cluster, error) {
 	guestCluster, err := guest.New(conn, o.Config, o.Source)
 	return mgmtCluster, guestCluster, err
 }
-
-// shortOverlap is the lifetime of a gateway's certificate. A gateway needs at most this long to learn a new root.
-const shortOverlap = 24 * time.Hour
 
 // insecureSettings returns the insecure settings. The log names them. The condition of a class has only their number.
 func (o Options) insecureSettings() []string {
