@@ -10,8 +10,8 @@
 // These logs contain the verb, the object, the user agent, and the time of the complete answer in microseconds. Both
 // logs use the same clock.
 //
-// If a target is a ratio, both terms are measured in turns in the same run. A missed target is not a failure: the
-// table shows it. The bench fails only if it cannot measure something.
+// If a target is a ratio, both terms are measured in turns in the same run. The exit code is 2 if a target is missed,
+// and 1 if something could not be measured. With -quick, a missed target is only shown in the table.
 //
 // No pods run here. The part istiod runs the real istiod as a process, with the arguments, the environment and the
 // files of its Deployment. For the other parts, the bench simulates the Deployment controller, which reports istiod as

@@ -311,9 +311,9 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 		}
 	}
 	r.add(row{
-		What: fmt.Sprintf("one drifted object, %d ways, %d samples", len(byObject), len(all)), Bar: "exactly 1 write",
+		What: fmt.Sprintf("one drifted object, %d ways, %d samples", len(byObject), len(all)), Bar: "exactly 1 write in 76 of 80, the rest explained",
 		Measured: fmt.Sprintf("exactly 1: %d, more: %d, more since more was lost: %d", once, total(more), total(justified)),
-		Met:      new(len(more) == 0),
+		Met:      new(driftMet(once, len(all), total(more))),
 		Values:   map[string]any{"exactlyOneWrite": once, "more": more, "moreWasLost": justified, "reads": reads},
 	})
 	for _, p := range []struct {
@@ -339,6 +339,10 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 	r.noteList("Drift that cost more than one write:", more)
 	r.noteList("Drift that cost more because more than the object was lost:", justified)
 }
+
+// driftMet reports whether at least 76 of 80 objects were restored by exactly one write, and the others are explained:
+// more than the object was lost.
+func driftMet(once, all, unexplained int) bool { return unexplained == 0 && once*80 >= all*76 }
 
 // noteList adds a note with a line for each text, if there are any.
 func (r *report) noteList(title string, texts map[string]int) {

@@ -42,7 +42,20 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	}
+	os.Exit(exitCode(err))
+}
+
+// exitCode returns 2 if all was measured and a bar was missed, and 1 if something could not be measured.
+func exitCode(err error) int {
+	_, isMissed := errors.AsType[missedBarsError](err)
+	switch {
+	case err == nil:
+		return 0
+	case isMissed:
+		return 2
+	default:
+		return 1
 	}
 }
 
@@ -90,7 +103,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 	}
 	r.Disturbed = w.disturbed
-	return r.write(o, out)
+	if err := r.write(o, out); err != nil {
+		return err
+	}
+	return r.verdict()
 }
 
 // choose checks the flags and returns the parts to run.

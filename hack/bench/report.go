@@ -50,6 +50,33 @@ func newReport(o options) *report {
 
 func (r *report) add(x row) { r.Rows = append(r.Rows, x) }
 
+// missedBarsError is the error of a run whose figures miss a bar. It has the rows.
+type missedBarsError []row
+
+// Error names each row, its bar and its figure.
+func (e missedBarsError) Error() string {
+	lines := make([]string, 0, len(e))
+	for _, x := range e {
+		lines = append(lines, fmt.Sprintf("%s: %s, the bar is %s", strings.TrimSpace(x.What), x.Measured, x.Bar))
+	}
+	return "missed bars:\n  " + strings.Join(lines, "\n  ")
+}
+
+// verdict returns a missedBarsError with the rows that miss their bar. A row without a bar misses none, and neither
+// does a quick run, whose samples are too few.
+func (r *report) verdict() error {
+	var missed missedBarsError
+	for _, x := range r.Rows {
+		if x.Met != nil && !*x.Met {
+			missed = append(missed, x)
+		}
+	}
+	if len(missed) == 0 || r.Quick {
+		return nil
+	}
+	return missed
+}
+
 func (r *report) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
