@@ -4,7 +4,8 @@
 //
 //	observe   reads both sides                                            observe.go
 //	decide    a pure function from the observation to one decision       decide.go, ca.go, plancache.go
-//	execute   carries the decision out: the only part that writes        execute*.go
+//	execute   carries the decision out: the only part that writes, but  execute*.go
+//	            for hypergate's own Lease                               lease.go, leasesummary.go
 //	            guest: CRDs, what istiod needs, then the rest          ┐
 //	            mgmt: what istiod mounts, a token that is due          ┘ at the same time
 //	            guest: hold or release Gateways                         execute_rollout.go

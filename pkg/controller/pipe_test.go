@@ -119,6 +119,40 @@ func writers(t *testing.T, folder string, beyond map[function]bool) map[function
 	return out
 }
 
+// leaseWriters are the files that write hypergate's own Lease, for the leader election and with the summary.
+func leaseWriters() []string { return []string{"lease.go", "leasesummary.go"} }
+
+// checkClientWrites checks that only the files of the Lease, and execute*.go, call a client's methods that write.
+func checkClientWrites(t *testing.T) {
+	t.Helper()
+	found := map[string]bool{}
+	for name, file := range sources(t, ".") {
+		ast.Inspect(file, func(n ast.Node) bool {
+			// A method that is passed as a value is called elsewhere, so each selector counts.
+			method, is := n.(*ast.SelectorExpr)
+			if !is || !slices.Contains(requestVerbs(), method.Sel.Name) || ofPackage(file, method) {
+				return true
+			}
+			found[name] = true
+			if !strings.HasPrefix(name, "execute") && !slices.Contains(leaseWriters(), name) {
+				t.Errorf("%s uses %s: only execute*.go, and for the Lease %v, may write to a cluster", name, method.Sel.Name, leaseWriters())
+			}
+			return true
+		})
+	}
+	for _, name := range leaseWriters() {
+		if !found[name] {
+			t.Errorf("%s does not write any more: take it off the list", name)
+		}
+	}
+}
+
+// ofPackage reports whether a selector names a function of an imported package, and not a method.
+func ofPackage(file *ast.File, selector *ast.SelectorExpr) bool {
+	name, is := selector.X.(*ast.Ident)
+	return is && importsOf(file)[name.Name] != ""
+}
+
 // TestOnlyExecuteWrites checks that only files whose name begins with execute call the methods of both sides that
 // write. The methods are derived from the code of the two packages.
 func TestOnlyExecuteWrites(t *testing.T) {
@@ -147,6 +181,7 @@ func TestOnlyExecuteWrites(t *testing.T) {
 			return true
 		})
 	}
+	checkClientWrites(t)
 	// One for each way of writing: through package apply, by a helper, by a client, to a subresource.
 	for _, name := range []string{"Apply", "PruneExceptAccess", "ReportConditions", "RequestToken"} {
 		if !called[name] {
