@@ -311,7 +311,8 @@ func (r *report) addDrift(all []drift, floor []time.Duration) {
 		}
 	}
 	r.add(row{
-		What: fmt.Sprintf("one drifted object, %d ways, %d samples", len(byObject), len(all)), Bar: "exactly 1 write in 76 of 80, the rest explained",
+		What:     fmt.Sprintf("one drifted object, %d ways, %d samples", len(byObject), len(all)),
+		Bar:      "exactly 1 write in 76 of 80, the rest explained",
 		Measured: fmt.Sprintf("exactly 1: %d, more: %d, more since more was lost: %d", once, total(more), total(justified)),
 		Met:      new(driftMet(once, len(all), total(more))),
 		Values:   map[string]any{"exactlyOneWrite": once, "more": more, "moreWasLost": justified, "reads": reads},

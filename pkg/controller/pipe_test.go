@@ -135,7 +135,7 @@ func checkClientWrites(t *testing.T) {
 			}
 			found[name] = true
 			if !strings.HasPrefix(name, "execute") && !slices.Contains(leaseWriters(), name) {
-				t.Errorf("%s uses %s: only execute*.go, and for the Lease %v, may write to a cluster", name, method.Sel.Name, leaseWriters())
+				t.Errorf("%s uses %s: only execute*.go and %v may write to a cluster", name, method.Sel.Name, leaseWriters())
 			}
 			return true
 		})
