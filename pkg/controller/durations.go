@@ -79,12 +79,12 @@ const (
 	// half of that (kubernetes pkg/kubelet/pod_workers.go). client-go reads the file again after 50 seconds
 	// (transport/token_source.go). The rest is for a busy node.
 	formerAccessTime = 3 * time.Minute
-	// usualTokenPickup and longestTokenPickup are the times after which an istiod whose account was replaced has its
+	// usualTokenPickup and lateTokenPickup are the times after which an istiod whose account was replaced has its
 	// new token. A kubelet takes up to a minute to bring it, and client-go reads the file again after fifty seconds
 	// (transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on what it was to
 	// write. It looks at everything again when the class changes, see status.Result.Since.
-	usualTokenPickup   = 65 * time.Second
-	longestTokenPickup = 125 * time.Second
+	usualTokenPickup = 65 * time.Second
+	lateTokenPickup  = 125 * time.Second
 )
 
 // The renewal of hypergate's own kubeconfig.

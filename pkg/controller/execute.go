@@ -20,8 +20,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// The files execute*.go are the only ones of the package that write to a cluster, but for those of hypergate's own Lease
-// (TestOnlyExecuteWrites).
+// The files execute*.go are the only ones of the package that write to a cluster, but for those of hypergate's own
+// Lease (TestOnlyExecuteWrites).
 
 // errGuestTime is why something is left for the next pass.
 var errGuestTime = errors.New("the guest answers slowly: the rest is left for the next pass")

@@ -60,7 +60,7 @@ func (t tokens) since(started, now time.Time) (since time.Time, requeue time.Dur
 	if t.replaced.IsZero() {
 		return since, 0
 	}
-	for _, after := range []time.Duration{usualTokenPickup, longestTokenPickup} {
+	for _, after := range []time.Duration{usualTokenPickup, lateTokenPickup} {
 		at := t.replaced.Add(after)
 		if now.Before(at) {
 			return since, at.Sub(now)
