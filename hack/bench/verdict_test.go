@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestVerdict checks that a missed bar makes the exit code 2 and names the row, and what is no miss.
+// TestVerdict checks that a missed bar makes the exit code 2 and names the row, and what does not count as missed.
 func TestVerdict(t *testing.T) {
 	met, missed := row{What: "a", Met: new(true)}, row{What: "  b", Bar: "<= 1", Measured: "3", Met: new(false)}
 	for name, c := range map[string]struct {

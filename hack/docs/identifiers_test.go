@@ -44,7 +44,7 @@ func TestTheDevelopmentPageNamesTheCode(t *testing.T) {
 		case goFile.MatchString(name):
 			checked++
 			if !files[name] {
-				t.Errorf("docs/development.md: there is no file %s", name)
+				t.Errorf("docs/development.md names the file %s, which does not exist", name)
 			}
 		case identifier.MatchString(name) && isCode(name):
 			checked++

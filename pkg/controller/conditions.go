@@ -19,7 +19,7 @@ type known struct {
 	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token of istiod that was
 	// due could not be had, tunnelProblem the same for the tunnel's sidecar.
 	webhookProblem, tokenProblem, tunnelProblem error
-	// othersServe reports whether another controller serves the classes.
+	// othersServe reports whether another controller serves the classes, for which hypergate installs nothing.
 	othersServe bool
 	// twoClusters reports whether the two sides were found to be different clusters.
 	twoClusters bool
@@ -90,7 +90,7 @@ func (k known) result(blank status.Result) status.Result {
 	if !k.twoClusters {
 		return out // no class may be written to
 	}
-	out.OthersServe = k.othersServe && o.isDisabled()
+	out.OthersServe = k.othersServe
 	out.Istiod, out.Rollout, out.ReadyRelays = o.mgmt.Istiod, o.mgmt.Rollout, o.guest.ReadyRelays
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse

@@ -131,7 +131,7 @@ func (r *Reconciler) pass(ctx, life context.Context) passed {
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(r.config),
 		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens[model.IstiodBearer].problem,
 		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, twoClusters: r.memory.twoClusters,
-		othersServe: len(ownership.Conflicts(r.config, o.guest.Foreign)) > 0,
+		othersServe: !o.wantsInstallation(r.config) && len(ownership.Conflicts(r.config, o.guest.Foreign)) > 0,
 	}
 	if _, waits := d.(waitForSync); waits {
 		return r.reportUnsynced(ctx, k).within(out.requeue)

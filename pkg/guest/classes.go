@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 
@@ -69,7 +68,7 @@ type classItem struct {
 	finalized bool
 	// writers has the other field managers that wrote a condition of hypergate's own types, by condition type.
 	writers map[string]string
-	// applied are the types of the conditions that hypergate has applied, as far as it still owns them. Sorted.
+	// applied are the types of the conditions that hypergate has applied, as far as it still owns them.
 	applied []string
 }
 
@@ -90,7 +89,7 @@ func (i *classItem) KeptBytes() int {
 	for _, writer := range i.writers {
 		n += conditionSize + len(writer)
 	}
-	return n
+	return n + stringSize*len(i.applied)
 }
 
 // conditionSize is the size of a condition in bytes, without its texts.
@@ -110,9 +109,7 @@ func (w *classWatch) classOnly(obj any) (any, error) {
 	item.Generation, item.CreationTimestamp, item.DeletionTimestamp = class.Generation, class.CreationTimestamp, class.DeletionTimestamp
 	item.controllerName, item.conditions = w.controllerName, ownConditions(class.Status.Conditions)
 	item.finalized = slices.Contains(class.Finalizers, model.IngressOperatorFinalizer)
-	item.writers = writersOf(class.ManagedFields, func(manager string) bool { return manager != model.FieldManager })
-	ours := writersOf(class.ManagedFields, func(manager string) bool { return manager == model.FieldManager })
-	item.applied = slices.Sorted(maps.Keys(ours))
+	item.writers, item.applied = conditionOwners(class.ManagedFields)
 	return item, nil
 }
 
@@ -131,35 +128,46 @@ func ownConditions(all []metav1.Condition) []metav1.Condition {
 	return out
 }
 
-// writersOf returns the field managers of a kind that own a condition of hypergate's own types, by condition type.
-func writersOf(entries []metav1.ManagedFieldsEntry, counts func(manager string) bool) map[string]string {
-	var out map[string]string
+// conditionOwners returns who owns the conditions of hypergate's own types: writers has the other field managers, by
+// condition type, and applied has the types that hypergate owns, without repetitions.
+func conditionOwners(entries []metav1.ManagedFieldsEntry) (writers map[string]string, applied []string) {
 	for _, entry := range entries {
-		if !counts(entry.Manager) || entry.FieldsV1 == nil {
+		for _, own := range ownedConditions(entry) {
+			switch {
+			case entry.Manager != model.FieldManager:
+				if writers == nil {
+					writers = map[string]string{}
+				}
+				writers[own] = bounded(entry.Manager, maxWriter)
+			case !slices.Contains(applied, own):
+				applied = append(applied, own)
+			}
+		}
+	}
+	return writers, applied
+}
+
+// ownedConditions returns the conditions of hypergate's own types that an entry owns.
+func ownedConditions(entry metav1.ManagedFieldsEntry) (out []string) {
+	if entry.FieldsV1 == nil {
+		return nil
+	}
+	var fields struct {
+		Status struct {
+			Conditions map[string]json.RawMessage `json:"f:conditions"`
+		} `json:"f:status"`
+	}
+	if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+		return nil
+	}
+	for key := range fields.Status.Conditions {
+		var condition struct{ Type string }
+		text, keyed := strings.CutPrefix(key, "k:")
+		if !keyed || json.Unmarshal([]byte(text), &condition) != nil {
 			continue
 		}
-		var fields struct {
-			Status struct {
-				Conditions map[string]json.RawMessage `json:"f:conditions"`
-			} `json:"f:status"`
-		}
-		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		for key := range fields.Status.Conditions {
-			var condition struct{ Type string }
-			text, keyed := strings.CutPrefix(key, "k:")
-			if !keyed || json.Unmarshal([]byte(text), &condition) != nil {
-				continue
-			}
-			own := slices.Index(status.OwnTypes(), condition.Type)
-			if own < 0 {
-				continue
-			}
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[status.OwnTypes()[own]] = bounded(entry.Manager, maxWriter)
+		if own := slices.Index(status.OwnTypes(), condition.Type); own >= 0 {
+			out = append(out, status.OwnTypes()[own]) // not the guest's string, which keeps all of the entry
 		}
 	}
 	return out

@@ -2,7 +2,7 @@ package model
 
 // InferencePoolCRD is the CRD of InferencePools, and InferencePoolVersion the version that istiod reads
 // (pkg/config/schema/gvr of Istio). Without the CRD, istiod waits for it while it serves. With a CRD that does not
-// serve this version, an istiod that starts and shall read InferencePools does not become ready.
+// serve this version, an istiod that starts with InferencePools turned on does not become ready.
 const (
 	InferencePoolCRD     = "inferencepools.inference.networking.k8s.io"
 	InferencePoolVersion = "v1"
@@ -12,7 +12,7 @@ const (
 type InferencePools int
 
 const (
-	// PoolsReadable means that the CRD serves the version that istiod reads, or that there is no CRD.
+	// PoolsReadable means that the CRD serves the version that istiod reads, or that the CRD does not exist.
 	PoolsReadable InferencePools = iota
 	// PoolsUnreadable means that the CRD does not serve this version.
 	PoolsUnreadable

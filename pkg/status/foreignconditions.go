@@ -12,8 +12,8 @@ import (
 )
 
 // KeepForeignConditions leaves another controller's conditions unchanged while the plan is rejected in favor of that
-// controller, while istiod is beside the one of that controller, or while hypergate is not enabled. beside reports the
-// last two. Otherwise two controllers would overwrite the same condition repeatedly.
+// controller, while istiod is beside the one of that controller, or while hypergate installs nothing. beside reports
+// the last two. Otherwise two controllers would overwrite the same condition repeatedly.
 //
 // previous are the conditions that a class has, and wanted those that hypergate would write; wanted is empty if nothing
 // is written. writers are the field managers other than hypergate that wrote a condition, by its type.

@@ -52,7 +52,7 @@ type Result struct {
 	PoolsAt      time.Time
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []model.OtherDefaults
-	// OthersServe reports whether another controller serves the classes while hypergate is not enabled.
+	// OthersServe reports whether another controller serves the classes, for which hypergate installs nothing.
 	OthersServe bool
 	// Waiting is what the installation waits for. The guest may read it.
 	Waiting Waiting

@@ -105,7 +105,7 @@ func TestAPauseHasItsBeginning(t *testing.T) {
 		}
 	}
 	if installed().HasOldConditions() {
-		t.Error("there is no pause")
+		t.Error("conditions count as old without a pause")
 	}
 }
 

@@ -238,6 +238,7 @@ func holdRemoved(t *migrationTest) {
 func guestAPIAway(t *migrationTest, away time.Duration) {
 	t.addTwo()
 	m := t.moving()
+	m.apiAway = true
 	m.request("start")
 	m.rolls()
 	t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())

@@ -42,6 +42,9 @@ type move struct {
 	mark int
 	// deleted are the names of Gateways that the story deletes. Their requests fail from then on.
 	deleted []string
+	// apiAway reports whether the story takes the guest's API server away. Then kubelet and kube-proxy read the order
+	// to end late.
+	apiAway bool
 	// aged reports whether endpoints change so fast that they are out of date soon after xDS is lost. replaced is when
 	// backends were replaced.
 	aged     bool
@@ -384,14 +387,19 @@ func (m *move) arrives() {
 }
 
 // outlastedDrain reports whether a request was cut because it needs longer than the drain of its gateway's pod, and the
-// pod served for all of its drain. A download can begin after the order to end: kube-proxy reads the change late, above
-// all after an outage of the guest's API server.
+// pod served for all of its drain.
 func (m *move) outlastedDrain(f traffic.Failure) bool {
 	m.seen.mu.Lock()
 	defer m.seen.mu.Unlock()
 	ending, is := m.seen.ending[f.Gateway]
-	const watchDelay = time.Second
-	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") && f.Ended.Sub(ending) > drainOfPods-watchDelay
+	const (
+		watchDelay = time.Second
+		// routed is how long kube-proxy can send new connections to a pod that ends: the EndpointSlice changes first,
+		// and kube-proxy writes its rules at most once a second.
+		routed = 3 * time.Second
+	)
+	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") &&
+		(m.apiAway || f.Began.Before(ending.Add(routed))) && f.Ended.Sub(ending) > drainOfPods-watchDelay
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

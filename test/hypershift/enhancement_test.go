@@ -80,7 +80,7 @@ func section(t *testing.T, document []byte, heading string) string {
 	t.Helper()
 	_, after, found := strings.Cut(string(document), "\n"+heading+"\n")
 	if !found {
-		t.Fatalf("there is no heading %q", heading)
+		t.Fatalf("the heading %q is missing", heading)
 	}
 	before, _, _ := strings.Cut(after, "\n#")
 	return before

@@ -115,6 +115,6 @@ func isExplained(t *testing.T, diff string) {
 		delete(unseen, names[i])
 	}
 	for name := range unseen {
-		t.Errorf("the page explains %s, and there is no such difference", name)
+		t.Errorf("the page explains a difference of %s that does not exist", name)
 	}
 }
