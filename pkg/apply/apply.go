@@ -279,46 +279,46 @@ func cutOff(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// way is how an object is sent.
-type way int
+// writeMode is how an object is sent.
+type writeMode int
 
 const (
-	wayUnknown way = iota // the object must be read first
-	wayWait               // not now: the object is being deleted
-	wayNew                // create only; a conflict if an object of this name exists
-	wayShared             // apply; a conflict if another manager has one of the fields
-	wayForced             // apply with force, because the object is owned
-	wayDecided            // apply with force, at the version that the caller chose
+	modeUnknown writeMode = iota // the object must be read first
+	modeWait                     // not now: the object is being deleted
+	modeCreate                   // create only; a conflict if an object of this name exists
+	modeShared                   // apply; a conflict if another manager has one of the fields
+	modeForced                   // apply with force, because the object is owned
+	modeVersion                  // apply with force, at the version that the caller chose
 )
 
-func (p plan) way(k Kind) way {
+func (p plan) mode(k Kind) writeMode {
 	switch {
 	case p == planWriteOurs:
-		return wayForced
+		return modeForced
 	case !k.Prune:
-		return wayShared
+		return modeShared
 	case p == planWriteNew:
-		return wayNew
+		return modeCreate
 	default:
-		return wayUnknown
+		return modeUnknown
 	}
 }
 
-// send writes the object. After a conflict, it reads the existing object and can try once more in another way. It
+// send writes the object. After a conflict, it reads the existing object and can try once more in another mode. It
 // returns nil if the object is being deleted. writes is the number of write requests.
 func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.PartialObjectMetadata, writes int, err error) {
 	if j.at != "" {
-		got, err = c.patch(ctx, j, k, wayDecided)
+		got, err = c.patch(ctx, j, k, modeVersion)
 		return got, 1, err
 	}
-	for w := p.way(k); ; w = wayUnknown {
-		if w == wayUnknown {
-			w, err = c.find(ctx, j, k, err)
+	for m := p.mode(k); ; m = modeUnknown {
+		if m == modeUnknown {
+			m, err = c.find(ctx, j, k, err)
 		}
-		if w == wayWait || w == wayUnknown {
+		if m == modeWait || m == modeUnknown {
 			return nil, writes, err
 		}
-		got, err = c.patch(ctx, j, k, w)
+		got, err = c.patch(ctx, j, k, m)
 		writes++
 		if writes == writeAttempts || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			return got, writes, err
@@ -326,38 +326,38 @@ func (c *Cluster) send(ctx context.Context, j job, k Kind, p plan) (got *metav1.
 	}
 }
 
-// find reads the existing object of the job's name and returns the way to send the job, or an error if there is none.
+// find reads the existing object of the job's name and returns how to send the job, or an error if there is none.
 // The existing object is owned if it carries the owner label, has the UID that the tracker remembers, or has fields
 // that we applied. conflict is the error of an earlier attempt.
-func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (way, error) {
+func (c *Cluster) find(ctx context.Context, j job, k Kind, conflict error) (writeMode, error) {
 	now, err := c.look(ctx, k, j.id.Key)
 	switch {
 	case apierrors.IsNotFound(err) && k.Prune:
-		return wayNew, nil // or the namespace or the kind is missing; the write returns that error
+		return modeCreate, nil // or the namespace or the kind is missing; the write returns that error
 	case apierrors.IsNotFound(err):
-		return wayShared, nil
+		return modeShared, nil
 	case err != nil:
-		return wayUnknown, &causedError{Classify(err, "get", k.resource()), err}
+		return modeUnknown, &causedError{Classify(err, "get", k.resource()), err}
 	case now.DeletionTimestamp != nil:
-		return wayWait, nil
+		return modeWait, nil
 	case c.Ours(now), now.UID == c.tracker.uid(j.kind, j.id.Key):
-		return wayForced, nil
+		return modeForced, nil
 	case k.Prune:
-		return wayUnknown, foreign(k, now.ManagedFields)
+		return modeUnknown, foreign(k, now.ManagedFields)
 	case fieldConflict(conflict):
-		return wayUnknown, conflict
+		return modeUnknown, conflict
 	default:
-		return wayShared, nil
+		return modeShared, nil
 	}
 }
 
-func (c *Cluster) patch(ctx context.Context, j job, k Kind, w way) (*metav1.PartialObjectMetadata, error) {
-	body, force := j.JSON(), w == wayForced || w == wayDecided
+func (c *Cluster) patch(ctx context.Context, j job, k Kind, m writeMode) (*metav1.PartialObjectMetadata, error) {
+	body, force := j.JSON(), m == modeForced || m == modeVersion
 	at := ""
-	switch w { //nolint:exhaustive // the others ask for no version
-	case wayNew:
+	switch m { //nolint:exhaustive // the others ask for no version
+	case modeCreate:
 		at = Absent
-	case wayDecided:
+	case modeVersion:
 		at = j.at
 	}
 	if at != "" {

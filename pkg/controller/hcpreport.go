@@ -39,7 +39,7 @@ type hcpReporter struct {
 // kubeconfigProblem marks a problem of the guest kubeconfig that usually ends soon: its Secret does not exist yet, or
 // HyperShift renews what is in it. It adds the permission to grant after a forbidden request.
 func kubeconfigProblem(cfg model.Config, err error) error {
-	_, first := errors.AsType[guestconn.AwaitedError](err)
+	_, first := errors.AsType[guestconn.NotLoadedError](err)
 	_, none := errors.AsType[mgmt.NoKubeconfigError](err)
 	switch {
 	case errors.Is(err, guestconn.ErrRefused), first && none:

@@ -131,9 +131,9 @@ func TestTransientKubeconfigProblems(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"its Secret was never there":        {guestconn.AwaitedError{Err: mgmt.NoKubeconfigError{}}, true},
+		"its Secret was never there":        {guestconn.NotLoadedError{Err: mgmt.NoKubeconfigError{}}, true},
 		"its Secret is gone":                {mgmt.NoKubeconfigError{}, false},
-		"its Secret cannot be used":         {guestconn.AwaitedError{Err: errors.New("it is not a kubeconfig")}, false},
+		"its Secret cannot be used":         {guestconn.NotLoadedError{Err: errors.New("it is not a kubeconfig")}, false},
 		"the guest refuses its credentials": {guestconn.ErrRefused, true},
 		"all is well":                       {nil, false},
 	} {
@@ -161,7 +161,7 @@ func TestNextStepsOfKubeconfigProblems(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"the Secret may not be listed", guestconn.AwaitedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
+		{"the Secret may not be listed", guestconn.NotLoadedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
 		{"the Secret may not be watched", secret("watch")},
 		{"namespaces of the guest may not be listed", guestCheckError{cannot("list", "namespaces", "at the cluster scope")}},
 		{"the namespace may not be read", cannot("get", "namespaces", `in the namespace "clusters-guest1"`)},

@@ -31,7 +31,7 @@ func TestConditionsAreComputedOnce(t *testing.T) {
 		c.LastTransitionTime = earlier
 		first.Conditions = append(first.Conditions, c)
 	}
-	r.summary.conclude(said)
+	r.summary.addPass(said)
 	for _, c := range said.conditionsFor(first) {
 		if c.Message != "marked" || !c.LastTransitionTime.Equal(&earlier) {
 			t.Errorf("the HostedControlPlane gets %+v", c)

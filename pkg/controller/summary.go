@@ -105,8 +105,8 @@ func (s *summarizer) noteWebhook(cfg model.Config, o observation, d converge) {
 	}
 }
 
-// conclude adds what a pass says to the summary, and posts it.
-func (s *summarizer) conclude(said statement) {
+// addPass adds what a pass says to the summary, and posts it.
+func (s *summarizer) addPass(said statement) {
 	if s.conditions == nil {
 		s.conditions = conditionsOf(s.board.shown()) // during a pause, only Progressing is computed
 	}
@@ -328,7 +328,7 @@ func isRepair(o apply.Outcome) bool {
 func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) time.Duration {
 	now, targets := r.clock.Now(), r.mgmt.StatusTargets()
 	said, again := r.reports.state(res, targets, now)
-	r.reports.summary.conclude(said)
+	r.reports.summary.addPass(said)
 	r.reports.metrics.export(r.reports.summary.last, res, r.memory.endpointProbe.seen, now)
 	return soonest(again, r.reportToControlPlanes(ctx, said, targets))
 }

@@ -50,14 +50,14 @@ func TestTheSummaryHasTheRolloutOfGateways(t *testing.T) {
 	} {
 		s := summarizer{board: &board{leaseless: true}}
 		res := status.Result{GatewayRollout: rollout.Report{Step: c.step}}
-		if s.conclude(statement{res: res, now: start}); s.last.Gateways != c.want {
+		if s.addPass(statement{res: res, now: start}); s.last.Gateways != c.want {
 			t.Errorf("%s: %+v, want %+v", name, s.last.Gateways, c.want)
 		}
 		unseen := status.Result{ObservationProblem: errors.New("the guest has not been observed completely yet")}
-		if s.conclude(statement{res: unseen, now: start}); s.last.Gateways != c.want {
+		if s.addPass(statement{res: unseen, now: start}); s.last.Gateways != c.want {
 			t.Errorf("%s: %+v while the guest is not known, want %+v", name, s.last.Gateways, c.want)
 		}
-		if s.conclude(statement{now: start}); s.last.Gateways != (summary.Gateways{}) {
+		if s.addPass(statement{now: start}); s.last.Gateways != (summary.Gateways{}) {
 			t.Errorf("%s: %+v after the rollout", name, s.last.Gateways)
 		}
 	}
@@ -69,7 +69,7 @@ func TestTheSummaryHasTheBeginningOfAPause(t *testing.T) {
 	t.Parallel()
 	b := &board{} // nothing is written to the Lease between the passes
 	pass := func(s *summarizer, lifecycle model.Lifecycle, at time.Time) time.Time {
-		s.conclude(statement{res: status.Result{Lifecycle: lifecycle}, now: at})
+		s.addPass(statement{res: status.Result{Lifecycle: lifecycle}, now: at})
 		return s.last.PausedSince
 	}
 	first := summarizer{board: b}

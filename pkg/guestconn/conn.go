@@ -305,7 +305,7 @@ func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err err
 	config, err := c.options.Load()
 	switch {
 	case err != nil && c.waits():
-		return nil, "", AwaitedError{fmt.Errorf("%s: %w", unread, err)}
+		return nil, "", NotLoadedError{fmt.Errorf("%s: %w", unread, err)}
 	case err != nil:
 		return nil, "", fmt.Errorf("%s: %w", unread, err)
 	}
@@ -352,14 +352,14 @@ func (e StepError) NextStep() string { return e.Step }
 
 const unusedText = "the new guest kubeconfig is not used; the previous one stays in use"
 
-// AwaitedError reports that the first kubeconfig could not be loaded yet.
-type AwaitedError struct{ Err error }
+// NotLoadedError reports that the first kubeconfig could not be loaded yet.
+type NotLoadedError struct{ Err error }
 
 // Error returns what hypergate waits for.
-func (e AwaitedError) Error() string { return e.Err.Error() }
+func (e NotLoadedError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (e AwaitedError) Unwrap() error { return e.Err }
+func (e NotLoadedError) Unwrap() error { return e.Err }
 
 // ErrRefused means that the guest rejects the credentials, because they expired or were revoked.
 var ErrRefused = StepError{

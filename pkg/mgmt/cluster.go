@@ -40,8 +40,8 @@ type Cluster struct {
 	caWatch       *watch.Watch
 	notify        func()
 	controlPlanes *controlPlanes
-	// exposure publishes istiod.
-	exposure *exposure
+	// publisher publishes istiod.
+	publisher *endpointPublisher
 	// shown is the control plane that was observed last. Observe replaces the whole value, because the health check
 	// reads it concurrently.
 	shown atomic.Pointer[lastShown]
@@ -97,7 +97,7 @@ func newWithHTTP(restConfig *rest.Config, httpClient *http.Client, cfg model.Con
 	if c.controlPlanes, err = newControlPlanes(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	if c.exposure, err = newExposure(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
+	if c.publisher, err = newEndpointPublisher(restConfig, httpClient, core, cfg, func() { c.notify() }); err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	if c.migration, err = newMigrationLease(restConfig, httpClient, cfg, func() { c.notify() }); err != nil {
@@ -201,7 +201,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	go c.istiod.Run(ctx)
 	go c.caWatch.Run(ctx)
 	go c.controlPlanes.run(ctx)
-	c.exposure.start(ctx, notify)
+	c.publisher.start(ctx, notify)
 	go c.migration.watch.Run(ctx)
 	go c.guestSecret.run(ctx)
 	return nil
@@ -229,7 +229,7 @@ func (c *Cluster) Observe(ctx context.Context, secrets *Secrets) (model.Manageme
 	if err := c.readMissing(ctx, secrets); err != nil {
 		return out, err
 	}
-	if err := c.exposure.observe(ctx, &out); err != nil {
+	if err := c.publisher.observe(ctx, &out); err != nil {
 		return out, err
 	}
 	out.API, out.Migration = c.api, c.migration.observed()
@@ -281,7 +281,7 @@ func (c *Cluster) Apply(ctx context.Context, objects []model.MgmtObject) apply.R
 
 // Publish applies the objects that publish istiod's Service.
 func (c *Cluster) Publish(ctx context.Context, objects []model.MgmtObject) apply.Report {
-	return c.exposure.apply(ctx, objects)
+	return c.publisher.apply(ctx, objects)
 }
 
 // Prune deletes the objects that hypergate owns and that are not in keep. If keep has istiod's Deployment, the
@@ -291,12 +291,12 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Repo
 	spared := apply.IDs(keep)
 	if slices.ContainsFunc(keep, func(o model.MgmtObject) bool { return o.GVK().Kind == "Deployment" }) {
 		spared = append(spared, c.secretID(model.IstiodBearer))
-		if c.exposure.takesTunnel() {
+		if c.publisher.takesTunnel() {
 			spared = append(spared, c.secretID(model.SidecarBearer))
 		}
 		spared = append(spared, c.slotConfigMaps()...)
 	}
-	report := c.exposure.prune(ctx, keep)
+	report := c.publisher.prune(ctx, keep)
 	if !report.Complete() {
 		return report
 	}
@@ -305,7 +305,7 @@ func (c *Cluster) Prune(ctx context.Context, keep []model.MgmtObject) apply.Repo
 
 // WatchProblems returns the kinds of the management side whose watches fail.
 func (c *Cluster) WatchProblems() []apply.WatchProblem {
-	out := slices.Concat(c.objects.WatchProblems(), c.controlPlanes.problems(), c.exposure.problems(), c.migration.problems())
+	out := slices.Concat(c.objects.WatchProblems(), c.controlPlanes.problems(), c.publisher.problems(), c.migration.problems())
 	if c.lastControlPlane().Exists() {
 		return out // a Cluster is ignored if there is a HostedControlPlane
 	}

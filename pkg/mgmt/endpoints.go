@@ -26,13 +26,13 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// exposure publishes istiod with one publish strategy. The strategy can depend on the HostedControlPlane, so that it
-// is chosen after the HostedControlPlane was observed.
+// endpointPublisher publishes istiod with one publish strategy. The strategy can depend on the HostedControlPlane, so
+// that it is chosen after the HostedControlPlane was observed.
 //
 // The strategy is chosen once per process: what HyperShift allows to change about it (who can reach the endpoints)
 // changes rarely. Kinds of other strategies are not watched, because the management cluster possibly does not serve
 // them.
-type exposure struct {
+type endpointPublisher struct {
 	cfg    model.Config
 	rest   *rest.Config
 	client dynamic.Interface
@@ -56,19 +56,19 @@ type exposure struct {
 	cleared map[schema.GroupVersionKind]bool
 }
 
-// newExposure returns an exposure. It returns nil if the topology needs no published endpoint.
-func newExposure(
+// newEndpointPublisher returns an endpointPublisher. It returns nil if the topology needs no published endpoint.
+func newEndpointPublisher(
 	restConfig *rest.Config, httpClient *http.Client, core coreclient.CoreV1Interface, cfg model.Config,
 	notify func(),
-) (*exposure, error) {
+) (*endpointPublisher, error) {
 	if cfg.Topology != model.TopologyHosted {
-		return nil, nil //nolint:nilnil // a nil exposure observes and writes nothing
+		return nil, nil //nolint:nilnil // a nil endpointPublisher observes and writes nothing
 	}
 	client, err := dynamic.NewForConfigAndClient(restConfig, httpClient)
 	if err != nil {
 		return nil, err
 	}
-	e := &exposure{cfg: cfg, rest: restConfig, client: client, core: core.RESTClient(), cleared: map[schema.GroupVersionKind]bool{}}
+	e := &endpointPublisher{cfg: cfg, rest: restConfig, client: client, core: core.RESTClient(), cleared: map[schema.GroupVersionKind]bool{}}
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
 	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
 	e.service = watch.NewSwitch(service)
@@ -101,22 +101,22 @@ func addressesOnly(obj any) (any, error) {
 }
 
 // start prepares begin and open. Everything that they start ends with ctx.
-func (e *exposure) start(ctx context.Context, notify func()) {
+func (e *endpointPublisher) start(ctx context.Context, notify func()) {
 	if e == nil {
 		return
 	}
 	running := ctx
-	e.begin = func(ctx context.Context, way model.PublishStrategy) error {
-		if err := e.beginning.read(func() error { return e.findTLSRoutes(ctx, way) }); err != nil {
+	e.begin = func(ctx context.Context, strategy model.PublishStrategy) error {
+		if err := e.beginning.read(func() error { return e.findTLSRoutes(ctx, strategy) }); err != nil {
 			return err
 		}
-		for _, w := range e.watches(way) {
-			w.Set(running, string(way), "")
+		for _, w := range e.watches(strategy) {
+			w.Set(running, string(strategy), "")
 		}
 		return nil
 	}
-	e.open = func(way model.PublishStrategy) error {
-		kinds := publish.RouteKinds(e.cfg, way, e.tlsRoutes)
+	e.open = func(strategy model.PublishStrategy) error {
+		kinds := publish.RouteKinds(e.cfg, strategy, e.tlsRoutes)
 		if len(kinds) == 0 || e.objects != nil {
 			return nil
 		}
@@ -136,14 +136,14 @@ func (e *exposure) start(ctx context.Context, notify func()) {
 }
 
 // findTLSRoutes finds the version of TLSRoutes that the cluster serves, if the strategy uses TLSRoutes.
-func (e *exposure) findTLSRoutes(ctx context.Context, way model.PublishStrategy) error {
-	if publish.EvidenceOf(way) != publish.EvidenceTLSRoutes {
+func (e *endpointPublisher) findTLSRoutes(ctx context.Context, strategy model.PublishStrategy) error {
+	if publish.EvidenceOf(strategy) != publish.EvidenceTLSRoutes {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	for _, version := range publish.TLSRouteVersions() {
-		kind := publish.RouteKinds(e.cfg, way, version)[0]
+		kind := publish.RouteKinds(e.cfg, strategy, version)[0]
 		var list metav1.APIResourceList
 		// client-go's discovery client does not support deadlines.
 		err := e.core.Get().AbsPath("/apis/" + kind.GVK.GroupVersion().String()).Do(ctx).Into(&list)
@@ -162,11 +162,11 @@ func (e *exposure) findTLSRoutes(ctx context.Context, way model.PublishStrategy)
 }
 
 // watches returns the watches that show the evidence for a strategy.
-func (e *exposure) watches(way model.PublishStrategy) []*watch.Switch {
+func (e *endpointPublisher) watches(strategy model.PublishStrategy) []*watch.Switch {
 	return map[publish.Evidence][]*watch.Switch{
 		publish.EvidenceRoutes:  {e.theirs, e.ours},
 		publish.EvidenceService: {e.service},
-	}[publish.EvidenceOf(way)]
+	}[publish.EvidenceOf(strategy)]
 }
 
 // observe chooses the strategy for the HostedControlPlane, unless one was chosen before. Then it adds the evidence
@@ -174,33 +174,33 @@ func (e *exposure) watches(way model.PublishStrategy) []*watch.Switch {
 //
 // If there is no strategy, or it cannot start, observe returns no error: the plan reports the problem if the guest
 // needs istiod.
-func (e *exposure) observe(ctx context.Context, into *model.ManagementObservation) error {
+func (e *endpointPublisher) observe(ctx context.Context, into *model.ManagementObservation) error {
 	if e == nil {
 		return nil
 	}
-	way, err := publish.StrategyFor(e.cfg, into.ControlPlane)
+	strategy, err := publish.StrategyFor(e.cfg, into.ControlPlane)
 	if err != nil {
 		return nil //nolint:nilerr // see above
 	}
 	if e.taken == nil {
-		if err := e.begin(ctx, way); err != nil {
+		if err := e.begin(ctx, strategy); err != nil {
 			into.Endpoints.Problem = err.Error()
 			return nil //nolint:nilerr // see above
 		}
-		e.taken = &way
+		e.taken = &strategy
 		if why := publish.WhyTunnel(e.cfg, into.ControlPlane); why != "" {
 			logr.FromContextOrDiscard(ctx).Info("Publishing istiod by a tunnel through the guest's API server", "because", why)
 		}
 	}
-	if *e.taken != way {
+	if *e.taken != strategy {
 		into.Endpoints.Problem = fmt.Sprintf(
 			"istiod is published by %s, but the HostedControlPlane now requires %s: restart hypergate to "+
 				"change that, or set --publish=%[1]s to keep it",
-			*e.taken, way,
+			*e.taken, strategy,
 		)
 		return nil
 	}
-	for _, w := range e.watches(way) {
+	for _, w := range e.watches(strategy) {
 		err := w.Err()
 		switch {
 		case w.Synced():
@@ -215,7 +215,7 @@ func (e *exposure) observe(ctx context.Context, into *model.ManagementObservatio
 	}
 	// Apply only kinds that the cluster is known to serve. The watches of package apply would list an unknown kind
 	// again and again.
-	if err := e.open(way); err != nil {
+	if err := e.open(strategy); err != nil {
 		return err
 	}
 	into.Endpoints = e.seen()
@@ -224,7 +224,7 @@ func (e *exposure) observe(ctx context.Context, into *model.ManagementObservatio
 }
 
 // seen returns the evidence from the watches. Watches of other strategies are off and show nothing.
-func (e *exposure) seen() (out model.ObservedEndpoints) {
+func (e *endpointPublisher) seen() (out model.ObservedEndpoints) {
 	obj, _ := e.service.Get(e.key(e.cfg.XDSService()))
 	if s, is := obj.(*corev1.Service); is {
 		out.NodePort, out.LoadBalancer = handedOut(s)
@@ -250,7 +250,7 @@ func (e *exposure) seen() (out model.ObservedEndpoints) {
 	return out
 }
 
-func (e *exposure) key(name string) string {
+func (e *endpointPublisher) key(name string) string {
 	return types.NamespacedName{Namespace: e.cfg.MgmtNamespace, Name: name}.String()
 }
 
@@ -301,7 +301,7 @@ func refusal(u *unstructured.Unstructured) string {
 }
 
 // apply applies the route.
-func (e *exposure) apply(ctx context.Context, objects []model.MgmtObject) apply.Report {
+func (e *endpointPublisher) apply(ctx context.Context, objects []model.MgmtObject) apply.Report {
 	if e == nil || e.objects == nil {
 		return apply.Report{}
 	}
@@ -310,7 +310,7 @@ func (e *exposure) apply(ctx context.Context, objects []model.MgmtObject) apply.
 
 // prune deletes the route unless it is kept. It also deletes routes of other strategies that an earlier run created.
 // Their Service must stay until these routes are gone.
-func (e *exposure) prune(ctx context.Context, keep []model.MgmtObject) apply.Report {
+func (e *endpointPublisher) prune(ctx context.Context, keep []model.MgmtObject) apply.Report {
 	if e == nil {
 		return apply.Report{}
 	}
@@ -322,7 +322,7 @@ func (e *exposure) prune(ctx context.Context, keep []model.MgmtObject) apply.Rep
 }
 
 // problems returns the failing watches of the route.
-func (e *exposure) problems() []apply.WatchProblem {
+func (e *endpointPublisher) problems() []apply.WatchProblem {
 	if e == nil || e.objects == nil {
 		return nil
 	}
@@ -330,7 +330,7 @@ func (e *exposure) problems() []apply.WatchProblem {
 }
 
 // takesTunnel reports whether the tunnel was chosen.
-func (e *exposure) takesTunnel() bool {
+func (e *endpointPublisher) takesTunnel() bool {
 	if e == nil || e.taken == nil {
 		return false
 	}
@@ -339,7 +339,7 @@ func (e *exposure) takesTunnel() bool {
 }
 
 // others returns the route kinds of all strategies except the chosen one.
-func (e *exposure) others() []model.Kind {
+func (e *endpointPublisher) others() []model.Kind {
 	taken := model.PublishAddress
 	if e.taken != nil {
 		taken = *e.taken
@@ -350,7 +350,7 @@ func (e *exposure) others() []model.Kind {
 // clear deletes the routes that an earlier run with another strategy created. It does so once per kind. If a kind is
 // not served, or hypergate is not allowed to read it, clear assumes that there are no routes of this kind. A route that
 // was read and cannot be deleted is a failure: its Service must stay.
-func (e *exposure) clear(ctx context.Context) apply.Report {
+func (e *endpointPublisher) clear(ctx context.Context) apply.Report {
 	var outcomes []apply.Outcome
 	for _, kind := range e.others() {
 		if e.cleared[kind.GVK] {
@@ -366,7 +366,7 @@ func (e *exposure) clear(ctx context.Context) apply.Report {
 	return apply.ReportOf(outcomes...)
 }
 
-func (e *exposure) clearOne(ctx context.Context, kind model.Kind) error {
+func (e *endpointPublisher) clearOne(ctx context.Context, kind model.Kind) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	client := e.client.Resource(kind.GVK.GroupVersion().WithResource(kind.Resource)).Namespace(e.cfg.MgmtNamespace)

@@ -25,10 +25,10 @@ var (
 )
 
 // publishing starts a management cluster on which istiod is published with the given strategy.
-func publishing(t *testing.T, way model.PublishStrategy, prepare func(*fakeapi.Server)) *fixture {
+func publishing(t *testing.T, strategy model.PublishStrategy, prepare func(*fakeapi.Server)) *fixture {
 	t.Helper()
 	cfg := config()
-	cfg.Publish.Strategy = way
+	cfg.Publish.Strategy = strategy
 	return startWith(t, cfg, prepare)
 }
 
@@ -42,9 +42,9 @@ const (
 func TestObservedPortAndAddress(t *testing.T) {
 	const service = "{metadata: {namespace: clusters-guest1, name: xds-openshift-gateway}, spec: {type: "
 	for name, tc := range map[string]struct {
-		way     model.PublishStrategy
-		service string
-		want    model.ObservedEndpoints
+		strategy model.PublishStrategy
+		service  string
+		want     model.ObservedEndpoints
 	}{
 		"a port": {
 			model.PublishNodePort, service + "NodePort, ports: [{port: 15012, nodePort: 31512}]}}",
@@ -78,7 +78,7 @@ func TestObservedPortAndAddress(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := publishing(t, tc.way, func(api *fakeapi.Server) { api.Put(theServices, tc.service) })
+			f := publishing(t, tc.strategy, func(api *fakeapi.Server) { api.Put(theServices, tc.service) })
 			if diff := cmp.Diff(tc.want, f.observed().Endpoints); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

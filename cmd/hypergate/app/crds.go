@@ -135,7 +135,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 func (o *crdsOptions) guestOnly() (model.Config, error) {
 	plan := o.planOptions
 	plan.pilotImage, plan.proxyImage = "unused.invalid/pilot", "unused.invalid/proxyv2"
-	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", way: string(model.PublishAuto)}
+	plan.publish = publishOptions{xdsAddress: "unused.invalid:443", strategy: string(model.PublishAuto)}
 	plan.networkPolicies.on, plan.crds.protect = false, true
 	if plan.topology != string(model.TopologyStandalone) {
 		plan.namespace = "management-side"

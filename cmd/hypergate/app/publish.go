@@ -15,16 +15,16 @@ import (
 
 // publishOptions holds the flags that define how the guest's nodes reach istiod.
 type publishOptions struct {
-	xdsAddress, way, host, gateway string
-	relayImage, sidecarImage       string
-	nodePort                       uint16
+	xdsAddress, strategy, host, gateway string
+	relayImage, sidecarImage            string
+	nodePort                            uint16
 }
 
 func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the guest's gateways reach istiod, "+
 		"if another party publishes istiod. "+
 		"With --topology=standalone, defaults to istiod's Service.")
-	choose(flags, &o.way, "publish", "", string(model.PublishAuto), "How to publish istiod to the guest's nodes, "+
+	choose(flags, &o.strategy, "publish", "", string(model.PublishAuto), "How to publish istiod to the guest's nodes, "+
 		"unless --xds-address is set. "+
 		"{values}. "+
 		"auto uses the strategy with which the HostedControlPlane publishes the guest's API server. "+
@@ -46,22 +46,22 @@ func (o *publishOptions) addFlags(flags *pflag.FlagSet) {
 
 // into writes the flags into a Config.
 func (o *publishOptions) into(cfg *model.Config) (err error) {
-	way := model.PublishStrategy(o.way)
+	strategy := model.PublishStrategy(o.strategy)
 	switch {
-	case o.xdsAddress != "" && way != model.PublishAuto:
+	case o.xdsAddress != "" && strategy != model.PublishAuto:
 		return fmt.Errorf("--xds-address and --publish=%s are mutually exclusive: either another party publishes istiod, "+
-			"or hypergate does", way)
+			"or hypergate does", strategy)
 	case o.xdsAddress != "":
 		cfg.XDS, err = parseHostPort("--xds-address", o.xdsAddress)
 		return err
-	case cfg.Topology == model.TopologyStandalone && way == model.PublishAuto:
+	case cfg.Topology == model.TopologyStandalone && strategy == model.PublishAuto:
 		cfg.XDS = model.HostPort{Host: cfg.IstiodName() + "." + cfg.MgmtNamespace + ".svc", Port: 15012}
 		return nil
-	case o.nodePort != 0 && way != model.PublishNodePort:
+	case o.nodePort != 0 && strategy != model.PublishNodePort:
 		return fmt.Errorf("--publish-node-port is only supported with --publish=%s", model.PublishNodePort)
 	}
 	cfg.Publish = model.Publish{
-		Strategy: way, At: model.HostPort{Host: o.host, Port: o.nodePort},
+		Strategy: strategy, At: model.HostPort{Host: o.host, Port: o.nodePort},
 		RelayImage: o.relayImage, SidecarImage: cmp.Or(o.sidecarImage, o.relayImage),
 	}
 	if o.gateway != "" {

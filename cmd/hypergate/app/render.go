@@ -160,7 +160,7 @@ func (o *renderOptions) fillIn(cmd *cobra.Command, version string, file controlP
 		{"xds-address", "istiod.apps.example.com:443", hosted && !cmd.Flags().Changed("publish") && file.plane == nil},
 		{"pilot-image", "registry.example.com/pilot:" + version, true},
 		{"proxy-image", "registry.example.com/proxyv2:" + version, true},
-		{"relay-image", "registry.example.com/hypergate:dev", o.publish.way == string(model.PublishTunnel)},
+		{"relay-image", "registry.example.com/hypergate:dev", o.publish.strategy == string(model.PublishTunnel)},
 	} {
 		if !example.applies || cmd.Flags().Changed(example.flag) {
 			continue
