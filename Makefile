@@ -268,6 +268,8 @@ integration: servers ## Run the tests with real API servers and a real istiod as
 e2e: servers build ## Run the stories on real clusters: a node, pods, istiod from hypergate's own Deployment. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent kubectl helm
 	@hack/e2e.sh -skip '^Test(Upgrade|Speed|Migration|Alerts)' $(NEED_ROOT)
+	@# The quick faults, in two minutes. `make chaos` causes all of them.
+	@hack/e2e.sh -run '^TestChaos$$' ./test/chaos
 
 .PHONY: oldest
 oldest: servers build ## Run integration and e2e's main stories with a guest of Kubernetes 1.30, the oldest one. Needs root.
