@@ -68,7 +68,10 @@ func newEndpointPublisher(
 	if err != nil {
 		return nil, err
 	}
-	e := &endpointPublisher{cfg: cfg, rest: restConfig, client: client, core: core.RESTClient(), cleared: map[schema.GroupVersionKind]bool{}}
+	e := &endpointPublisher{
+		cfg: cfg, rest: restConfig, client: client, core: core.RESTClient(),
+		cleared: map[schema.GroupVersionKind]bool{},
+	}
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
 	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
 	e.service = watch.NewSwitch(service)
