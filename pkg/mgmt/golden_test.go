@@ -20,12 +20,16 @@ import (
 	"github.com/hypergate/hypergate/test/golden"
 )
 
-// TestGoldens checks what is applied on the management side, and in which order, for a HostedControlPlane of each
-// platform: the files of testdata/hcp.
+// suffixTunnel ends the name of a golden file whose istiod is published by the tunnel.
+const suffixTunnel = "-tunnel.yaml"
+
+// TestGoldens checks what is applied on both sides, and in which order, for a HostedControlPlane of each platform: the
+// files of testdata/hcp. Two of them are also published by the tunnel, one with a single istiod and one with two.
 //
-// Each golden file has the identity, the owner and a hash of all objects, and istiod's Deployment. The arguments,
-// environment and similar fields of its containers are in the golden files of package desired. A test of
-// cmd/hypergate/app compares the same files, with the hashes of whole objects, with the output of the command render.
+// Each golden file has the identity, the owner and a hash of all objects except CRDs and their policy, and istiod's
+// Deployment. The arguments, environment and similar fields of its containers are in the golden files of package
+// desired. A test of cmd/hypergate/app compares the same files, with the hashes of whole objects, with the output of
+// the command render.
 func TestGoldens(t *testing.T) {
 	folder := filepath.Join("testdata", "golden")
 	wanted := map[string]bool{}
@@ -33,23 +37,30 @@ func TestGoldens(t *testing.T) {
 	if err != nil || len(files) < 11 {
 		t.Fatalf("there are %d HostedControlPlanes: %v", len(files), err)
 	}
-	for _, file := range files {
-		path := filepath.Join(folder, filepath.Base(file))
+	check := func(name string, plane model.ControlPlane, by model.Publish) {
+		path := filepath.Join(folder, name)
 		wanted[path] = true
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			plane, err := readControlPlane(fromyaml.Object(t, data), "istiod-openshift-gateway")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if warnings := plane.Warnings(); len(warnings) > 0 {
-				t.Errorf("it is not followed in all: %q", warnings)
-			}
-			golden.Equal(t, path, applied(t, plane))
-		})
+		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) { golden.Equal(t, path, applied(t, plane, by)) })
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := filepath.Base(file)
+		plane, err := readControlPlane(fromyaml.Object(t, data), "istiod-openshift-gateway")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if warnings := plane.Warnings(); len(warnings) > 0 {
+			t.Errorf("%s is not followed in all: %q", name, warnings)
+		}
+		check(name, plane, model.Publish{Strategy: model.PublishAuto})
+		if name == "aws.yaml" || name == "agent.yaml" {
+			const image = "registry.example.com/hypergate:1"
+			check(strings.TrimSuffix(name, ".yaml")+suffixTunnel, plane,
+				model.Publish{Strategy: model.PublishTunnel, RelayImage: image, SidecarImage: image})
+		}
 	}
 	found, err := filepath.Glob(filepath.Join(folder, "*"))
 	if err != nil {
@@ -96,12 +107,12 @@ func asked(t *testing.T) (model.Config, *charts.Source, pki.CA, model.GuestObser
 }
 
 // applied returns the content of a golden file.
-func applied(t *testing.T, plane model.ControlPlane) []byte {
+func applied(t *testing.T, plane model.ControlPlane, by model.Publish) []byte {
 	t.Helper()
 	cfg, source, ca, guest := asked(t)
-	// istiod is published like the parts of the HostedControlPlane. If that is impossible, an external endpoint is
-	// used.
-	cfg.Publish = model.Publish{Strategy: model.PublishAuto}
+	// With auto, istiod is published like the parts of the HostedControlPlane. If that is impossible, an external
+	// endpoint is used.
+	cfg.Publish = by
 	hosted := model.ManagementObservation{
 		CA: ca, ControlPlane: plane,
 		Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"},
@@ -116,40 +127,64 @@ func applied(t *testing.T, plane model.ControlPlane) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	credential := model.Credential{GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("ca")}, Token: "t"}
-	secret, err := model.CredentialSecret(cfg, plane, credential)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var identities []any
-	var deployment map[string]any
-	for _, o := range slices.Concat(state.Mgmt, state.Routes, []model.MgmtObject{secret}, state.Workload) {
-		u, err := o.Unstructured()
-		if err != nil {
-			t.Fatal(err)
-		}
-		owners := []string{}
-		for _, owner := range u.GetOwnerReferences() {
-			owners = append(owners, owner.Kind+" "+owner.Name+" "+string(owner.UID))
-		}
-		identities = append(identities, o.String()+", of "+strings.Join(owners, ", ")+", "+golden.Digest(t, u))
-		if u.GetKind() == "Deployment" {
-			deployment = u.Object
-		}
-	}
+	onMgmt, deployment := summary(t, slices.Concat(state.Mgmt, state.Routes, credentials(t, cfg, plane), state.Workload))
+	inGuest, _ := summary(t, slices.Concat(state.Guest, state.Admission))
 	containers, _, err := unstructured.NestedSlice(deployment, "spec", "template", "spec", "containers")
-	if err != nil || len(containers) != 1 {
+	if err != nil || len(containers) == 0 {
 		t.Fatalf("istiod has %d containers (%v)", len(containers), err)
 	}
-	for _, field := range []string{"args", "env", "ports", "readinessProbe", "lifecycle"} {
-		delete(containers[0].(map[string]any), field)
+	for _, container := range containers {
+		for _, field := range []string{"args", "env", "ports", "readinessProbe", "lifecycle"} {
+			delete(container.(map[string]any), field)
+		}
 	}
 	if err := unstructured.SetNestedSlice(deployment, containers, "spec", "template", "spec", "containers"); err != nil {
 		t.Fatal(err)
 	}
-	data, err := yaml.Marshal(map[string]any{"publication": publication, "objects": identities, "deployment": deployment})
+	data, err := yaml.Marshal(map[string]any{"publication": publication, "objects": onMgmt, "guest": inGuest, "deployment": deployment})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// credentials returns the Secrets that package controller adds to a plan.
+func credentials(t *testing.T, cfg model.Config, plane model.ControlPlane) []model.MgmtObject {
+	t.Helper()
+	credential := model.Credential{GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("ca")}, Token: "t"}
+	istiod, err := model.CredentialSecret(cfg, plane, credential)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Publish.Strategy != model.PublishTunnel {
+		return []model.MgmtObject{istiod}
+	}
+	sidecar, err := model.TunnelSecret(cfg, plane, credential, pki.Serving{Cert: []byte("cert"), Key: []byte("key")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []model.MgmtObject{istiod, sidecar}
+}
+
+// summary returns the identity, the owner and a hash of each object, and the Deployment among them.
+func summary[T interface {
+	fmt.Stringer
+	Unstructured() (*unstructured.Unstructured, error)
+}](t *testing.T, objects []T) (identities []any, deployment map[string]any) {
+	t.Helper()
+	for _, o := range objects {
+		u, err := o.Unstructured()
+		if err != nil {
+			t.Fatal(err)
+		}
+		owners := ""
+		for _, owner := range u.GetOwnerReferences() {
+			owners += "of " + owner.Kind + " " + owner.Name + " " + string(owner.UID) + ", "
+		}
+		identities = append(identities, o.String()+", "+owners+golden.Digest(t, u))
+		if u.GetKind() == "Deployment" {
+			deployment = u.Object
+		}
+	}
+	return identities, deployment
 }

@@ -26,6 +26,7 @@ type appliedFor struct {
 	// Publication is the address of istiod, as {host:port}, or why --publish=auto has none.
 	Publication string         `json:"publication"`
 	Objects     []string       `json:"objects"`
+	Guest       []string       `json:"guest"`
 	Deployment  map[string]any `json:"deployment"`
 }
 
@@ -50,18 +51,21 @@ func renderFor(name string, more ...string) []string {
 }
 
 // TestRenderIsWhatRunApplies compares the output of render for each HostedControlPlane with what run applies: the
-// objects in their order, their owners, istiod's Deployment, and a hash of each whole object.
+// objects of both sides in their order, their owners, istiod's Deployment, and a hash of each whole object.
 func TestRenderIsWhatRunApplies(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(planes, "*.yaml"))
-	if err != nil || len(files) < 11 {
+	files, err := filepath.Glob(filepath.Join(applied, "*.yaml"))
+	if err != nil || len(files) < 13 {
 		t.Fatalf("there are %d files: %v", len(files), err)
 	}
 	for _, file := range files {
-		name := filepath.Base(file)
-		t.Run(strings.TrimSuffix(name, ".yaml"), func(t *testing.T) {
-			want := readGolden(t, name)
-			args := renderFor(name)
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			want := readGolden(t, name+".yaml")
+			plane, byTunnel := strings.CutSuffix(name, "-tunnel")
+			args := renderFor(plane + ".yaml")
 			switch {
+			case byTunnel:
+				args = append(args, "--publish=tunnel", "--relay-image=registry.example.com/hypergate:1")
 			case !strings.HasPrefix(want.Publication, "{"):
 				fails(t, args, strings.TrimPrefix(want.Publication, "publishing istiod: "))
 				args = append(args, "--xds-address=istiod.apps.example.com:443")
@@ -70,8 +74,9 @@ func TestRenderIsWhatRunApplies(t *testing.T) {
 			case strings.HasPrefix(want.Publication, "{192.0.2.44:"):
 				args = append(args, "--published-host=192.0.2.44")
 			}
-			got := summarize(t, render(t, args[1:]...))
-			got.Publication = want.Publication
+			got := appliedFor{Publication: want.Publication}
+			got.Objects, got.Deployment = summarize(t, render(t, args[1:]...))
+			got.Guest, _ = summarize(t, render(t, append(args[1:], "--side=guest", "--crds=false")...))
 			if diff := cmp.Diff(normalized(t, want), normalized(t, got)); diff != "" {
 				t.Errorf("-applied +rendered:\n%s", diff)
 			}
@@ -79,22 +84,21 @@ func TestRenderIsWhatRunApplies(t *testing.T) {
 	}
 }
 
-// summarize returns objects in the form of a golden file.
-func summarize(t *testing.T, objects []map[string]any) appliedFor {
+// summarize returns objects in the form of a golden file, and the Deployment among them.
+func summarize(t *testing.T, objects []map[string]any) (identities []string, deployment map[string]any) {
 	t.Helper()
-	var out appliedFor
 	for i, name := range describe(objects) {
 		u := unstructured.Unstructured{Object: objects[i]}
-		owners := []string{}
+		owners := ""
 		for _, owner := range u.GetOwnerReferences() {
-			owners = append(owners, owner.Kind+" "+owner.Name+" "+string(owner.UID))
+			owners += "of " + owner.Kind + " " + owner.Name + " " + string(owner.UID) + ", "
 		}
-		out.Objects = append(out.Objects, name+", of "+strings.Join(owners, ", ")+", "+golden.Digest(t, &u))
+		identities = append(identities, name+", "+owners+golden.Digest(t, &u))
 		if u.GetKind() == "Deployment" {
-			out.Deployment = objects[i]
+			deployment = objects[i]
 		}
 	}
-	return out
+	return identities, deployment
 }
 
 // normalized removes from the Deployment what the golden files do not have, and the hash of the address of the guest's
@@ -102,11 +106,13 @@ func summarize(t *testing.T, objects []map[string]any) appliedFor {
 func normalized(t *testing.T, of appliedFor) appliedFor {
 	t.Helper()
 	containers, _, err := unstructured.NestedSlice(of.Deployment, "spec", "template", "spec", "containers")
-	if err != nil || len(containers) != 1 {
+	if err != nil || len(containers) == 0 {
 		t.Fatalf("%d containers: %v", len(containers), err)
 	}
-	for _, field := range []string{"args", "env", "ports", "readinessProbe", "lifecycle"} {
-		delete(containers[0].(map[string]any), field)
+	for _, container := range containers {
+		for _, field := range []string{"args", "env", "ports", "readinessProbe", "lifecycle"} {
+			delete(container.(map[string]any), field)
+		}
 	}
 	if err := unstructured.SetNestedSlice(of.Deployment, containers, "spec", "template", "spec", "containers"); err != nil {
 		t.Fatal(err)
