@@ -200,7 +200,7 @@ cpo-test: ## Vet and test deploy/cpo/component against a stand-in for HyperShift
 	cd deploy/cpo/component && go vet ./... && go test -timeout 10m ./...
 
 .PHONY: hypershift-drift
-hypershift-drift: ## Say which rules of HyperShift have changed in a newer tree of it: HYPERSHIFT=<path>.
+hypershift-drift: ## Say which rules of HyperShift are new or have changed in a newer tree of it: HYPERSHIFT=<path>.
 	@go run ./hack/hypershift-drift -tree "$(HYPERSHIFT)"
 
 .PHONY: monitoring-test

@@ -1,7 +1,8 @@
 // Command hypershift-drift says which rules of HyperShift have changed since the commit from which test/hypershift has
 // them. It reads a tree of HyperShift from a folder. With -record, it writes the record of that tree instead.
 //
-// It ends with code 1 if a rule has changed, or was removed, or if a file with rules has a new function.
+// It also names what the rules use and that has changed, and new functions and files in the folders with rules. It ends
+// with code 1 if there is any difference.
 package main
 
 import (
@@ -17,7 +18,7 @@ import (
 )
 
 // errDrift means that there are differences, which were printed.
-var errDrift = errors.New("read the changed functions, change test/hypershift accordingly, and write the record again with -record")
+var errDrift = errors.New("read what is listed, change test/hypershift accordingly, and write the record again with -record")
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
