@@ -15,6 +15,8 @@ const (
 	off boxState = iota
 	well
 	progressing
+	// paused is hypergate during a pause of the control plane.
+	paused
 	failing
 	// unknown is a part whose state was not observed, or is from before a pause or before hypergate ended.
 	unknown
@@ -27,6 +29,8 @@ func (s boxState) word() string {
 		return "ok"
 	case progressing:
 		return "progressing"
+	case paused:
+		return string(summary.Paused)
 	case failing:
 		return "failing"
 	case unknown:
@@ -41,7 +45,7 @@ func (s boxState) class() string {
 	switch s {
 	case well:
 		return classOK
-	case progressing:
+	case progressing, paused:
 		return classBusy
 	case failing:
 		return classAct
@@ -127,6 +131,8 @@ func ofHypergate(r summary.Reading) boxState {
 		return failing
 	case r.State == summary.Unreported, changing.Type == "":
 		return unknown
+	case s.Lifecycle == summary.Paused:
+		return paused
 	case s.Lifecycle.IsOnHold():
 		return progressing
 	case degraded.Status == summary.True && subjectOf(degraded.Reason) == partHypergate:

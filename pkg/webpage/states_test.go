@@ -59,7 +59,13 @@ func TestStatesOfBoxes(t *testing.T) {
 		}, [7]boxState{well, off, off, off, well, off, well}},
 		"a paused control plane": {func(_ *summary.Reading, s *summary.Summary) {
 			s.Lifecycle = summary.Paused
-		}, [7]boxState{progressing, well, unknown, well, unknown, unknown, unknown}},
+		}, [7]boxState{paused, well, unknown, well, unknown, unknown, unknown}},
+		"a control plane that is being deleted": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Lifecycle = summary.Deleting
+		}, [7]boxState{progressing, well, well, well, well, well, well}},
+		"hypergate ended during a pause": {func(r *summary.Reading, s *summary.Summary) {
+			r.State, s.Lifecycle = summary.Silent, summary.Paused
+		}, [7]boxState{failing, unknown, unknown, unknown, unknown, unknown, unknown}},
 		"hypergate ended": {func(r *summary.Reading, _ *summary.Summary) {
 			r.State = summary.Silent
 		}, [7]boxState{failing, unknown, unknown, unknown, unknown, unknown, unknown}},
