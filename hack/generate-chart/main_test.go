@@ -40,10 +40,9 @@ func TestTheTemplatesAreCurrent(t *testing.T) {
 func examples() map[string]string {
 	const images = "image: registry.example.com/hypergate:dev\npilotImage: registry.example.com/pilot:" + charts.EmbeddedVersion +
 		"\nproxyImage: registry.example.com/proxyv2:" + charts.EmbeddedVersion + "\n"
-	const address = "xdsAddress: istiod-guest1.apps.mgmt.example.com:443\n"
 	return map[string]string{
-		"hosted/example": "part: hosted\n" + images + address,
-		"cluster-api/example": "part: cluster-api\n" + images + address +
+		"hosted/example": "part: hosted\n" + images,
+		"cluster-api/example": "part: cluster-api\n" + images +
 			"clusterName: guest1\nguestKubeconfigSecret: guest1-kubeconfig\n" +
 			"guestApiPeers: pods:kamaji.clastix.io/name=guest1\nxdsPeers: namespaces:kubernetes.io/metadata.name=ingress-nginx\n",
 		"hosted/guest": "part: guest\n",

@@ -13,12 +13,8 @@ import (
 	"github.com/hypergate/hypergate/test/deploy"
 )
 
-const (
-	// placeholder is the registry of all images in deploy/.
-	placeholder = "registry.example.com/"
-	// exampleAddress is istiod's address in the examples. A release has none, so that hypergate publishes istiod.
-	exampleAddress = "istiod-guest1.apps.mgmt.example.com:443"
-)
+// placeholder is the registry of all images in deploy/.
+const placeholder = "registry.example.com/"
 
 // rendered returns the folders of deploy/ that a release also has as one file each, by the file's name. hosted has the
 // namespace of the example; the others can be applied as they are.
@@ -71,7 +67,6 @@ func (r release) names() *strings.Replacer {
 	return strings.NewReplacer(
 		placeholder+"hypergate:dev", r.image, placeholder+"hypergate", r.image[:tag], "newTag: dev", "newTag: "+r.image[tag+1:],
 		placeholder+"pilot:"+charts.EmbeddedVersion, r.pilot, placeholder+"proxyv2:"+charts.EmbeddedVersion, r.proxy,
-		"value: "+exampleAddress, `value: ""`,
 	)
 }
 

@@ -225,8 +225,13 @@ func (d *deployed) token(config *rest.Config, namespace, account string) string 
 	return got.Status.Token
 }
 
+// publishedByOther is istiod's address in the tests of deploy/. Its examples have none, and the test's control plane
+// does not say how hypergate can publish istiod.
+const publishedByOther = "istiod-guest1.apps.mgmt.example.com:443"
+
 // containerArgs returns the arguments of the Deployment's container as the kubelet would expand them. It replaces
-// what only a pod has: the service account's files, the mounted kubeconfig, and its own addresses.
+// what only a pod has: the service account's files, the mounted kubeconfig, and its own addresses. It also sets
+// istiod's address.
 func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []string {
 	d.Helper()
 	container := d.deployment.Spec.Template.Spec.Containers[0]
@@ -236,6 +241,9 @@ func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []strin
 		if v.ValueFrom != nil {
 			d.Expect(v.ValueFrom.FieldRef.FieldPath).To(gomega.Equal("metadata.namespace"))
 			value = d.deployment.Namespace
+		}
+		if v.Name == "XDS_ADDRESS" {
+			value = publishedByOther
 		}
 		pairs = append(pairs, "$("+v.Name+")", value)
 	}
@@ -248,7 +256,7 @@ func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []strin
 		}
 		args = append(args, expand.Replace(arg))
 	}
-	return append(args, mgmtKubeconfig, "--metrics-address=0", "--v=1", "--publish-probe=off") // nothing answers at the example's address
+	return append(args, mgmtKubeconfig, "--metrics-address=0", "--v=1", "--publish-probe=off") // nothing answers at publishedByOther
 }
 
 // start starts hypergate, and returns when both probes of its container succeed.
