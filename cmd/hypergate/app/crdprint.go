@@ -72,9 +72,11 @@ func printedPage(out io.Writer, r report) error {
 	return write(out, string(rendered), r)
 }
 
-// columns prints rows in aligned columns, as kubectl does.
+// columns prints rows in aligned columns, as kubectl does. No line ends in spaces: on a narrow screen, they would wrap
+// to an empty line.
 func columns(out io.Writer, rows ...[]string) {
-	w := tabwriter.NewWriter(out, 6, 4, 3, ' ', 0)
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 6, 4, 3, ' ', 0)
 	for _, row := range rows {
 		for i, cell := range row {
 			row[i] = oneLine(cell)
@@ -82,6 +84,9 @@ func columns(out io.Writer, rows ...[]string) {
 		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
 	_ = w.Flush() // into memory
+	for line := range strings.Lines(aligned.String()) {
+		fmt.Fprintln(out, strings.TrimRight(line, " \n"))
+	}
 }
 
 // oneLine returns a text from the guest as one cell of a table, without control characters.
