@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,15 +38,15 @@ func (w *harness) preview() []dryrun.Write {
 }
 
 // verb runs a command that previews the same installation, and returns its exit code and output.
-func (w *harness) verb(name string) (code int, output string) {
+func (w *harness) verb(name string, more ...string) (code int, output string) {
 	w.Helper()
 	var out bytes.Buffer
-	code = app.Execute(w.Context(), []string{
+	code = app.Execute(w.Context(), append([]string{
 		name, "--kubeconfig=" + w.pair.Mgmt.Kubeconfig, "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig,
 		"--namespace=" + w.cfg.MgmtNamespace, "--guest-namespace=" + w.cfg.GuestNamespace, "--revision=" + w.cfg.Revision,
 		"--controller-name=" + w.cfg.ControllerName, "--pilot-image=" + w.cfg.PilotImage, "--proxy-image=" + w.cfg.ProxyImage,
 		"--xds-address=" + w.cfg.XDS.String(), "--istiod-guest-server=" + w.cfg.GuestServer, "--ca-overlap=1h",
-	}, &out, &out)
+	}, more...), &out, &out)
 	return code, out.String()
 }
 
@@ -105,7 +106,45 @@ func TestAPreviewShowsWhatRunWrites(t *testing.T) {
 	w.Eventually(w.istiod).Should(gomega.BeNil())
 }
 
-// changedObjects returns the resource and the name of each write of a preview, including those that change nothing.
+// TestAPreviewOfAFirstInstallation compares a preview with the writes of the controller that starts after it, where
+// nothing exists yet: before the first class, and with it. The second preview lacks only the webhook, which waits for
+// istiod. Without an address of istiod, the plan is rejected.
+func TestAPreviewOfAFirstInstallation(t *testing.T) {
+	w := newHarness(t)
+	w.createNamespace(w.guest, w.cfg.GuestNamespace)
+	shown := w.preview()
+	w.Expect(changedObjects(shown)).To(gomega.ContainElement("validatingadmissionpolicies hypergate-crds-" + w.cfg.Revision))
+	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(w.settle)), "without a class")
+
+	w.createClass("demo")
+	// A preview lists from the API server's watch cache, which may not have the class yet.
+	w.Eventually(func() []string { shown = w.preview(); return changing(shown) }).Should(
+		gomega.ContainElement("create management deployments.apps " + w.cfg.IstiodName()))
+	code, report := w.verb("diff", "--xds-address=")
+	w.Expect(code).To(gomega.Equal(2), report)
+	w.Expect(report).To(gomega.MatchRegexp(`The plan was rejected: .*HostedControlPlane.* set --xds-address or another --publish`))
+
+	written := w.writesOf(func() {
+		w.playIstiod(corev1.ConditionTrue)
+		w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
+			Should(haveStatus(metav1.ConditionTrue, "Installed"))
+		w.settle()
+	})
+	w.Expect(append(changedObjects(shown), "validatingwebhookconfigurations "+w.cfg.ValidatorName())).To(gomega.ConsistOf(written))
+}
+
+// writesOf runs the controller while a function plays the rest, and returns what the controller wrote.
+func (w *harness) writesOf(play func()) []string {
+	w.Helper()
+	mgmtBefore, guestBefore := w.mgmtRequests.count(), w.guestRequests.count()
+	stop := w.run()
+	play()
+	stop()
+	return objectsOf(slices.Concat(w.mgmtRequests.since(mgmtBefore), w.guestRequests.since(guestBefore)))
+}
+
+// changedObjects returns the resource and the name of each write of a preview, each once, including those that change
+// nothing.
 func changedObjects(all []dryrun.Write) []string {
 	var out []string
 	for _, write := range all {
@@ -116,7 +155,8 @@ func changedObjects(all []dryrun.Write) []string {
 		resource, _, _ = strings.Cut(resource, ".")
 		out = append(out, resource+" "+write.Name)
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // objectsOf returns the same of requests, each once.

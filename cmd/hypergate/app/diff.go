@@ -30,8 +30,8 @@ The command observes both sides, decides and applies as "hypergate run" does, wi
 as a dry run, so it changes nothing, and requests no token. It names the fields that would change, and never their
 values. It needs the same permissions as hypergate. A hypergate can run at the same time.
 
-The command shows the next writes. It does not show what depends on their effect: during a first installation, istiod
-waits for the guest's CRDs and its account, and the webhooks wait for istiod.
+The command shows the next writes. It does not show what depends on their effect: during a first installation, the
+webhooks wait for istiod.
 
 Exit codes:
   0  Nothing would change.
