@@ -23,8 +23,8 @@
 //
 //   - hypergate runs.
 //   - Its memory, its goroutines and its log are bounded.
-//   - It wrote only those objects on the management side that an honest guest leads to, and nothing after it reported
-//     a pause.
+//   - It wrote only those objects on the management side that an honest guest leads to.
+//   - After a pause, it wrote only its own Lease, the report of the pause, and what was under way.
 //   - It sent the guest no data of the management side.
 //   - Its conditions have one line and a bounded length.
 //

@@ -109,9 +109,14 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 	w.watcher = newWatcher(w)
 	serveMore(w.g)
 	w.putHCP("")
-	w.m.Between(w.watcher.management)
+	w.m.Between(func(rw http.ResponseWriter, r *http.Request) bool {
+		answered := w.watcher.management(rw, r)
+		w.watcher.underWay(r)
+		return answered
+	})
 	w.g.Between(func(rw http.ResponseWriter, r *http.Request) bool {
 		w.watcher.guest(r)
+		w.watcher.underWay(r)
 		return w.between(rw, r)
 	})
 	w.g.Alter(w.altered)

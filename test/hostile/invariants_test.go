@@ -38,9 +38,13 @@ const (
 	// mostRequests is the limit for requests to the guest in one step. requestsPerSecond is added for each second of
 	// the step. About 40 watches start again after a change of the guest.
 	mostRequests, requestsPerSecond = 600, 100
-	// writesAfterPause is the maximum number of writes that may begin between the pause and its report. It is the
-	// size of one batch.
-	writesAfterPause = 64
+	// writesAfterPause is the maximum number of writes that may be under way when hypergate sees a pause. These are the
+	// batches that run at the same time: of the management side, of CRDs, and of the guest's other objects. Each has up
+	// to eight writes (pkg/apply, Options.Concurrency).
+	writesAfterPause = 3 * 8
+	// longestReport is the limit for the time from a pause to its report. It is shorter than the timeout of a write
+	// (35 s), because the report must not wait for writes that are not answered.
+	longestReport = 30 * time.Second
 )
 
 // watcher sees every request to both sides.
@@ -58,9 +62,12 @@ type watcher struct {
 	secrets  *leak.Secrets
 	searched map[[32]byte]bool
 	// pausing reports whether the test paused the control plane. paused reports whether hypergate reported the pause.
-	// writes counts the writes since the pause.
+	// until is the end of the pause. It differs each time, so that each pause has its own report. writes counts the
+	// writes since the pause. held is closed once writes are not held back any more (see underWay).
 	pausing, paused bool
+	until           time.Time
 	writes          int
+	held            chan struct{}
 	totals          map[string]int
 	// counted is the number of requests to the guest before the step.
 	counted  int
@@ -76,7 +83,7 @@ func newWatcher(w *hostileRun) *watcher {
 	s.Add("hypergate's token of the management side", []byte(tokenOf("management")))
 	return &watcher{
 		w: w, known: map[string]map[string]bool{}, learning: true, secrets: s, searched: map[[32]byte]bool{},
-		totals: map[string]int{},
+		totals: map[string]int{}, until: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC),
 	}
 }
 
@@ -137,7 +144,7 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 	if strings.HasSuffix(r.URL.Path, "/token") || strings.Contains(r.URL.Path, "/secrets") {
 		x.keep(body)
 	}
-	if !isWrite(r) || strings.Contains(r.URL.Path, "/leases") {
+	if !isWrite(r) || isOwnLease(r) {
 		return false
 	}
 	if len(body) > largestWrite {
@@ -145,8 +152,10 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 	}
 	if strings.Contains(r.URL.Path, "/hostedcontrolplanes/") {
 		x.texts(r, body)
-		if x.pausing && strings.Contains(string(body), "ReconciliationPaused") {
+		if x.pausing && strings.Contains(string(body), x.until.Format(time.RFC3339)) {
 			x.paused = true
+		} else {
+			x.wrote(r)
 		}
 		return false
 	}
@@ -183,15 +192,47 @@ func (x *watcher) keep(body []byte) {
 	}
 }
 
+// isOwnLease reports whether a request to the management side is about the Lease of hypergate's leader election.
+func isOwnLease(r *http.Request) bool {
+	return strings.HasSuffix(r.URL.Path, "/leases") || strings.HasSuffix(r.URL.Path, "/leases/hypergate-rev")
+}
+
 // wrote counts a write. The caller holds the lock.
 func (x *watcher) wrote(r *http.Request) {
-	if !x.pausing || strings.Contains(r.URL.Path, "/leases") {
+	if !x.pausing {
 		return
 	}
 	x.writes++
 	if x.paused {
 		x.problem("after the pause was reported: %s %s", r.Method, r.URL.Path)
 	}
+}
+
+// underWay holds back a request that is a write while a pause is not reported yet, until its client gives up. So no
+// write follows one that ends in this time, and the number of writes does not depend on the speed of the machine.
+//
+// The report of the pause, and hypergate's own Lease, are not held back.
+func (x *watcher) underWay(r *http.Request) {
+	x.mu.Lock()
+	held := x.held
+	if x.paused || !isWrite(r) || isOwnLease(r) {
+		held = nil
+	}
+	x.mu.Unlock()
+	if held == nil {
+		return
+	}
+	select {
+	case <-held:
+	case <-r.Context().Done():
+	}
+}
+
+// holding reports whether writes are held back.
+func (x *watcher) holding() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.held != nil
 }
 
 // texts checks the conditions that hypergate writes. The caller holds the lock.

@@ -153,7 +153,11 @@ func watchMoves() []move {
 			return w.answerSome("unserved", 100, func(r *http.Request) bool { return strings.Contains(r.URL.Path, group) }, http.NotFound)
 		}},
 		{"connections are closed all the time", func(w *hostileRun) func() {
-			return w.repeat(50*time.Millisecond, w.g.Hangup)
+			return w.repeat(50*time.Millisecond, func() {
+				if !w.watcher.holding() { // a write that is held back would be followed by another one
+					w.g.Hangup()
+				}
+			})
 		}},
 		{"the HostedControlPlane is paused", pause},
 		{"hypergate is restarted", func(w *hostileRun) func() {
@@ -332,14 +336,17 @@ func (w *hostileRun) noEvents(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pause pauses the HostedControlPlane and waits for the report of the pause. From then on hypergate must not write.
-// The returned function ends the pause.
+// pause pauses the HostedControlPlane while hypergate repairs the guest, and waits for the report of the pause. Before
+// the report, only the writes that are under way may arrive. After it, none may. The returned function ends the pause.
 func pause(w *hostileRun) func() {
 	x := w.watcher
+	held := make(chan struct{})
 	x.mu.Lock()
-	x.pausing, x.paused, x.writes = true, false, 0
+	x.pausing, x.paused, x.writes, x.held, x.until = true, false, 0, held, x.until.Add(time.Hour)
+	spec := ", pausedUntil: '" + x.until.Format(time.RFC3339) + "'"
 	x.mu.Unlock()
-	w.putHCP(", pausedUntil: 'true'")
+	w.provokeWrites()
+	w.putHCP(spec)
 	begin := time.Now()
 	isPaused := func() bool {
 		x.mu.Lock()
@@ -351,13 +358,16 @@ func pause(w *hostileRun) func() {
 			break
 		}
 	}
+	close(held)
 	x.mu.Lock()
-	w.t.Logf("the pause was reported after %s; %d writes began before", time.Since(begin).Round(time.Millisecond), x.writes)
-	if !x.paused {
-		x.problem("the HostedControlPlane is paused, and after %s that is not reported", time.Since(begin))
+	x.held = nil
+	took := time.Since(begin).Round(time.Millisecond)
+	w.t.Logf("the pause was reported after %s; %d writes began before", took, x.writes)
+	if !x.paused || took > longestReport {
+		x.problem("after %s the pause of the HostedControlPlane was reported: %t", took, x.paused)
 	}
 	if x.writes > writesAfterPause {
-		x.problem("%d writes began between the pause and its report", x.writes)
+		x.problem("%d writes began between the pause and its report, and at most %d may be under way", x.writes, writesAfterPause)
 	}
 	x.mu.Unlock()
 	return func() {
@@ -365,5 +375,24 @@ func pause(w *hostileRun) func() {
 		x.pausing, x.paused = false, false
 		x.mu.Unlock()
 		w.putHCP("")
+	}
+}
+
+// provokeWrites deletes hypergate's objects from the guest, except CRDs, and waits until hypergate writes. It does not
+// wait for long, because another lie can keep hypergate from seeing this.
+func (w *hostileRun) provokeWrites() {
+	for key, o := range w.g.Objects() {
+		if ours(o) && !strings.Contains(key, crdResource) {
+			remove(w.g, key, o)
+		}
+	}
+	x := w.watcher
+	for range polls(2 * time.Second) {
+		x.mu.Lock()
+		wrote := x.writes > 0
+		x.mu.Unlock()
+		if wrote {
+			return
+		}
 	}
 }
