@@ -40,7 +40,8 @@ func sent(r *http.Request) (object, error) {
 	return body, nil
 }
 
-// patch answers server-side apply and merge patches. An apply replaces each top-level field that it contains.
+// patch answers server-side apply and merge patches. An apply replaces each top-level field that it contains, and
+// removes the annotations that the manager does not apply any more.
 func (s *Server) patch(w http.ResponseWriter, r *http.Request, c *collection, t target) {
 	body, err := sent(r)
 	if err != nil {
@@ -201,6 +202,7 @@ func (s *Server) apply(c *collection, t target, manager string, body, old object
 	}
 	s.applied[key][manager] = hash
 	m := meta(next)
+	s.dropAnnotations(key+" "+manager, m, meta(body))
 	maps.Copy(m, meta(body))
 	delete(body, "metadata")
 	maps.Copy(next, body)
@@ -217,6 +219,22 @@ func (s *Server) apply(c *collection, t target, manager string, body, old object
 		next["status"] = working
 	}
 	return code, clone(s.put(c, next))
+}
+
+// dropAnnotations removes from the stored metadata the annotations that a manager applied before and does not apply
+// now. The caller holds the lock.
+func (s *Server) dropAnnotations(manager string, stored, applied object) {
+	annotations, _ := stored["annotations"].(object)
+	now, _ := applied["annotations"].(object)
+	for _, name := range s.annotated[manager] {
+		if _, is := now[name]; !is {
+			delete(annotations, name)
+		}
+	}
+	if annotations != nil && len(annotations) == 0 {
+		delete(stored, "annotations")
+	}
+	s.annotated[manager] = slices.Collect(maps.Keys(now))
 }
 
 func hashOf(body object) string {

@@ -30,6 +30,7 @@ type Server struct {
 	lastUID     int
 	collections map[string]*collection       // keys: <group/version>/<resource>
 	applied     map[string]map[string]string // hash of each manager's last apply, by object and manager
+	annotated   map[string][]string          // annotations of each manager's last apply, by object and manager
 	dropped     chan struct{}                // closed to end all watches
 	between     Handler
 	alter       Alteration
@@ -51,7 +52,10 @@ func New(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{version: 100, collections: map[string]*collection{}, applied: map[string]map[string]string{}, dropped: make(chan struct{})}
+	s := &Server{
+		version: 100, collections: map[string]*collection{}, applied: map[string]map[string]string{}, annotated: map[string][]string{},
+		dropped: make(chan struct{}),
+	}
 	s.http = httptest.NewUnstartedServer(s)
 	s.http.EnableHTTP2 = true
 	s.http.TLS = certificate

@@ -117,6 +117,9 @@ func (x *watcher) guest(r *http.Request) {
 	if isWrite(r) {
 		x.wrote(r)
 	}
+	if isWrite(r) && strings.Contains(r.URL.Path, "/gateways/") {
+		x.totals[gatewayWrites]++
+	}
 	for _, part := range [][]byte{head.Bytes(), body} {
 		sum := sha256.Sum256(part)
 		if x.searched[sum] {

@@ -21,7 +21,7 @@ type move struct {
 
 // moves returns all ways to lie.
 func moves() []move {
-	return slices.Concat(objectMoves(), responseMoves(), watchMoves())
+	return slices.Concat(objectMoves(), gatewayMoves(), responseMoves(), watchMoves())
 }
 
 // responseMoves returns the lies in responses to any request.
@@ -161,8 +161,7 @@ func watchMoves() []move {
 		}},
 		{"the HostedControlPlane is paused", pause},
 		{"hypergate is restarted", func(w *hostileRun) func() {
-			w.child.stop()
-			w.start()
+			w.restart()
 			return nil
 		}},
 	}

@@ -29,6 +29,9 @@ var more = [][4]string{
 	{"operators.coreos.com/v1alpha1", "clusterserviceversions", "ClusterServiceVersion", "operators.coreos.com"},
 	{"operator.openshift.io/v1alpha1", "ingresses", "Ingress", "operator.openshift.io"},
 	{"sailoperator.io/v1", "istios", "Istio", "sailoperator.io"},
+	{configAPI, "proxies", "Proxy", "config.openshift.io"},
+	{configAPI, "infrastructures", "Infrastructure", "config.openshift.io"},
+	{configAPI, "apiservers", "APIServer", "config.openshift.io"},
 	{"gateway.networking.k8s.io/v1", "httproutes", "HTTPRoute", ""},
 	{"gateway.networking.k8s.io/v1", "grpcroutes", "GRPCRoute", ""},
 	{"gateway.networking.k8s.io/v1beta1", "referencegrants", "ReferenceGrant", ""},
@@ -351,6 +354,7 @@ func ownershipMoves() []move {
 				})
 				<-time.After(time.Second)
 				w.g.Restore(backup)
+				w.removeProxy() // see putProxy: the move that undoes the settings may be over
 				starts()
 			}
 		}},
