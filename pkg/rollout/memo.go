@@ -63,7 +63,8 @@ func (m Memo) After(e Evidence, s Step) Memo {
 	var waitsFor types.UID
 	switch s := s.(type) {
 	case Done:
-		m.Checked = true
+		// Without istiod, this process did not look at the Gateways: an earlier one can have held them.
+		m.Checked = e.Installed
 		m.Released, m.ReleasedAt, m.Generation = "", time.Time{}, 0
 	case Hold:
 		m.Released, m.ReleasedAt, m.Generation = "", time.Time{}, 0

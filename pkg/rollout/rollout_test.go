@@ -204,6 +204,19 @@ func TestAfterIstiodChanged(t *testing.T) {
 	})
 }
 
+// TestAProcessThatStartsWithoutIstiodLooksForHolds checks that a process which starts before istiod is installed looks
+// for holds of an earlier process as soon as istiod runs.
+func TestAProcessThatStartsWithoutIstiodLooksForHolds(t *testing.T) {
+	t.Parallel()
+	installed := changed(model.ObservedGateways{View: model.GatewaysUnwatched})
+	without := edited(installed, func(e *rollout.Evidence) { e.Installed, e.Istiod = false, model.Absent })
+	memo := rollout.Memo{}
+	memo = memo.After(without, rollout.Decide(without, memo.Before(without)))
+	if got := rollout.Decide(installed, memo.Before(installed)); got != (rollout.Look{}) {
+		t.Errorf("the step after the installation is %#v, want %#v", got, rollout.Look{})
+	}
+}
+
 // TestWaitForAReleasedGateway has a row for each state of the Gateway that was released last.
 func TestWaitForAReleasedGateway(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
 )
 
@@ -113,8 +114,8 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 }
 
 // TestEveryRequestOfAMigrationHasADeadline checks the requests of a reading of the guest, and the writes of a migration
-// to Gateways, to the istiod in the guest and to the Lease. A rollout of gateways watches and patches them in the same
-// way. TestEveryProbeHasADeadline in pkg/controller has the probes, which do not use the clients of the two sides.
+// to Gateways, to the istiod in the guest and to the Lease. TestEveryProbeHasADeadline in pkg/controller has the
+// probes, which do not use the clients of the two sides.
 func TestEveryRequestOfAMigrationHasADeadline(t *testing.T) {
 	t.Parallel()
 	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
@@ -134,6 +135,33 @@ func TestEveryRequestOfAMigrationHasADeadline(t *testing.T) {
 	management.check(t, "PATCH leases", "WATCH leases")
 	guest.check(t, "GET istiorevisions", "GET gateways", "GET pods", "GET deployments", "GET leases", "POST selfsubjectaccessreviews",
 		"PATCH gateways", "PATCH deployments")
+}
+
+// TestEveryRequestOfARolloutHasADeadline checks the requests of a rollout that hypergate continues after a restart: it
+// watches the Gateways and their Deployments, and releases the Gateways that an earlier process held.
+func TestEveryRequestOfARolloutHasADeadline(t *testing.T) {
+	t.Parallel()
+	guest := &deadlines{side: "guest", seen: map[string]bool{}}
+	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+	putHCP(m, "")
+	putClass(g, "demo")
+	held := fmt.Sprintf(", annotations: {%s: '%s'}", model.HoldAnnotation, model.HoldValue("rev"))
+	for _, name := range []string{"first", "second"} {
+		g.Put(classAPI, "gateways", adversary.Gateway("shop", name, "demo", held))
+		g.Put("apps/v1", "deployments",
+			adversary.GatewayDeployment("shop", name, "demo", "istiod.apps.example.com:443", "istio-ca-root-cert"))
+	}
+	run(t, m, g, func(o *controller.Options) {
+		o.GuestConfig.Wrap(guest.wrap)
+		config := o.GuestConfig
+		o.LoadGuest = func() (*rest.Config, error) { return rest.CopyConfig(config), nil }
+	})
+	eventually(t, "both Gateways are released", func() bool {
+		return !slices.ContainsFunc([]string{"first", "second"}, func(name string) bool {
+			return strings.Contains(fmt.Sprint(g.Get(classAPI, "gateways", "shop", name)["metadata"]), model.HoldAnnotation)
+		})
+	})
+	guest.check(t, "WATCH gateways", "WATCH deployments", "PATCH gateways")
 }
 
 // TestHealthWhileTheGuestDoesNotAnswer checks that /healthz reports the state of the worker only. An outage of the
