@@ -164,7 +164,7 @@ func (w *environment) guestAPI() model.GuestAPI {
 }
 
 func newBody(s *side, gvk schema.GroupVersionKind, key types.NamespacedName, json []byte) body {
-	i := slices.IndexFunc(s.kinds, func(k model.Kind) bool { return k.GVK == gvk }) // minted objects are of these kinds
+	i := slices.IndexFunc(s.kinds, func(k model.Kind) bool { return k.GVK == gvk }) // as those of the plan
 	return body{side: s, resource: gvr(s.kinds[i]), namespace: key.Namespace, name: key.Name, json: json}
 }
 

@@ -50,7 +50,7 @@ func measureRender(ctx context.Context, w *environment, r *report) error {
 	}
 	r.add(result)
 	r.note("Rendering: desired.Compute as a whole, with nothing remembered: both releases, routing, post-rendering, "+
-		"the CRDs of both APIs, minting. The floor is that of an installation (part install). "+
+		"the CRDs of both APIs, checks of each object. The floor is that of an installation (part install). "+
 		"The controller, which remembers what does not change, computes the plan for another GatewayClass in %s.", spread(again))
 	return nil
 }

@@ -66,7 +66,7 @@ func (w *environment) install(ctx context.Context) (mark, error) {
 }
 
 // untilProven waits until hypergate has proven the webhook and sends no more requests. It waits for a silent controller
-// first and last, because hypergate may not have observed yet that there is more to do.
+// first and last, because hypergate has perhaps not observed yet that there is more to do.
 func (w *environment) untilProven(ctx context.Context) error {
 	if err := w.settle(ctx); err != nil {
 		return err

@@ -10,5 +10,6 @@
 //   - A number in docs/reference/limits.md is the value of the constant in its row.
 //   - A relative link of a page refers to an existing file, and to an existing heading.
 //   - The README is short.
+//   - Comments, strings, identifiers and pages have no phrase of a list of words that readers do not expect.
 //   - The examples of deploy/ are valid objects of the Gateway API that refer to each other.
 package docs

@@ -28,7 +28,7 @@ func (c configMap) JSON() []byte {
 }
 
 // Apply objects, and prune those of earlier calls that are no longer wanted. A second call writes nothing: the watches
-// know that the objects are as they should be.
+// know that the objects are as planned.
 func ExampleApply() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -131,7 +131,7 @@ func TestAForbiddenKindDoesNotStopOthers(t *testing.T) {
 	problem := c.WatchProblems()[0]
 	if len(c.WatchProblems()) != 1 || problem.GVK.Kind != "Secret" ||
 		problem.Cause.String() != "not allowed to list secrets (RBAC)" || problem.Err() == nil {
-		t.Errorf("watch problems = %+v, want that secrets may not be listed", c.WatchProblems())
+		t.Errorf("watch problems = %+v, want that listing secrets is not allowed", c.WatchProblems())
 	}
 	if c.Synced() {
 		t.Error("synced, although Secrets are not watched")
@@ -179,7 +179,7 @@ func TestAKindThatCannotBeWatched(t *testing.T) {
 	c := w.started()
 	w.Eventually(c.WatchProblems).Should(gomega.HaveLen(1))
 	if got := c.WatchProblems()[0].Cause; got.String() != "not allowed to watch secrets (RBAC)" {
-		t.Errorf("the problem is %q, want that secrets may not be watched", got)
+		t.Errorf("the problem is %q, want that watching secrets is not allowed", got)
 	}
 }
 

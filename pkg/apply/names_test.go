@@ -114,7 +114,7 @@ func TestAForbiddenNameDoesNotStopOthers(t *testing.T) {
 	w.Eventually(c.Known).Should(gomega.BeTrue())
 	if problems := c.WatchProblems(); len(problems) != 1 || problems[0].GVK.Kind != "Secret" ||
 		problems[0].Cause.String() != "not allowed to list secrets (RBAC)" || c.Synced() {
-		t.Errorf("synced %t; watch problems = %+v, want one, that secrets may not be listed", c.Synced(), problems)
+		t.Errorf("synced %t; watch problems = %+v, want one, that listing secrets is not allowed", c.Synced(), problems)
 	}
 	o := w.object(w.secret("one"))
 	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {

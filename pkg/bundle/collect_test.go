@@ -26,7 +26,7 @@ func collected(t *testing.T, handler http.HandlerFunc) map[string]string {
 	return files
 }
 
-// collect is collected for a side that may not be read at all.
+// collect is collected without a permission to read anything of a side.
 func collect(t *testing.T, handler http.HandlerFunc) (map[string]string, error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,5 +12,5 @@
 //   - The archive has a size limit, and so has each kind. What is left out, or cannot be read, is in its file
 //     errors.txt.
 //   - Names of files consist of letters, digits, dots, dashes and underscores, whatever an API server answers.
-//   - It reads only. It needs no permission: what the user may not read is left out.
+//   - It reads only. It needs no permission: what the user is not allowed to read is left out.
 package bundle

@@ -72,7 +72,7 @@ func (c *class) logContested(ctx context.Context, name string, writers map[strin
 	}
 }
 
-// dueStatus is a class whose conditions are not as they should be. theirs are the types of conditions that stay those
+// dueStatus is a class whose conditions differ from the plan. theirs are the types of conditions that stay those
 // of another controller.
 type dueStatus struct {
 	name       string

@@ -17,7 +17,7 @@ import (
 // decision is what a pass does, and why. It is one of onHold, waitForSync, noPlan, pruneManagement and converge.
 type decision interface{ isDecision() }
 
-// onHold: the HostedControlPlane, or the Cluster, lets nothing be written.
+// onHold: the HostedControlPlane, or the Cluster, allows no writes.
 type onHold struct{ cause onHoldError }
 
 // waitForSync: a side is not known yet. A watch wakes the next pass.

@@ -16,7 +16,7 @@ import (
 type patched struct {
 	// count is how many objects were patched.
 	count int
-	// forbidden reports whether hypergate may not patch them.
+	// forbidden reports whether hypergate is not allowed to patch them.
 	forbidden bool
 }
 

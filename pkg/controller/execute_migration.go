@@ -38,7 +38,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 }
 
 // reportUnread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that
-// has begun stands still: conditions say so after a time.
+// has begun does not continue: conditions say so after a time.
 func (e *execution) reportUnread(ctx context.Context, m migrationStep) {
 	switch seen := e.observed.migration; {
 	case seen.unread != nil:

@@ -15,7 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
-// writeConditions writes the conditions of the classes that are not as they should be. It returns when the next ones
+// writeConditions writes the conditions of the classes that differ from the plan. It returns when the next ones
 // are due, zero if there are none, and what failed.
 func (r *Reconciler) writeConditions(ctx context.Context, res status.Result) (time.Duration, error) {
 	due, requeue := r.dueStatuses(ctx, res)

@@ -161,10 +161,10 @@ func TestNextStepsOfKubeconfigProblems(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"the Secret may not be listed", guestconn.NotLoadedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
-		{"the Secret may not be watched", secret("watch")},
-		{"namespaces of the guest may not be listed", guestCheckError{cannot("list", "namespaces", "at the cluster scope")}},
-		{"the namespace may not be read", cannot("get", "namespaces", `in the namespace "clusters-guest1"`)},
+		{"listing the Secret is forbidden", guestconn.NotLoadedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
+		{"watching the Secret is forbidden", secret("watch")},
+		{"listing namespaces of the guest is forbidden", guestCheckError{cannot("list", "namespaces", "at the cluster scope")}},
+		{"reading the namespace is forbidden", cannot("get", "namespaces", `in the namespace "clusters-guest1"`)},
 		{"the guest answers badly", guestCheckError{apierrors.NewInternalError(errors.New("etcd is away"))}},
 		{"the guest does not accept it", guestconn.ErrRefused},
 		{"it is the management cluster's", ErrSameCluster},

@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// onHoldError reports that the HostedControlPlane, or the Cluster, lets nothing be written now.
+// onHoldError reports that the HostedControlPlane, or the Cluster, allows no writes now.
 type onHoldError struct {
 	// kind is the kind of the object that puts reconciliation on hold.
 	kind      string

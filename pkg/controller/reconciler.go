@@ -77,7 +77,7 @@ type passed struct {
 	requeue time.Duration
 }
 
-// Reconcile is one pass over everything. A control plane that lets nothing be written any more ends it at any time.
+// Reconcile is one pass over everything. A control plane that no longer allows writes ends it at any time.
 //
 // Its error is for the metrics of controller-runtime. controller-runtime would log each one, and retry at intervals of
 // its own. So the error is terminal and marked as reported, and Reconcile itself requests the next pass.

@@ -52,7 +52,7 @@ func TestPersistentFailuresAreRetriedLater(t *testing.T) {
 		},
 		"a plan that is refused":                {status.Result{PlanProblem: errors.New("it would leak")}, nil, time.Second},
 		"a plan that is not known for an error": {status.Result{PlanProblem: away()}, nil, 100 * time.Millisecond},
-		"a status that may not be written":      {status.Result{}, forbidden(), time.Second},
+		"a status whose write is forbidden":     {status.Result{}, forbidden(), time.Second},
 		"a status that got no answer":           {status.Result{Mgmt: failed(forbidden())}, away(), 100 * time.Millisecond},
 		"this process ends":                     {status.Result{Guest: failed(context.Canceled)}, nil, 100 * time.Millisecond},
 	} {

@@ -27,7 +27,7 @@ func dimensions() []dimension {
 		{"mode", []string{"Managed", "Unmanaged", "of tomorrow"}},
 		{"owner", []string{"none", "ours", "live OLM", "orphaned OLM", "ingress-operator", "third party", "unknown"}},
 		{"phase", []string{"lasting", "terminating"}},
-		{"annotation", []string{"none", "true", "false", "garbled"}},
+		{"annotation", []string{"none", "true", "false", "invalid"}},
 		{"content", []string{"unread", "unreadable", "same", "adds", "changes", "loses fields", "loses stored versions", "other scope"}},
 		{"claim", []string{"no version", "garbage", "older", "equal", "newer"}},
 		{"channel", []string{"ours", "experimental", "none"}},
@@ -76,7 +76,7 @@ func partsFor(ours crds.Wanted) parts {
 		use:   map[string]crds.Use{"unsearched": crds.Unsearched, "unused": crds.Unused, "used": crds.Used},
 		phase: map[string]crds.DeletionState{"lasting": crds.NotDeleting, "terminating": crds.Terminating},
 		consent: map[string]crds.Consent{
-			"none": crds.Unasked, "true": crds.Given, "false": crds.Refused, "garbled": crds.InvalidAnnotation,
+			"none": crds.Unasked, "true": crds.Given, "false": crds.Refused, "invalid": crds.InvalidAnnotation,
 		},
 		version:  map[string]string{"garbage": "banana", "older": "v1.3.0", "equal": ours.Version, "newer": "v1.100.0"},
 		channel:  map[string]string{"ours": ours.Channel, "experimental": "experimental"},
@@ -195,7 +195,7 @@ func brokenRules(c cell, ours crds.Wanted, crd crds.CRD) []string {
 
 	must(!writes || c.is("mode", "Managed"), "nothing is written unless managed")
 	must(!overwrites || !c.is("owner", "unknown", "live OLM"), "nothing of an unknown or a live owner's is written")
-	must(!overwrites || !c.is("annotation", "false", "garbled"), "nothing is written against what the annotation says")
+	must(!overwrites || !c.is("annotation", "false", "invalid"), "nothing is written against what the annotation says")
 	must(!overwrites || !c.is("phase", "terminating"), "nothing is written that is being deleted")
 	must(!overwrites || consent || c.is("owner", "ours", "orphaned OLM"), "nothing of others is written without consent")
 	must(!overwrites || c.is("owner", "ours") || !c.is("content", "unread", "unreadable"), "nothing of others is written unread")

@@ -57,7 +57,7 @@ func TestCRDPolicyIsForTheGuest(t *testing.T) {
 			t.Errorf("%s would hold up a rotation of the CA", o)
 		}
 		if _, err := model.NewMgmtObject(u, cfg); err == nil {
-			t.Errorf("%s may stand on the management side", o)
+			t.Errorf("%s is accepted on the management side", o)
 		}
 	}
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"} {

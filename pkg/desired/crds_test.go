@@ -266,7 +266,7 @@ func TestIstiodWaitsForCRDUpdates(t *testing.T) {
 		want bool
 	}{
 		"absent":                  {crds.Fact{}, false},
-		"ours, as it should be":   {ours(), false},
+		"ours, as planned":        {ours(), false},
 		"ours, another one":       {other(ours()), true},
 		"ours, not read":          {unread, true},
 		"ours, being deleted":     {terminating(other(ours())), false},

@@ -16,7 +16,7 @@ func TestInsecureSettings(t *testing.T) {
 		change func(*model.Config)
 		want   []string
 	}{
-		"as it should be":              {func(*model.Config) {}, nil},
+		"as planned":                   {func(*model.Config) {}, nil},
 		"CRDs that anybody may change": {func(c *model.Config) { c.CRDProtection = model.LeaveCRDsOpen }, []string{"--protect-crds=false"}},
 		"and standalone": {func(c *model.Config) {
 			c.Topology, c.CRDProtection = model.TopologyStandalone, model.LeaveCRDsOpen

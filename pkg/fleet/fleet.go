@@ -135,7 +135,7 @@ func readings(leases []coordinationv1.Lease, now time.Time) (out []summary.Readi
 	return out
 }
 
-// Fleet returns all installations, and the hosted clusters without one. What it may not read of the latter is a note.
+// Fleet returns all installations, and the hosted clusters without one. A forbidden read of the latter is a note.
 func (c *Client) Fleet(ctx context.Context, namespace string) (Fleet, error) {
 	var out Fleet
 	var err error

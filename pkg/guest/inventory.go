@@ -39,7 +39,8 @@ const (
 )
 
 // Inventory reads what the check of a migration follows from. It is for commands. It sends reads only, and reads no
-// Secret. What hypergate may not read is in Inventory.Unread. It returns an error if a request fails in another way.
+// Secret. What hypergate is not allowed to read is in Inventory.Unread. It returns an error if a request fails in
+// another way.
 func (c *Cluster) Inventory(ctx context.Context, ours migration.Version) (migration.Inventory, error) {
 	r := &inventoryReader{c: c, out: c.newInventory(ours)}
 	for _, read := range []func(context.Context) error{

@@ -220,7 +220,7 @@ func TestInventoryOfBlockers(t *testing.T) {
 		{name: PILOT_INCLUDE_RESOURCES, value: "authorizationpolicies.security.istio.io"}`)
 	w.Expect(w.read().Foreign).To(gomega.HaveLen(1))
 
-	t.Log("what may not be read is named, once")
+	t.Log("what cannot be read is named, once")
 	w.api.Fail(policies, forbidden("authorizationpolicies.security.istio.io"))
 	w.Expect(w.read().Unread).To(gomega.Equal([]string{"list authorizationpolicies.security.istio.io"}))
 	for _, request := range w.api.Requests(fakeapi.Collection{}) {

@@ -66,11 +66,11 @@ func TestOperatorOfAnOLMLabel(t *testing.T) {
 			},
 			"OLM (gone): mesh.operators",
 		},
-		"one kind may not be listed": {
+		"one kind cannot be listed": {
 			func(api *fakeapi.Server) { api.Fail(thePlans, forbidden("installplans.operators.coreos.com")) },
 			"unknown: whether OLM's mesh.operators is installed: not allowed to list installplans.operators.coreos.com (RBAC)",
 		},
-		"one kind may not be listed, another shows an owner": {func(api *fakeapi.Server) {
+		"one kind cannot be listed, another shows an owner": {func(api *fakeapi.Server) {
 			api.Fail(theSubscriptions, forbidden("subscriptions.operators.coreos.com"))
 			api.Put(theCSVs, olmObject("operators", "mesh.v1", label))
 		}, "OLM: ClusterServiceVersion mesh.v1 in operators"},

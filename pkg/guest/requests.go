@@ -39,7 +39,7 @@ func (c *Cluster) uid(gvk schema.GroupVersionKind, namespace, name string) types
 // current is the bearer's credential so far.
 //
 // An installation of an earlier version has an account for istiod with another name. A running istiod keeps it until
-// the account with the current name has its roles and bindings. hypergate may not be allowed to create all of them.
+// the account with the current name has its roles and bindings. hypergate is perhaps not allowed to create all of them.
 func (c *Cluster) AccountFor(bearer model.Bearer, current model.Credential) (string, types.UID) {
 	name, former := c.cfg.GuestIstiodName(), c.cfg.IstiodName()
 	switch {

@@ -149,7 +149,7 @@ func TestClusterIsSelectedByItsSecret(t *testing.T) {
 	for name, tc := range map[string]struct{ secret, label, want string }{
 		"its name":                            {"guest1-kubeconfig", "", "guest1"},
 		"its label":                           {"anything", "guest2", "guest2"},
-		"its label goes before its name":      {"guest1-kubeconfig", "guest2", "guest2"},
+		"its label overrides its name":        {"guest1-kubeconfig", "guest2", "guest2"},
 		"a name of no form, without a label":  {"hypergate", "", ""},
 		"of a Cluster that is not there":      {"guest3-kubeconfig", "", ""},
 		"its label, of one that is not there": {"guest1-kubeconfig", "guest3", ""},
@@ -248,7 +248,7 @@ func TestWithoutClusterAPI(t *testing.T) {
 		f.Expect(f.mgmt.WatchProblems()).NotTo(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Cluster")))
 		f.Consistently(func() int { return requests(f) }, "1s").Should(gomega.BeNumerically("<=", 2), "each version once")
 	})
-	t.Run("it may not be looked at", func(t *testing.T) {
+	t.Run("reads are forbidden", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theClusters("v1beta2"), mayNotListClusters()) })
 		f.Eventually(f.mgmt.Check).Should(gomega.MatchError(gomega.ContainSubstring("clusters")))
 		f.Expect(f.observeError()).To(gomega.HaveOccurred(), "it may be paused")
@@ -259,7 +259,7 @@ func TestWithoutClusterAPI(t *testing.T) {
 			)),
 		)))
 	})
-	t.Run("it may not be looked at, and a HostedControlPlane decides", func(t *testing.T) {
+	t.Run("reads are forbidden, and a HostedControlPlane decides", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) {
 			api.Put(theNamespaces, ofUser)
 			api.Put(theControlPlanes, controlPlane("guest1", "", ""))
@@ -310,7 +310,7 @@ func TestKubeconfigFromASecret(t *testing.T) {
 			}
 		})
 	}
-	t.Run("it may not be read", func(t *testing.T) {
+	t.Run("a read is forbidden", func(t *testing.T) {
 		f := startFollowing(t, "guest1-kubeconfig", func(api *fakeapi.Server) { api.Fail(theSecrets, forbidden("secrets")) })
 		f.Eventually(func() error { _, err := f.mgmt.GuestKubeconfig(); return err }).Should(gomega.MatchError(gomega.And(
 			gomega.ContainSubstring("Secret guest1-kubeconfig"), gomega.ContainSubstring("deploy/rbac/cluster-api"),

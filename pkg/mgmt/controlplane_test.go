@@ -277,13 +277,13 @@ func TestEndpointAccessOfNodes(t *testing.T) {
 			false,
 		},
 		"with an annotation that means nothing there": {swift, azure(workload), "", false},
-		"ARO HCP":                             {"", azure(managed), "", true},
-		"ARO HCP, Swift":                      {"", azure(managed + `, topology: Private, private: {type: Swift}`), "Private", true},
-		"ARO HCP, Swift, before the field":    {swift, azure(managed), "PublicAndPrivate", true},
-		"ARO HCP, the field goes before that": {swift, azure(managed + `, topology: Private`), "Private", true},
-		"not on Azure":                        {"", `platform: {type: None, azure: {` + managed + `}}`, "", false},
-		"GCP, nothing said":                   {"", `platform: {type: GCP, gcp: {project: p}}`, "Private", false},
-		"nothing that can be read":            {"", `platform: {type: Azure, azure: {azureAuthenticationConfig: 5}}`, "", false},
+		"ARO HCP":                           {"", azure(managed), "", true},
+		"ARO HCP, Swift":                    {"", azure(managed + `, topology: Private, private: {type: Swift}`), "Private", true},
+		"ARO HCP, Swift, before the field":  {swift, azure(managed), "PublicAndPrivate", true},
+		"ARO HCP, the field overrides that": {swift, azure(managed + `, topology: Private`), "Private", true},
+		"not on Azure":                      {"", `platform: {type: None, azure: {` + managed + `}}`, "", false},
+		"GCP, nothing said":                 {"", `platform: {type: GCP, gcp: {project: p}}`, "Private", false},
+		"nothing that can be read":          {"", `platform: {type: Azure, azure: {azureAuthenticationConfig: 5}}`, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := readControlPlane(hcp(t, tc.metadata, tc.spec, ""), "istiod")

@@ -106,7 +106,7 @@ func TestReadsOfPassesAreRateLimited(t *testing.T) {
 
 // TestReadsOfForeignObjectsAreRateLimited checks the same for objects that others created.
 func TestReadsOfForeignObjectsAreRateLimited(t *testing.T) {
-	t.Run("a namespace that may not be read", func(t *testing.T) {
+	t.Run("a namespace that hypergate is not allowed to read", func(t *testing.T) {
 		f := start(t, func(api *fakeapi.Server) {
 			api.Fail(theNamespaces, forbidden("namespaces"))
 			api.Put(theControlPlanes, controlPlane("guest1", "", ""))

@@ -23,7 +23,7 @@ const (
 	Helm OriginKind = "Helm"
 	// Changing: there is evidence of OLM and of the sail library. The ingress operator changes from one to the other.
 	Changing OriginKind = "changing"
-	// NotReadable: hypergate may not read the Deployment, and nothing else shows how it was installed.
+	// NotReadable: hypergate is not allowed to read the Deployment, and nothing else shows how it was installed.
 	NotReadable OriginKind = "not readable"
 	// OtherOrigin: none of these.
 	OtherOrigin OriginKind = "other"
@@ -37,7 +37,7 @@ type OriginFacts struct {
 	Finalized []string
 	// Deployment is what its Deployment shows. Nil: it does not exist, or is not readable.
 	Deployment *OriginDeployment
-	// NotReadable reports whether hypergate may not read the Deployment.
+	// NotReadable reports whether hypergate is not allowed to read the Deployment.
 	NotReadable bool
 }
 
@@ -128,7 +128,7 @@ type Inventory struct {
 	Sidecars []Object
 	// PluggedInCA reports whether the origin's root is not one that istiod made itself.
 	PluggedInCA bool
-	// Unread are the kinds that may not be read, with the verb.
+	// Unread are the kinds whose reads are forbidden, with the verb.
 	Unread []string
 }
 

@@ -134,7 +134,7 @@ func TestParseRecord(t *testing.T) {
 	}
 	annotations[migration.GoalAnnotation] = "Roll"
 	if _, _, err := migration.ParseRecord(annotations); err == nil || !strings.Contains(err.Error(), `"Roll"`) {
-		t.Errorf("a phase is no goal: %v", err)
+		t.Errorf("a phase is not a goal: %v", err)
 	}
 }
 

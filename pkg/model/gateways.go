@@ -23,7 +23,7 @@ const (
 	GatewaysUnwatched GatewayView = iota
 	// GatewaysListing means that the first list is not complete yet.
 	GatewaysListing
-	// GatewaysForbidden means that hypergate may not list Gateways or Deployments.
+	// GatewaysForbidden means that hypergate is not allowed to list Gateways or Deployments.
 	GatewaysForbidden
 	// GatewaysTooMany means that there are more than MaxGateways, or more than the limits of a watch allow.
 	GatewaysTooMany

@@ -33,7 +33,7 @@ func MigrationLeaseName(revision string) string {
 }
 
 // MigrationLease is the Lease with the requests and the state of a migration, on the management side. The zero value:
-// there is none, or hypergate may not read it.
+// there is none, or hypergate is not allowed to read it.
 type MigrationLease struct {
 	Name            string
 	UID             types.UID

@@ -162,7 +162,7 @@ func TestKindsFitTheirSides(t *testing.T) {
 	guestOnly := []string{"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "apiextensions.k8s.io"}
 	for _, k := range config().MgmtKinds() {
 		if !k.Namespaced || k.NeverPrune || slices.Contains(guestOnly, k.GVK.Group) {
-			t.Errorf("%s may stand on the management side", k.GVK)
+			t.Errorf("%s is accepted on the management side", k.GVK)
 		}
 		if len(k.Names) == 0 {
 			t.Errorf(
@@ -173,10 +173,10 @@ func TestKindsFitTheirSides(t *testing.T) {
 	}
 	for _, k := range model.GuestKinds() {
 		if slices.Contains([]string{"Secret", "Pod", "Deployment", "DaemonSet", "Job", "CronJob"}, k.GVK.Kind) {
-			t.Errorf("%s may stand in the guest", k.GVK)
+			t.Errorf("%s is accepted in the guest", k.GVK)
 		}
 		if k.GVK.Kind == "StatefulSet" && (!k.Workload || len(k.Names) != 1) {
-			t.Errorf("any %s may stand in the guest", k.GVK)
+			t.Errorf("any %s is accepted in the guest", k.GVK)
 		}
 		if holdsOthers := k.GVK.Kind == "Namespace" || k.GVK.Kind == "CustomResourceDefinition"; k.NeverPrune != holdsOthers {
 			t.Errorf("%s: kept %t; what holds other people's objects is never deleted, all else is", k.GVK, k.NeverPrune)

@@ -113,7 +113,7 @@ func TestOwnership(t *testing.T) {
 	held := func(i int, holder string) model.HeldLease {
 		return model.HeldLease{Name: leases[i].Name, Holder: holder}
 	}
-	unreadable := errors.New("may not list leases")
+	unreadable := errors.New("not allowed to list leases")
 	for name, test := range map[string]struct {
 		seen model.ObservedLeases
 		want ownership.State

@@ -127,7 +127,7 @@ func newCA(t *testing.T, now time.Time) pki.CA {
 }
 
 // TestClient checks that a client certificate has one identity, is accepted as istiod accepts those of gateways, and
-// is no certificate of a server's name.
+// is not a certificate of a server's name.
 func TestClient(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	ca, err := pki.New(now)

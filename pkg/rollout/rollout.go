@@ -52,7 +52,7 @@ type Limit string
 const (
 	// NoLimit means that they do not.
 	NoLimit Limit = ""
-	// NotAllowed: hypergate may not list or patch Gateways, or list Deployments.
+	// NotAllowed: hypergate is not allowed to list or patch Gateways, or list Deployments.
 	NotAllowed Limit = "NotAllowed"
 	// TooMany: there are more Gateways than a rollout handles.
 	TooMany Limit = "TooMany"
@@ -62,7 +62,7 @@ const (
 
 // Memo is what is remembered between decisions. The zero value is that of a new process.
 type Memo struct {
-	// Checked reports whether this process has seen all Gateways, or may not see them, since istiod is installed. Holds
+	// Checked reports whether this process has seen all Gateways, or is not allowed to, since istiod is installed. Holds
 	// reports whether the last ones that it saw were held.
 	Checked, Holds bool
 	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known.

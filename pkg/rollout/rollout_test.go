@@ -158,11 +158,11 @@ func TestAfterIstiodChanged(t *testing.T) {
 	refused := settled()
 	refused.RefusedAt = start.Add(-20 * time.Second)
 	check(t, map[string]row{
-		"istiod rolls":           {evidence: edited(changed(known(held("a"))), rolling), want: rollout.Change{}},
-		"istiod is unavailable":  {evidence: edited(changed(known(held("a"))), unavailable), want: rollout.Change{}},
-		"a process starts":       {evidence: view(model.GatewaysUnwatched), want: rollout.Look{}},
-		"at rest":                {evidence: view(model.GatewaysUnwatched), memo: rollout.Memo{Checked: true}, want: rollout.Done{}},
-		"a process may not list": {evidence: view(model.GatewaysForbidden), want: rollout.Done{}},
+		"istiod rolls":          {evidence: edited(changed(known(held("a"))), rolling), want: rollout.Change{}},
+		"istiod is unavailable": {evidence: edited(changed(known(held("a"))), unavailable), want: rollout.Change{}},
+		"a process starts":      {evidence: view(model.GatewaysUnwatched), want: rollout.Look{}},
+		"at rest":               {evidence: view(model.GatewaysUnwatched), memo: rollout.Memo{Checked: true}, want: rollout.Done{}},
+		"listing is forbidden":  {evidence: view(model.GatewaysForbidden), want: rollout.Done{}},
 		"it no longer may": {
 			evidence: view(model.GatewaysForbidden), memo: rollout.Memo{Checked: true, Holds: true},
 			want: rollout.Stop{Why: rollout.MayNotRelease, Again: time.Minute},

@@ -65,7 +65,7 @@ type StopReason string
 const (
 	// PodsNotReady: the new pods of the Gateway do not become ready.
 	PodsNotReady StopReason = "PodsNotReady"
-	// MayNotRelease: Gateways are held, and hypergate may not patch or list them.
+	// MayNotRelease: Gateways are held, and hypergate is not allowed to patch or list them.
 	MayNotRelease StopReason = "MayNotRelease"
 )
 

@@ -406,13 +406,13 @@ func TestUnmanagedCRDs(t *testing.T) {
 
 // TestTheWorstCRDDecides: of two CRDs with different states, the worse one decides, independent of their names.
 func TestTheWorstCRDDecides(t *testing.T) {
-	type standing struct {
+	type crdState struct {
 		name, reason string
 		fact         crds.Fact
 		but          func(name string) []apply.Outcome
 	}
 	none := func(string) []apply.Outcome { return nil }
-	order := []standing{
+	order := []crdState{
 		{"denied", status.ReasonDeniedByAdmissionPolicy, own(), func(name string) []apply.Outcome {
 			return []apply.Outcome{crdFailed(name, policyDenied(name))}
 		}},

@@ -115,7 +115,7 @@ func TestForeignConditionsAreUnchanged(t *testing.T) {
 		"refused for another cause": {nil, errors.New("no"), map[string]string{"CRDsReady": "kubectl"}, all, nil, nil},
 		"taken, nothing said":       {nil, taken, nil, []string{"ControllerInstalled"}, nil, nil},
 		"taken, the holder says":    {conditions("ControllerInstalled/Installed", "CRDsReady/Ready"), taken, nil, nil, nil, nil},
-		"taken, who stands by has said": {
+		"taken, reported on standby": {
 			conditions("ControllerInstalled/OwnedByAnother"), taken, nil,
 			[]string{"ControllerInstalled"},
 			nil, nil,

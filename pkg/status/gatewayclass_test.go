@@ -341,7 +341,7 @@ func TestControllerInstalledUnmanaged(t *testing.T) {
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's " +
 				"log for the reason"},
 		},
-		"refused because the CA may not be read": {
+		"refused because the CA cannot be read": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
 		},
@@ -419,7 +419,7 @@ func TestSame(t *testing.T) {
 	}
 	gone := metav1.Condition{Type: status.UnsupportedFieldsInUse, Status: metav1.ConditionTrue}
 	if status.Same(append([]metav1.Condition{gone}, wanted...), wanted) {
-		t.Error("one of ours that is not wanted any more is as it should be: it would stay for ever")
+		t.Error("one of ours that is not wanted any more is as planned: it would stay for ever")
 	}
 	for field, change := range map[string]func(*metav1.Condition){
 		"status":     func(c *metav1.Condition) { c.Status = metav1.ConditionTrue },

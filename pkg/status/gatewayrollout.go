@@ -13,7 +13,7 @@ const (
 	ReasonGatewayRollout = "GatewayRollout"
 	// ReasonGatewayRolloutStuck: the new pods of a Gateway do not become ready. The remaining Gateways wait.
 	ReasonGatewayRolloutStuck = "GatewayRolloutStuck"
-	// ReasonGatewayRolloutForbidden: hypergate may not hold or release Gateways.
+	// ReasonGatewayRolloutForbidden: hypergate is not allowed to hold or release Gateways.
 	ReasonGatewayRolloutForbidden = "GatewayRolloutForbidden"
 )
 

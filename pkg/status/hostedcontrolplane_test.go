@@ -375,7 +375,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
 		"istiod's token is refused": {
 			with(serving(), func(r *status.Result) {
-				r.TokenProblem, r.Waiting = fmt.Errorf("minting: %w", mayNotList("serviceaccounts/token")), waitingFor("a token")
+				r.TokenProblem, r.Waiting = fmt.Errorf("requesting a token: %w", mayNotList("serviceaccounts/token")), waitingFor("a token")
 			}),
 			but(func(t *reported) {
 				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +

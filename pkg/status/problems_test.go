@@ -129,7 +129,7 @@ func TestAnUnwantedIstiodIsReported(t *testing.T) {
 			left(func(r *status.Result) { r.Lifecycle = model.Disabled{} }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is being removed"},
 		},
-		"disabled, and it may not be cleared away": {
+		"disabled, and uninstalling is forbidden": {
 			left(func(r *status.Result) { r.Lifecycle, r.PlanProblem = model.Disabled{}, errors.New("no") }),
 			want{metav1.ConditionTrue, "IngressDisabled", disabled + "; istiod is still installed, and is removed after this is " +
 				"resolved: planning: no"},
@@ -146,7 +146,7 @@ func TestAnUnwantedIstiodIsReported(t *testing.T) {
 					"guest's spec.gatewayAPI.managementMode, or --crd-management) is not Managed; istiod is being removed",
 			},
 		},
-		"not requested, and it may not be cleared away": {
+		"not requested, and uninstalling is forbidden": {
 			left(func(r *status.Result) { r.PlanProblem = errors.New("no") }),
 			want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's controllerName; istiod is still " +
 				"installed, and is removed after this is resolved: planning: no"},
@@ -170,7 +170,7 @@ func TestAnUnusedKubeconfig(t *testing.T) {
 		"it leads nowhere":     {fmt.Errorf("it is not used: %w", unreachable()), true},
 		"it is not known":      {unauthorized(), true},
 		"it is none":           {errors.New("it is not a kubeconfig"), false},
-		"it may not look":      {mayNotList("namespaces"), false},
+		"reads are forbidden":  {mayNotList("namespaces"), false},
 	} {
 		report := status.Result{
 			ObservationProblem: errors.New("the guest has not been observed completely yet"), ObservationSide: model.SideGuest,

@@ -134,7 +134,7 @@ func (e Expiry) step() string {
 }
 
 const (
-	// renewedWithin is how long a pod that runs may not renew its Lease: the duration of hypergate's Leases
+	// renewedWithin is the longest time between two renewals of a running pod: the duration of hypergate's Leases
 	// (pkg/controller/lease.go). A longer duration in the Lease counts, up to longestDuration.
 	renewedWithin   = 137 * time.Second
 	longestDuration = 10 * time.Minute

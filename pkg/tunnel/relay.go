@@ -148,7 +148,7 @@ func (r *Relay) hold(ctx context.Context, one *session) {
 	r.Log.Info("a tunnel ended", "reason", one.cause.Error())
 }
 
-// add adds a tunnel. Beyond the limit, the oldest one ends: the sidecar may not have noticed yet that it is cut.
+// add adds a tunnel. Beyond the limit, the oldest one ends: the sidecar has perhaps not noticed yet that it is cut.
 func (r *Relay) add(one *session) {
 	r.mu.Lock()
 	r.sessions = append(r.sessions, one)

@@ -23,8 +23,8 @@ type Values struct {
 // largest is the maximum size of a file in bytes. A larger file is not a file of values.
 const largest = 64 << 10
 
-// tellAtMost is the maximum number of reported mistakes.
-const tellAtMost = 20
+// reportAtMost is the maximum number of reported mistakes.
+const reportAtMost = 20
 
 // Parse parses a file of values. name is the name of the file for errors. The error lists the mistakes in the file,
 // each with file, line and column. Parse returns no Values with an error.
@@ -127,8 +127,8 @@ func (r *reader) wrong(n *yaml.Node, path []string, format string, args ...any) 
 }
 
 func (r *reader) err() error {
-	if more := len(r.errs) - tellAtMost; more > 0 {
-		r.errs = append(r.errs[:tellAtMost], fmt.Errorf("and %d more", more))
+	if more := len(r.errs) - reportAtMost; more > 0 {
+		r.errs = append(r.errs[:reportAtMost], fmt.Errorf("and %d more", more))
 	}
 	return errors.Join(r.errs...)
 }

@@ -85,7 +85,7 @@ func (c *charge) opened(stop func()) error {
 	return c.end(failed)
 }
 
-// abandon ends a request that its caller may not end, and its stream.
+// abandon ends a request that its caller might not end, and its stream.
 func (c *charge) abandon() {
 	c.meter.mu.Lock()
 	stop := c.stop

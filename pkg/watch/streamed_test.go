@@ -17,7 +17,7 @@ import (
 )
 
 // streamedOnly returns the options of a watch whose streamed lists get an answer. After a thousand requests it calls
-// enough: the clock of the test stands still while requests follow each other at once.
+// enough: the clock of the test does not move while requests follow each other at once.
 func streamedOnly(answer func() (apiwatch.Interface, error), requests *atomic.Int64, enough func()) Options {
 	return Options{
 		Name: "configmaps", Example: &corev1.ConfigMap{}, Budget: NewBudget(DefaultLimits()),

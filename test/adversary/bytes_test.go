@@ -125,12 +125,12 @@ func TestAnOversizedTokenIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			token := "e30." + base64.RawURLEncoding.EncodeToString(claims) + ".c2ln"
-			var minted, written, bytes atomic.Int64
+			var requested, written, bytes atomic.Int64
 			g.Between(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/token") {
 					return false
 				}
-				minted.Add(1)
+				requested.Add(1)
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusCreated)
 				fmt.Fprintf(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":"%s",`+
@@ -145,7 +145,7 @@ func TestAnOversizedTokenIsRefused(t *testing.T) {
 				return false
 			})
 			putClass(g, "demo")
-			eventually(t, "a token was asked for more than once", func() bool { return minted.Load() > 1 })
+			eventually(t, "a token was asked for more than once", func() bool { return requested.Load() > 1 })
 			if written.Load() > 0 {
 				t.Errorf("%d writes of %d bytes to the management API", written.Load(), bytes.Load())
 			}

@@ -164,7 +164,7 @@ func (r *run) loses(s *side) {
 	r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
 }
 
-// cut makes a network that lets nothing through. Objects drift during the fault.
+// cut makes a network that drops everything. Objects drift during the fault.
 func cut(of func(*chaosRun) *side, one toxic) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.chaosRun)

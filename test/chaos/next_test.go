@@ -112,7 +112,7 @@ func (w *chaosRun) createGateway() {
 	})
 }
 
-// once repeats a creation until it succeeds. The API server may not serve the object's CRD yet.
+// once repeats a creation until it succeeds. The API server might not serve the object's CRD yet.
 func (w *chaosRun) once(create func(context.Context) error) {
 	w.Helper()
 	w.Eventually(func() error {

@@ -54,7 +54,7 @@ func troubles() []trouble {
 			alerts: []string{"HypergateGuestCredentialExpiring"},
 		},
 		{
-			name: "another client fights over an object", begin: (*alerted).withRival, status: "reverting",
+			name: "another client fights over an object", begin: (*alerted).withConflictingController, status: "reverting",
 			alerts: []string{"HypergateDegraded", "HypergateWriteConflict"},
 		},
 		{
@@ -294,15 +294,15 @@ func (a *alerted) withOldCredential() (mitigate func()) {
 	}
 }
 
-// withRival changes istiod's Deployment again and again. The runbook: stop the other client.
-func (a *alerted) withRival() (mitigate func()) {
+// withConflictingController changes istiod's Deployment again and again. The runbook: stop the other client.
+func (a *alerted) withConflictingController() (mitigate func()) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		for ctx.Err() == nil {
 			_, _ = a.MgmtClient.AppsV1().Deployments(a.MgmtNamespace).Patch(ctx, "istiod-"+world.Revision, types.MergePatchType,
-				[]byte(`{"spec":{"revisionHistoryLimit":7}}`), metav1.PatchOptions{FieldManager: "rival"})
+				[]byte(`{"spec":{"revisionHistoryLimit":7}}`), metav1.PatchOptions{FieldManager: "other"})
 			select {
 			case <-time.After(200 * time.Millisecond):
 			case <-ctx.Done():

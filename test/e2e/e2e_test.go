@@ -69,7 +69,7 @@ func common() []story {
 		{name: "the guest's API server calls the webhook", run: webhook},
 		{name: "manual changes are reverted", run: drift, provokes: []refusal{istiodsRoleGoes}},
 		{name: "a forbidden kind is reported, and the rest converges", run: forbiddenKind, provokes: []refusal{
-			{(*world.World).GuestUser, "it may not patch RoleBindings"},
+			{(*world.World).GuestUser, "it is not allowed to patch RoleBindings"},
 		}},
 		{name: "with --sidecar-injection the guest's API server calls the webhook for pods", run: injection},
 		{name: "the mesh CA is rotated while the guest works", run: rotateCA},
@@ -98,7 +98,7 @@ func hostedOnly() []story {
 		{name: "only its peers reach istiod, and istiod reaches only its peers", run: fenced},
 		{name: "a hostile guest changes nothing on the management side", run: hostileGuest},
 		{name: "istiod connects to no address from the guest", run: dialsNoGuestAddress, provokes: []refusal{
-			{(*world.World).IstiodUser, "it may no longer read RequestAuthentications, and is replaced a moment later"},
+			{(*world.World).IstiodUser, "it is no longer allowed to read RequestAuthentications, and is replaced a moment later"},
 		}},
 		{name: "istiod sent no request to the management API", run: istiodAsksNoMgmt},
 		{name: "nothing of the management side can be read in the guest", run: nothingLeaks, provokes: []refusal{

@@ -160,6 +160,6 @@ func (f *fleet) tally() tally {
 // String returns the results as text.
 func (t tally) String() string {
 	return fmt.Sprintf("%d streams opened, %d broken, the longest time without one %s; %d certificates issued; %d failures of "+
-		"trust; others, which a later try mended: %v",
+		"trust; others, which a later try resolved: %v",
 		t.streams, t.breaks, t.longest.Round(time.Millisecond), t.renewals, len(t.distrust), t.failures)
 }

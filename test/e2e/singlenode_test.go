@@ -31,7 +31,7 @@ func (t *fixture) singleNode() {
 }
 
 // onlyNodeDrained evicts all pods of the only node. Requests fail from then on, because no other node can have the
-// pods. The disruption budget of the backends is the test's own, and goes before.
+// pods. The disruption budget of the backends is the test's own, and is deleted first.
 func onlyNodeDrained(t *fixture, edge *edgeOfTheGuest) {
 	t.Eventually(func(g gomega.Gomega) {
 		budgets, err := t.GuestClient.PolicyV1().PodDisruptionBudgets(world.GuestNamespace).

@@ -1,4 +1,4 @@
-// Command envoy stands in Envoy's place under Istio's pilot-agent, for tests alone. The README says what it
+// Command envoy takes Envoy's place under Istio's pilot-agent, for tests alone. The README says what it
 // accepts and what it does not do.
 //
 // Packages, in the order of the data: bootstrap (command line, bootstrap configuration), xds (streams), translate

@@ -33,7 +33,7 @@ func TestCRDLifecycle(t *testing.T) {
 		"each is removed while hypergate runs":          eachIsRemovedAtRunTime,
 		"each is missing when hypergate starts":         eachIsMissingAtStart,
 		"unmanaged, and back":                           unmanagedAndBack,
-		"an object uses an unsupported field":           deadFieldsAreTold,
+		"an object uses an unsupported field":           deadFieldsAreReported,
 		"a class's CRD without the version that counts": classCRDOfAnotherVersion,
 	} {
 		t.Run(name, func(t *testing.T) { story(newCRDWorld(t)) })
@@ -332,7 +332,7 @@ func unmanagedAndBack(w *crdWorld) {
 	w.Expect(w.istiod()).NotTo(gomega.BeNil())
 }
 
-func deadFieldsAreTold(w *crdWorld) {
+func deadFieldsAreReported(w *crdWorld) {
 	w.create(w.experimental(httpCRD), "helm")
 	w.create(w.experimental("tcproutes.gateway.networking.k8s.io"), "helm")
 	before := w.versionsOfCRDs(httpCRD)

@@ -218,8 +218,8 @@ func TestForeignHoldsStay(t *testing.T) {
 	w.Expect(after.ResourceVersion).To(gomega.Equal(before.ResourceVersion))
 }
 
-// TestWithoutPermissionGatewaysRollAtOnce checks that istiod is changed although hypergate may not patch Gateways, and
-// that a condition names the missing role.
+// TestWithoutPermissionGatewaysRollAtOnce checks that istiod is changed although hypergate is not allowed to patch
+// Gateways, and that a condition names the missing role.
 func TestWithoutPermissionGatewaysRollAtOnce(t *testing.T) {
 	w, stop := newGatewayWorld(t, "a", "b")
 	stop()

@@ -50,7 +50,7 @@ func TestRepairsOfARevertingGuestAreRateLimited(t *testing.T) {
 	}
 	w.Consistently(func() []string { return writes(w.mgmtRequests.since(mgmt)) }, "1s").Should(gomega.BeEmpty())
 	makePeace()
-	t.Log("in peace, all is as it should be within ten seconds and a moment, and the condition is clean")
+	t.Log("in peace, all is as planned within ten seconds and a moment, and the condition is clean")
 	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("keeps reverting it"))
 	w.settle()
 
@@ -88,14 +88,14 @@ func TestTokenWritesAreRateLimited(t *testing.T) {
 		return err == nil && review.Status.Authenticated
 	}).Should(gomega.BeTrue())
 
-	const burst, mintBurst = 10, 5
+	const burst, tokenBurst = 10, 5
 	w.Expect(countPrefix(writes(w.guestRequests.since(guest)), http.MethodPatch+" "+account.path()+"?")).
 		To(gomega.BeNumerically("<=", burst+3))
 	secret := http.MethodPatch + " /api/v1/namespaces/" + w.cfg.MgmtNamespace + "/secrets/istio-kubeconfig?"
 	sent := writes(w.mgmtRequests.since(mgmt))
 	w.Expect(sent).To(gomega.HaveEach(gomega.HavePrefix(secret)))
 	w.Expect(len(sent)).To(gomega.And(gomega.BeNumerically(">", 0),
-		gomega.BeNumerically("<=", mintBurst+1+int(time.Since(began)/(30*time.Second)))))
+		gomega.BeNumerically("<=", tokenBurst+1+int(time.Since(began)/(30*time.Second)))))
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation), "istiod is not rolled out")
 }
 

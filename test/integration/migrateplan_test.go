@@ -157,7 +157,7 @@ func TestAMigrationIsPlanned(t *testing.T) {
 	w.Expect(report.Findings).To(gomega.HaveLen(1))
 	w.Expect(report.Findings[0].Code + " " + report.Findings[0].Object.Name).To(gomega.Equal("ForeignHold small"))
 
-	t.Log("without its role, the command names what it may not read")
+	t.Log("without its role, the command names what it is not allowed to read")
 	w.Expect(deploy.Delete(t.Context(), w.pair.Guest.Config, w.migrationRole())).To(gomega.Succeed())
 	w.Eventually(func() string { _, out := w.plan(); return out }).Should(gomega.And(
 		gomega.ContainSubstring("Blocker MissingPermissions"), gomega.ContainSubstring("list gateways.gateway.networking.k8s.io"),

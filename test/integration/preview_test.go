@@ -117,7 +117,7 @@ func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(w.settle)), "without a class")
 
 	w.createClass("demo")
-	// A preview lists from the API server's watch cache, which may not have the class yet.
+	// A preview lists from the API server's watch cache, which might not have the class yet.
 	w.Eventually(func() []string { shown = w.preview(); return changing(shown) }).Should(
 		gomega.ContainElement("create management deployments.apps " + w.cfg.IstiodName()))
 	code, report := w.verb("diff", "--xds-address=")

@@ -14,7 +14,7 @@ const (
 	// maxPieces limits a download to ten minutes.
 	maxPieces = 6000
 	// unusedTime is how long a connection may stay without its first request. net/http's client opens connections that
-	// it may not need, and keeps them. A server for HTTP/2 without TLS waits for the first bytes until
+	// it might not need, and keeps them. A server for HTTP/2 without TLS waits for the first bytes until
 	// ReadHeaderTimeout. A request that arrives just then gets the status 400, or no answer. So the time is longer than
 	// gateways keep unused connections (an hour).
 	unusedTime = 2 * time.Hour

@@ -29,7 +29,7 @@ func TestNoteOf(t *testing.T) {
 		{"a resourceVersion where there are no nodes", "apps/deployments", Scope{}, []string{"metadata", "resourceVersion"}, true},
 		{"how pods are", "apps/deployments", Scope{Nodes: true}, []string{"status", "readyReplicas"}, false},
 		{"the resourceVersion of that", "apps/deployments", Scope{Nodes: true}, []string{"metadata", "resourceVersion"}, false},
-		{"what is asked for", "apps/deployments", Scope{Nodes: true}, []string{"spec", "replicas"}, true},
+		{"what is requested", "apps/deployments", Scope{Nodes: true}, []string{"spec", "replicas"}, true},
 		{"a label", "apps/deployments", Scope{Nodes: true}, []string{"metadata", "labels", "x"}, true},
 		{"another of the same name", "apps/deployments", Scope{Nodes: true}, []string{"metadata", "uid"}, true},
 		{"a renewed Lease", leases, Scope{Nodes: true}, []string{"spec", "renewTime"}, false},

@@ -69,7 +69,7 @@ func findings() crdFindings {
 			decided("referencegrants.gateway.networking.k8s.io", standard, crds.Fact{
 				Owner: crds.Owner{
 					Kind: crds.Unknown,
-					Name: "whether OLM's mesh.operators is installed: may not list subscriptions.operators.coreos.com",
+					Name: "whether OLM's mesh.operators is installed: cannot list subscriptions.operators.coreos.com",
 				},
 				Content: crds.Read, Definition: served,
 			}),

@@ -215,7 +215,7 @@ func TestCompareBeside(t *testing.T) {
 		"a new file of a suite":    {"test/v2/more_test.go", "", "package v2\n", []string{"file     test/v2/more_test.go"}},
 		"a new unit test":          {"test/more_test.go", "", "package test\n\nfunc TestA() {}\n", nil},
 		"a new file in no folder":  {"test/v3/more.go", "", "package v3\n", nil},
-		"a new file that is no Go": {"test/README.md", "", "func EnsureB() {}\n", nil},
+		"a new file, not a Go one": {"test/README.md", "", "func EnsureB() {}\n", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := besideTree()

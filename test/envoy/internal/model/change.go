@@ -110,7 +110,7 @@ func Total(weights []uint32) uint64 {
 	return total
 }
 
-// Preflight returns the headers that answer a preflight request, or nil if the origin may not do it.
+// Preflight returns the headers that answer a preflight request, or nil if the origin is not allowed to do it.
 func (c *CORS) Preflight(origin string) http.Header {
 	if !c.allows(origin) {
 		return nil

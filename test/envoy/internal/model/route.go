@@ -39,7 +39,7 @@ type Route struct {
 	Processor *Processor
 }
 
-// Processor is an external processor (ext_proc), to which a request goes before it is forwarded: its headers and its
+// Processor is an external processor (ext_proc), which gets a request before it is forwarded: its headers and its
 // whole body.
 type Processor struct {
 	Cluster string
