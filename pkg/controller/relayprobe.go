@@ -35,10 +35,19 @@ func (r *relayProbe) observe(
 // dialer returns how hypergate connects to istiod, by the strategy that publishes it now: through a relay of the
 // tunnel, or by TCP to its published address. Everything that asks istiod something uses it.
 func (r *Reconciler) dialer(plane model.ControlPlane, published model.HostPort) func(context.Context) (net.Conn, error) {
-	if publish.UsesTunnel(r.config, plane) {
+	address, is := r.address(plane, published)
+	if !is {
 		return r.throughRelay()
 	}
-	return byTCP(r.memory.endpointProbe.probe.at(published))
+	return byTCP(address)
+}
+
+// address returns the address to which hypergate connects by TCP, or false if it connects through a relay.
+func (r *Reconciler) address(plane model.ControlPlane, published model.HostPort) (string, bool) {
+	if publish.UsesTunnel(r.config, plane) {
+		return "", false
+	}
+	return r.memory.endpointProbe.probe.at(published), true
 }
 
 // throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay,
