@@ -3,15 +3,14 @@
 package charts
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hypergate/hypergate/test/cluster/servers"
 )
 
 // Folders in the checkout whose go.mod pins Istio.
@@ -79,9 +78,9 @@ func pinnedDir(tb testing.TB, pin, module string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	dir, err := moduleDir(tb, folder, module)
+	dir, err := servers.ModuleDir(tb.Context(), folder, module)
 	if err != nil {
-		tb.Fatalf("getting %s with \"go mod download\" in %s: %v", module, folder, err)
+		tb.Fatal(err)
 	}
 	return dir
 }
@@ -103,25 +102,4 @@ func findUpwards(name string) (string, error) {
 		}
 		dir = parent
 	}
-}
-
-// moduleDir returns the directory of a module that the go.mod file in dir requires.
-func moduleDir(tb testing.TB, dir, module string) (string, error) {
-	tb.Helper()
-	cmd := exec.CommandContext(tb.Context(), "go", "mod", "download", "-json", module)
-	cmd.Dir = dir
-	// The caller's flags and workspace must not affect this module.
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, runErr := cmd.Output()
-	var found struct{ Dir, Error string }
-	// The JSON contains the reason of a failed download.
-	if err := json.Unmarshal(out, &found); err != nil {
-		return "", errors.Join(runErr, err, errors.New(stderr.String()))
-	}
-	if runErr != nil || found.Error != "" {
-		return "", errors.Join(runErr, errors.New(found.Error))
-	}
-	return found.Dir, nil
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -17,20 +15,19 @@ import (
 // api is the Go module that contains HyperShift's CRDs.
 const api = "github.com/openshift/hypershift/api"
 
-// CRD returns HyperShift's own CustomResourceDefinition of HostedControlPlanes.
+// CRD returns HyperShift's own CustomResourceDefinition of HostedControlPlanes. It gets the module if the module cache
+// does not have it: only a test of pkg/mgmt imports it, so the build of a caller does not get it.
 func CRD(ctx context.Context) (*unstructured.Unstructured, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
 		return nil, err
 	}
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", api)
-	list.Dir = root
-	dir, err := list.Output()
+	dir, err := servers.ModuleDir(ctx, root, api)
 	if err != nil {
-		return nil, fmt.Errorf("finding module %s: %w", api, err)
+		return nil, err
 	}
 	data, err := os.ReadFile(
-		filepath.Join(strings.TrimSpace(string(dir)), "hypershift", "v1beta1", "zz_generated.featuregated-crd-manifests",
+		filepath.Join(dir, "hypershift", "v1beta1", "zz_generated.featuregated-crd-manifests",
 			"hostedcontrolplanes.hypershift.openshift.io", "AAA_ungated.yaml"))
 	if err != nil {
 		return nil, fmt.Errorf("reading HyperShift's CRD: %w", err)

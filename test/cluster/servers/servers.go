@@ -1,7 +1,9 @@
 package servers
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -96,4 +98,28 @@ func ModuleRoot() (string, error) {
 			return "", fmt.Errorf("no folder above %s holds hack/servers/build.sh; run this from inside the checkout", start)
 		}
 	}
+}
+
+// ModuleDir returns the folder of a Go module in the module cache, in the version that the go.mod file in the folder
+// root requires. Unlike "go list -m", it downloads the module if the cache does not have it. The error has the reason
+// of a failed download.
+func ModuleDir(ctx context.Context, root, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
+	cmd.Dir = root
+	// The caller's flags and workspace must not affect this module.
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, runErr := cmd.Output()
+	var found struct{ Dir, Error string }
+	err := json.Unmarshal(out, &found)
+	switch {
+	case err != nil:
+		err = errors.Join(runErr, err, errors.New(strings.TrimSpace(stderr.String())))
+	case runErr != nil || found.Dir == "":
+		err = errors.Join(runErr, errors.New(found.Error)) // the JSON has the reason of a failed download
+	default:
+		return found.Dir, nil
+	}
+	return "", fmt.Errorf("getting %s with \"go mod download\" in %s: %w", module, root, err)
 }
