@@ -192,7 +192,7 @@ func (d decider) decidePruning(o observation, problem error) decision {
 // plan computes the plan, and the step of the mesh CA that it is computed with.
 func (d decider) plan(o observation, step migrationStep) (converge, error) {
 	if err := o.mgmt.ControlPlaneProblem; err != nil {
-		return converge{}, fmt.Errorf("the plan was rejected and nothing was changed: %w", err)
+		return converge{}, rejectedPlanError{err}
 	}
 	if o.isDisabled() {
 		return d.withRollout(o, converge{ca: caStep{ca: o.mgmt.CA, rotation: o.mgmt.Rotation}, migration: step}), nil
@@ -208,6 +208,15 @@ func (d decider) plan(o observation, step migrationStep) (converge, error) {
 	}
 	return d.withRollout(o, converge{plan: plan, computed: computed, ca: ca, migration: step}), nil
 }
+
+// rejectedPlanError is why a plan cannot be computed.
+type rejectedPlanError struct{ cause error }
+
+func (e rejectedPlanError) Error() string {
+	return fmt.Sprintf("the plan was rejected and nothing was changed: %v", e.cause)
+}
+
+func (e rejectedPlanError) Unwrap() error { return e.cause }
 
 // isDisabled reports whether the guest does without ingress, or hypergate is not enabled. Nothing is installed then.
 func (o observation) isDisabled() bool {

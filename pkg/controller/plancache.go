@@ -29,7 +29,7 @@ func (c *planCache) planFor(m model.ManagementObservation, g model.GuestObservat
 	}
 	plan, err := c.planner.Compute(m, g)
 	if err != nil {
-		return desired.Plan{}, false, fmt.Errorf("the plan was rejected and nothing was changed: %w", err)
+		return desired.Plan{}, false, rejectedPlanError{err}
 	}
 	c.inputs, c.plan = inputs, plan
 	return plan, true, nil

@@ -98,7 +98,15 @@ func (r *Reconciler) previewPass(ctx context.Context) passed {
 func previewed(recorder *dryrun.Recorder, end passed) Previewed {
 	out := Previewed{Writes: recorder.Writes(), Held: end.outcome == metrics.Held}
 	if end.outcome == metrics.Refused {
-		out.Refusal = end.problem
+		out.Refusal = refusal(end.problem)
 	}
 	return out
+}
+
+// refusal returns the cause of a rejected plan without the text that the plan is rejected: a preview always says so.
+func refusal(problem error) error {
+	if rejected, is := errors.AsType[rejectedPlanError](problem); is && problem.Error() == rejected.Error() {
+		return rejected.cause
+	}
+	return problem // it has more than the rejected plan
 }

@@ -8,6 +8,6 @@
 // # Invariants
 //
 //   - No request other than a read leaves the transport without dryRun=All. A write that it does not know is refused.
-//   - No token is requested: the request is answered here.
+//   - No token is requested: the request is answered here. So is an apply in a namespace that an earlier write creates.
 //   - A record has the names of fields, and no values. Values can be secrets.
 package dryrun

@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // bodyLimit is the most that is read of a body, in bytes. A CRD of the Gateway API has less than a tenth of it.
@@ -42,6 +45,14 @@ func (r *Recorder) record(w Write) {
 		r.writes = map[string]Write{}
 	}
 	r.writes[w.key()] = w
+}
+
+// creates reports whether a recorded write would create a namespace.
+func (r *Recorder) creates(side, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w, recorded := r.writes[Write{Side: side, Resource: "namespaces", Name: namespace}.key()]
+	return recorded && w.Verb == Create && w.Refusal == ""
 }
 
 // Wrap returns a wrapper for the transport of a side's clients.
@@ -102,6 +113,14 @@ func (t transport) write(r *http.Request, target target) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
+	if t.inNewNamespace(r, target, response.StatusCode, after) {
+		if answer := created(r, target, body); answer != nil {
+			t.recorder.record(Write{
+				Side: t.side, Verb: Create, Resource: target.whole(), Namespace: target.namespace, Name: target.name, Later: true,
+			})
+			return answer, nil
+		}
+	}
 	if response.StatusCode != http.StatusNotFound || r.Method != http.MethodDelete {
 		t.recorder.record(writeOf(t.side, r.Method, target, before, response.StatusCode, after))
 	}
@@ -109,6 +128,39 @@ func (t transport) write(r *http.Request, target target) (*http.Response, error)
 		return response, nil
 	}
 	return t.next.RoundTrip(withBody(dry, body))
+}
+
+// inNewNamespace reports whether the API server refuses to apply an object because of a missing namespace that an
+// earlier write of this recording creates. A dry run creates no namespace, so each dry run in it fails. The same write
+// would succeed after the namespace is created. The API server has checked the permission then, because it does so
+// first. It has not validated the object, see Write.Later.
+func (t transport) inNewNamespace(r *http.Request, target target, status int, answer map[string]any) bool {
+	details, _ := answer["details"].(map[string]any)
+	return status == http.StatusNotFound && r.Method == http.MethodPatch && target.namespace != "" &&
+		details["kind"] == "namespaces" && details["name"] == target.namespace && t.recorder.creates(t.side, target.namespace)
+}
+
+// created returns the response to an apply that creates an object, from the body of the request: the API server has
+// none. Clients expect metadata of an existing object. Nil: the body is no object.
+func created(r *http.Request, target target, body []byte) *http.Response {
+	object := map[string]any{}
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil
+	}
+	metadata, _ := object["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	delete(metadata, "resourceVersion") // the API server's answer to a dry run that creates has none
+	metadata["name"], metadata["namespace"] = target.name, target.namespace
+	metadata["uid"], metadata["creationTimestamp"] = uuid.NewUUID(), time.Now().UTC().Format(time.RFC3339)
+	object["metadata"] = metadata
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return nil
+	}
+	return answered(r, encoded)
 }
 
 // withBody returns a copy of a request with a body.
@@ -127,9 +179,14 @@ func withBody(r *http.Request, body []byte) *http.Request {
 func placeholder(r *http.Request) *http.Response {
 	const body = `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","metadata":{},"spec":{"audiences":[]},` +
 		`"status":{"token":"dry-run","expirationTimestamp":"9999-12-31T23:59:59Z"}}`
+	return answered(r, []byte(body))
+}
+
+// answered returns a response that did not come from the API server.
+func answered(r *http.Request, body []byte) *http.Response {
 	return &http.Response{
 		Status: "201 Created", StatusCode: http.StatusCreated, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
 		ContentLength: int64(len(body)), Request: r,
 	}
 }
@@ -210,6 +267,18 @@ func content(response *http.Response) (map[string]any, error) {
 
 // target is the object of a request.
 type target struct{ group, resource, namespace, name, subresource string }
+
+// whole returns the resource with its group and its subresource, see Write.Resource.
+func (t target) whole() string {
+	out := t.resource
+	if t.group != "" {
+		out += "." + t.group
+	}
+	if t.subresource != "" {
+		out += "/" + t.subresource
+	}
+	return out
+}
 
 // isReview reports whether a request only asks a question.
 func (t target) isReview() bool {

@@ -28,7 +28,9 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.got, s.accepted = append(s.got, line), append(s.accepted, r.Header.Get("Accept"))
 	code, body, _ := strings.Cut(s.answers[r.Method], " ")
-	status := map[string]int{"200": http.StatusOK, "201": http.StatusCreated, "403": http.StatusForbidden, "": http.StatusNotFound}[code]
+	status := map[string]int{
+		"200": http.StatusOK, "201": http.StatusCreated, "403": http.StatusForbidden, "404": http.StatusNotFound, "": http.StatusNotFound,
+	}[code]
 	return &http.Response{StatusCode: status, Status: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
 }
 
@@ -160,6 +162,73 @@ func checkRequests(t *testing.T, all map[string]request) {
 			}
 		})
 	}
+}
+
+// exchange is a request of a test, and the API server's response to the write.
+type exchange struct{ method, path, body, response string }
+
+// TestWritesIntoANewNamespace checks writes into a namespace that does not exist. They are recorded as creations if the
+// same recording creates the namespace, and as refused otherwise.
+func TestWritesIntoANewNamespace(t *testing.T) {
+	t.Parallel()
+	const lease = "/apis/coordination.k8s.io/v1/namespaces/n/leases/l"
+	missing := func(kind, name string) string {
+		return `404 {"kind":"Status","message":"not found","details":{"kind":"` + kind + `","name":"` + name + `"}}`
+	}
+	namespace := exchange{"PATCH", "/api/v1/namespaces/n", "{}", `201 {"metadata":{"name":"n"}}`}
+	denied := exchange{"PATCH", "/api/v1/namespaces/n", "{}", `403 {"message":"denied"}`}
+	apply := exchange{"PATCH", lease, `{"kind":"Lease","metadata":{"name":"l","resourceVersion":"absent"}}`, missing("namespaces", "n")}
+	created := Write{Side: "guest", Verb: Create, Resource: "leases.coordination.k8s.io", Namespace: "n", Name: "l", Later: true}
+	refused := Write{
+		Side: "guest", Verb: Create, Resource: "leases.coordination.k8s.io", Namespace: "n", Name: "l",
+		Refusal: "not found", Status: http.StatusNotFound,
+	}
+	other := func(response string) exchange { return exchange{apply.method, apply.path, apply.body, response} }
+	for name, tc := range map[string]struct {
+		sent []exchange
+		want Write
+	}{
+		"its namespace is created":      {[]exchange{namespace, apply}, created},
+		"its namespace is not created":  {[]exchange{apply}, refused},
+		"its namespace is refused":      {[]exchange{denied, apply}, refused},
+		"another object does not exist": {[]exchange{namespace, other(missing("roles", "n"))}, refused},
+		"another namespace":             {[]exchange{namespace, other(missing("namespaces", "x"))}, refused},
+		"the body is no object":         {[]exchange{namespace, {apply.method, apply.path, "k8s\x00", apply.response}}, refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			recorder, answer := &Recorder{}, map[string]any{}
+			for _, e := range tc.sent {
+				answer = e.send(t, recorder)
+			}
+			recorded := recorder.Writes()
+			if got := recorded[0]; !cmp.Equal(got, tc.want) { // leases are before namespaces
+				t.Errorf("recorded, -want +got:\n%s", cmp.Diff(tc.want, got))
+			}
+			metadata, _ := answer["metadata"].(map[string]any)
+			if _, versioned := metadata["resourceVersion"]; versioned || (metadata["uid"] != nil) != tc.want.Later {
+				t.Errorf("the caller gets %v", answer)
+			}
+		})
+	}
+}
+
+// send sends the request, and returns the content of the response.
+func (e exchange) send(t *testing.T, recorder *Recorder) map[string]any {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), e.method, "https://api"+e.path, strings.NewReader(e.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := recorder.Wrap("guest")(&server{answers: map[string]string{e.method: e.response}}).RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := content(response)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
 }
 
 // TestACallerGetsMetadataAlone checks a write whose caller wants only the metadata of the result: the record has all

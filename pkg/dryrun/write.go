@@ -26,6 +26,9 @@ type Write struct {
 	// Refusal is why the API server would refuse the write. Status is its HTTP status then.
 	Refusal string `json:"refusal,omitempty"`
 	Status  int    `json:"status,omitempty"`
+	// Later reports whether the API server cannot validate the write yet, because an earlier write creates its
+	// namespace.
+	Later bool `json:"later,omitempty"`
 }
 
 // The values of Write.Verb.
@@ -47,13 +50,7 @@ func (w Write) key() string {
 // writeOf returns what a write would change. before is the object as it is, empty if there is none. status and after
 // are the response of the dry run.
 func writeOf(side, method string, t target, before map[string]any, status int, after map[string]any) Write {
-	w := Write{Side: side, Resource: t.resource, Namespace: t.namespace, Name: t.name}
-	if t.group != "" {
-		w.Resource += "." + t.group
-	}
-	if t.subresource != "" {
-		w.Resource += "/" + t.subresource
-	}
+	w := Write{Side: side, Resource: t.whole(), Namespace: t.namespace, Name: t.name}
 	if w.Name == "" { // a creation
 		metadata, _ := after["metadata"].(map[string]any)
 		w.Name, _ = metadata["name"].(string)

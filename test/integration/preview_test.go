@@ -107,11 +107,10 @@ func TestAPreviewShowsWhatRunWrites(t *testing.T) {
 }
 
 // TestAPreviewOfAFirstInstallation compares a preview with the writes of the controller that starts after it, where
-// nothing exists yet: before the first class, and with it. The second preview lacks only the webhook, which waits for
-// istiod. Without an address of istiod, the plan is rejected.
+// nothing exists yet, not even the guest's namespace: before the first class, and with it. The second preview lacks
+// only the webhook, which waits for istiod. Without an address of istiod, the plan is rejected.
 func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w := newHarness(t)
-	w.createNamespace(w.guest, w.cfg.GuestNamespace)
 	shown := w.preview()
 	w.Expect(changedObjects(shown)).To(gomega.ContainElement("validatingadmissionpolicies hypergate-crds-" + w.cfg.Revision))
 	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(w.settle)), "without a class")
@@ -119,10 +118,11 @@ func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w.createClass("demo")
 	// A preview lists from the API server's watch cache, which might not have the class yet.
 	w.Eventually(func() []string { shown = w.preview(); return changing(shown) }).Should(
-		gomega.ContainElement("create management deployments.apps " + w.cfg.IstiodName()))
+		gomega.ContainElements("create management deployments.apps "+w.cfg.IstiodName(), "create guest namespaces "+w.cfg.GuestNamespace))
+	w.Expect(shown).To(gomega.HaveEach(gomega.HaveField("Refusal", "")))
 	code, report := w.verb("diff", "--xds-address=")
 	w.Expect(code).To(gomega.Equal(2), report)
-	w.Expect(report).To(gomega.MatchRegexp(`The plan was rejected: .*HostedControlPlane.* set --xds-address or another --publish`))
+	w.Expect(report).To(gomega.MatchRegexp(`(?m)^The plan was rejected: publishing istiod: .*HostedControlPlane.* set --xds-address or another --publish`))
 
 	written := w.writesOf(func() {
 		w.playIstiod(corev1.ConditionTrue)

@@ -29,6 +29,7 @@ func someWrites() []dryrun.Write {
 			Side: "guest", Verb: dryrun.Create, Resource: "roles.rbac.authorization.k8s.io", Namespace: "openshift-ingress", Name: "r",
 			Refusal: "namespaces not found", Status: http.StatusNotFound,
 		},
+		{Side: "guest", Verb: dryrun.Create, Resource: "services", Namespace: "openshift-ingress", Name: "s", Later: true},
 	}
 }
 

@@ -146,9 +146,9 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 	refused, later := 0, 0
 	for _, w := range found.Writes {
 		switch {
+		case w.Later, w.Status == http.StatusNotFound:
+			later++ // its namespace, or an object that it refers to, is created first
 		case w.Refusal == "":
-		case w.Status == http.StatusNotFound:
-			later++ // for example, its namespace is created first
 		default:
 			refused++
 			name := fmt.Sprintf("%s %s %s", w.Side, w.Resource, strings.Trim(w.Namespace+"/"+w.Name, "/"))
