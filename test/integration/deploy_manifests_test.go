@@ -44,10 +44,9 @@ func render(t *testing.T, dir string) []*unstructured.Unstructured {
 }
 
 // checkManifests checks that the objects of deploy/ are valid, that every file is part of a kustomization, that no
-// role is too broad, and that the pods follow the rules. It leaves behind the namespaces that deploy/ requires.
+// role is too broad, and that the pods follow the rules.
 func checkManifests(t *testing.T, own *planes.Pair) {
 	t.Helper()
-	prepare(t, own)
 	prepareMonitoring(t, own.Mgmt)
 	seen := map[string]bool{}
 	for _, test := range []struct {

@@ -58,6 +58,7 @@ func TestDeploy(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	prepare(t, own) // not in a subtest, so that each one can run alone
 	t.Run("manifests", func(t *testing.T) { checkManifests(t, own) })
 	t.Run("hosted", func(t *testing.T) {
 		newDeployed(t, model.TopologyHosted, own.Mgmt, own.Guest, []string{"hosted/example"},
