@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/chart/loader"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/test/fromyaml"
@@ -67,9 +69,13 @@ func TestRelease(t *testing.T) {
 	const prefix = "hypergate-v1.2.3-"
 	program := prefix + "linux-" + runtime.GOARCH
 	want := []string{
-		"SHA256SUMS", "hypergate-1.2.3.tgz", prefix + "deploy.tar.gz", prefix + "fleet.yaml", prefix + "guest.yaml",
-		prefix + "hosted.yaml", prefix + "image.tar", program + ".cdx.json", program + ".tar.gz",
-		prefix + "renewal-guest.yaml", prefix + "sidecar-injection.yaml", prefix + "standalone.yaml",
+		"SHA256SUMS", "hypergate-1.2.3.tgz", prefix + "deploy.tar.gz", prefix + "image.tar", program + ".cdx.json", program + ".tar.gz",
+	}
+	for _, part := range []string{
+		"cluster-api", "fleet", "guest", "hosted", "istio-resources", "migration-operator", "monitoring-cluster-api", "monitoring-guest",
+		"monitoring-hosted", "monitoring-standalone", "renewal-guest", "sidecar-injection", "standalone", "standalone-own-namespace",
+	} {
+		want = append(want, prefix+part+".yaml")
 	}
 	if diff := cmp.Diff(slices.Sorted(slices.Values(want)), slices.Sorted(maps.Keys(files))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -164,7 +170,7 @@ func TestReleasedManifests(t *testing.T) {
 			t.Errorf("%s has a name that exists nowhere:\n%s", name, text)
 		}
 	}
-	for _, name := range []string{"hosted", "standalone"} {
+	for _, name := range []string{"hosted", "cluster-api", "standalone", "standalone-own-namespace"} {
 		text := files["hypergate-v1.2.3-"+name+".yaml"]
 		for _, image := range []string{"image: " + r.image, "value: " + r.pilot, "value: " + r.proxy} {
 			if !strings.Contains(text, image+"\n") {
@@ -172,9 +178,71 @@ func TestReleasedManifests(t *testing.T) {
 			}
 		}
 	}
+	checkMonitoring(t, files)
 	folder := unpacked(t, files["hypergate-v1.2.3-deploy.tar.gz"])["deploy"]
 	if !strings.Contains(folder["hosted/example/kustomization.yaml"], "newTag: v1.2.3\n") || folder["chart/Chart.yaml"] != "" {
 		t.Errorf("the folder has %q", slices.Sorted(maps.Keys(folder)))
+	}
+}
+
+// checkMonitoring checks the objects of each rendered folder of deploy/monitoring, by kind and namespace.
+func checkMonitoring(t *testing.T, files map[string]string) {
+	t.Helper()
+	of := func(namespace string) []string {
+		return []string{
+			"ConfigMap " + namespace + "/hypergate-dashboards", "PodMonitor " + namespace + "/hypergate",
+			"PodMonitor " + namespace + "/hypergate-istiod", "PrometheusRule " + namespace + "/hypergate",
+		}
+	}
+	for name, want := range map[string][]string{
+		"monitoring-hosted": of("openshift-monitoring"), "monitoring-cluster-api": of("monitoring"),
+		"monitoring-standalone": of("openshift-ingress"), "monitoring-guest": {"PodMonitor /hypergate-gateways"},
+	} {
+		var got []string
+		for _, u := range fromyaml.Objects(t, []byte(files["hypergate-v1.2.3-"+name+".yaml"])) {
+			got = append(got, u.GetKind()+" "+u.GetNamespace()+"/"+u.GetName())
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestEachFolderIsReleased checks that a release has each folder of deploy/ as a rendered file if no other folder
+// contains it, except those that are only for an overlay of the user.
+func TestEachFolderIsReleased(t *testing.T) {
+	t.Parallel()
+	covered := map[string]bool{"external-webhooks": true, "renewal/management": true} // they have no namespace of their own
+	for _, folder := range rendered() {
+		covered[folder] = true
+	}
+	var folders []string
+	files, err := filesOf("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		folder := path.Dir(f.name)
+		if path.Base(f.name) != "kustomization.yaml" {
+			continue
+		}
+		folders = append(folders, folder)
+		var content struct{ Resources []string }
+		if err := yaml.Unmarshal(f.data, &content); err != nil {
+			t.Fatal(err)
+		}
+		for _, resource := range content.Resources {
+			covered[path.Join(folder, resource)] = true
+		}
+	}
+	if len(folders) < 20 {
+		t.Errorf("only %d folders were found", len(folders))
+	}
+	for _, folder := range folders {
+		if !covered[folder] {
+			t.Errorf("deploy/%s is not a file of a release: add it to rendered", folder)
+		}
 	}
 }
 

@@ -16,12 +16,17 @@ import (
 // placeholder is the registry of all images in deploy/.
 const placeholder = "registry.example.com/"
 
-// rendered returns the folders of deploy/ that a release also has as one file each, by the file's name. hosted has the
-// namespace of the example; the others can be applied as they are.
+// rendered returns the folders of deploy/ that a release also has as one file each, by the file's name. hosted and
+// cluster-api have the names of the example, and monitoring-guest has no namespace. The others can be applied as they
+// are.
 func rendered() map[string]string {
 	return map[string]string{
-		"guest": "hosted/guest", "hosted": "hosted/example", "standalone": "standalone", "fleet": "fleet",
-		"renewal-guest": "renewal/guest", "sidecar-injection": "sidecar-injection",
+		"hosted": "hosted/example", "cluster-api": "cluster-api/example", "guest": "hosted/guest",
+		"standalone": "standalone", "standalone-own-namespace": "standalone-own-namespace",
+		"fleet": "fleet", "migration-operator": "migration-operator",
+		"renewal-guest": "renewal/guest", "sidecar-injection": "sidecar-injection", "istio-resources": "istio-resources",
+		"monitoring-hosted": "monitoring/hosted", "monitoring-cluster-api": "monitoring/cluster-api",
+		"monitoring-standalone": "monitoring/standalone", "monitoring-guest": "monitoring/guest",
 	}
 }
 
