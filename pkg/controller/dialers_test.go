@@ -48,7 +48,7 @@ type dialers struct {
 	// hypergate is the address to which it connects by TCP. It is empty if it connects through a relay.
 	hypergate string
 	// gateways is the address of xDS and of the CA, and sni the name that a server sees of them and of hypergate. An
-	// address is no such name.
+	// address is not such a name.
 	gateways, sni string
 	// through is what hypergate creates between them and istiod, in their order.
 	through []string
@@ -159,7 +159,7 @@ func TestDialers(t *testing.T) {
 	strategies := append(publish.Strategies(), model.PublishAddress)
 	for strategy := range table {
 		if !slices.Contains(strategies, strategy) {
-			t.Errorf("--publish=%q has rows, and is no strategy", strategy)
+			t.Errorf("--publish=%q has rows, but is not a strategy", strategy)
 		}
 	}
 	for _, strategy := range strategies {

@@ -141,7 +141,7 @@ func (t transport) inNewNamespace(r *http.Request, target target, status int, an
 }
 
 // created returns the response to an apply that creates an object, from the body of the request: the API server has
-// none. Clients expect metadata of an existing object. Nil: the body is no object.
+// none. Clients expect metadata of an existing object. Nil: the body is not an object.
 func created(r *http.Request, target target, body []byte) *http.Response {
 	object := map[string]any{}
 	if err := json.Unmarshal(body, &object); err != nil {

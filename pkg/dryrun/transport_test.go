@@ -193,7 +193,7 @@ func TestWritesIntoANewNamespace(t *testing.T) {
 		"its namespace is refused":      {[]exchange{denied, apply}, refused},
 		"another object does not exist": {[]exchange{namespace, other(missing("roles", "n"))}, refused},
 		"another namespace":             {[]exchange{namespace, other(missing("namespaces", "x"))}, refused},
-		"the body is no object":         {[]exchange{namespace, {apply.method, apply.path, "k8s\x00", apply.response}}, refused},
+		"the body is not an object":     {[]exchange{namespace, {apply.method, apply.path, "k8s\x00", apply.response}}, refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,8 +62,8 @@ const (
 
 // Memo is what is remembered between decisions. The zero value is that of a new process.
 type Memo struct {
-	// Checked reports whether this process has seen all Gateways, or is not allowed to, since istiod is installed. Holds
-	// reports whether the last ones that it saw were held.
+	// Checked reports whether this process has seen all Gateways, or is not allowed to, since istiod was installed.
+	// Holds reports whether the last ones that it saw were held.
 	Checked, Holds bool
 	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known.
 	HoldingSince, KnownSince time.Time
