@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ import (
 	"github.com/hypergate/hypergate/test/world"
 )
 
-// nothingLeaks performs all operations that write to the guest, and searches all of the guest's data after each. The
-// limits in the documentation of package leak apply.
+// nothingLeaks performs all operations that write to the guest, and searches all of the guest's data after each, and
+// the archive of hypergate bundle. The limits in the documentation of package leak apply.
 func nothingLeaks(t *fixture) {
 	p := t.watchForLeaks()
 	h := t.start("--ca-overlap", "2s")
@@ -93,6 +94,9 @@ func (t *fixture) guestDrift() {
 type leakSearch struct {
 	*fixture
 	secrets *leak.Secrets
+	// credentials are those of secrets that are no names and addresses. The archive of hypergate bundle has these,
+	// because it is for an administrator of the management side.
+	credentials *leak.Secrets
 	// etcd is the address of the guest's etcd.
 	etcd string
 	// webhookHost is the webhook's host in its long form. In this form, the webhook's URL may contain the management
@@ -103,7 +107,7 @@ type leakSearch struct {
 // watchForLeaks starts to collect secrets of the management side, and continues until the end of the story.
 func (t *fixture) watchForLeaks() *leakSearch {
 	t.Helper()
-	p := &leakSearch{fixture: t, secrets: leak.NewSecrets()}
+	p := &leakSearch{fixture: t, secrets: leak.NewSecrets(), credentials: leak.NewSecrets()}
 	p.secrets.AddName("the name of the management namespace", t.MgmtNamespace)
 	server, err := url.Parse(t.Mgmt.Host)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -119,12 +123,18 @@ func (t *fixture) watchForLeaks() *leakSearch {
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			t.Expect(err).NotTo(gomega.HaveOccurred())
-			p.secrets.Add("the file "+filepath.Base(file), data)
+			p.add("the file "+filepath.Base(file), data)
 		}
 	}
 	p.collect()
 	p.etcd = t.guestsEtcd()
 	return p
+}
+
+// add adds a credential.
+func (p *leakSearch) add(name string, value []byte) {
+	p.secrets.Add(name, value)
+	p.credentials.Add(name, value)
 }
 
 // guestsEtcd returns the address of the guest's etcd.
@@ -145,7 +155,7 @@ func (p *leakSearch) collect() {
 			return
 		}
 		for key, value := range secret.Data {
-			p.secrets.Add("the Secret "+secret.Name+"'s "+key, value)
+			p.add("the Secret "+secret.Name+"'s "+key, value)
 		}
 	}
 	informer := factory.Core().V1().Secrets().Informer()
@@ -176,6 +186,23 @@ func (p *leakSearch) found() []leak.Finding {
 	return p.secrets.Search(p.permit(append(append(objects, keys...), file))...)
 }
 
+// foundInBundle writes an archive with hypergate bundle, and searches it for credentials.
+func (p *leakSearch) foundInBundle() []leak.Finding {
+	p.Helper()
+	file := filepath.Join(p.TempDir(), "bundle.tar.gz")
+	out, err := exec.CommandContext(p.step(), p.Binary(), "bundle", "--kubeconfig", p.MgmtKubeconfig, "-n", p.MgmtNamespace,
+		"--guest-kubeconfig", p.GuestKubeconfig, "--guest-namespace", world.GuestNamespace, "-o", file).CombinedOutput()
+	p.Expect(err).NotTo(gomega.HaveOccurred(), string(out))
+	entries, err := leak.Archive(file)
+	p.Expect(err).NotTo(gomega.HaveOccurred())
+	// The archive must have both sides. A search of nothing would always pass.
+	for _, part := range []string{"/management/namespaces/" + p.MgmtNamespace + "/", "/guest/cluster-scoped-resources/"} {
+		p.Expect(entries).To(gomega.ContainElement(gomega.HaveField("Where", gomega.ContainSubstring(part))))
+	}
+	p.Logf("searching an archive of %d files for %d credentials", len(entries), len(p.credentials.Names()))
+	return p.credentials.Search(entries...)
+}
+
 // permit removes the webhook's URL from the places where it is allowed: the webhook's configuration, and etcd's file.
 func (p *leakSearch) permit(entries []leak.Entry) []leak.Entry {
 	if p.webhookHost == "" {
@@ -189,11 +216,11 @@ func (p *leakSearch) permit(entries []leak.Entry) []leak.Entry {
 	return entries
 }
 
-// search fails the story if the guest contains a secret.
+// search fails the story if the guest contains a secret, or the archive of hypergate bundle a credential.
 func (p *leakSearch) search(after string) {
 	p.Helper()
 	begin := time.Now()
-	for _, f := range p.found() {
+	for _, f := range append(p.found(), p.foundInBundle()...) {
 		p.Errorf("after %s: %s", after, f)
 	}
 	if p.Failed() {
@@ -227,4 +254,6 @@ func (p *leakSearch) canFail(key string) {
 		gomega.Not(gomega.BeEmpty()),
 		gomega.HaveEach(gomega.HaveField("Where", gomega.HavePrefix("etcd's file"))),
 	), "deleted data is in the history")
+	p.Expect(p.credentials.Search(leak.Entry{Where: "an archive", Data: []byte(key)})).To(gomega.ContainElement(
+		leak.Finding{Name: "the Secret cacerts's ca-key.pem", Form: "plain", Where: "an archive"}))
 }

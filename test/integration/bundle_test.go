@@ -1,12 +1,7 @@
 package integration_test
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"errors"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -100,7 +95,7 @@ func (w *harness) plantCredentials() map[string]string {
 }
 
 // bundle writes an archive, and returns its files.
-func (w *harness) bundle() (out []leak.Entry) {
+func (w *harness) bundle() []leak.Entry {
 	w.Helper()
 	file := filepath.Join(w.TempDir(), "bundle.tar.gz")
 	var stdout, stderr bytes.Buffer
@@ -110,19 +105,7 @@ func (w *harness) bundle() (out []leak.Entry) {
 	}, &stdout, &stderr)
 	w.Expect(code).To(gomega.BeZero(), stderr.String())
 	w.Expect(stderr.String()).To(gomega.BeEmpty(), "everything was read")
-	data, err := os.Open(file)
+	entries, err := leak.Archive(file)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { _ = data.Close() }()
-	zip, err := gzip.NewReader(data)
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	for reader := tar.NewReader(zip); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return out
-		}
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-		content, err := io.ReadAll(reader)
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-		out = append(out, leak.Entry{Where: header.Name, Data: content})
-	}
+	return entries
 }

@@ -2,6 +2,8 @@
 // guest's API with managed fields and events, and each key and value in its etcd. It also searches etcd's database
 // file, which keeps deleted and overwritten data for some time.
 //
+// It also searches the archive of hypergate bundle, in which the names of the management side may be.
+//
 // The search shares no code with the check in package desired that refuses a plan that leaks. That check inspects
 // what hypergate is about to write. This package inspects the existing data, whether hypergate, istiod or another
 // component of the guest wrote it.

@@ -1,6 +1,9 @@
 package leak_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,8 +12,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -163,6 +169,43 @@ func TestErrorsOfEtcdAreErrors(t *testing.T) {
 	defer server.Close()
 	if _, err := leak.File(t.Context(), server.URL); err == nil {
 		t.Error("after an error there is a file")
+	}
+}
+
+// TestArchive checks that an archive is read whole, and that one that is cut is an error: a part of it could have no
+// secret.
+func TestArchive(t *testing.T) {
+	var data bytes.Buffer
+	compressed := gzip.NewWriter(&data)
+	archive := tar.NewWriter(compressed)
+	want := []leak.Entry{{Where: "bundle/a", Data: []byte("first")}, {Where: "bundle/b", Data: []byte(token)}}
+	for _, e := range want {
+		if err := archive.WriteHeader(&tar.Header{Name: e.Where, Mode: 0o600, Size: int64(len(e.Data))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write(e.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), compressed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	for name, tc := range map[string]struct {
+		data []byte
+		want []leak.Entry
+	}{
+		"whole": {data.Bytes(), want},
+		"cut":   {data.Bytes()[:data.Len()/2], nil},
+		"empty": {nil, nil},
+	} {
+		if err := os.WriteFile(file, tc.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := leak.Archive(file)
+		if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.want != nil) {
+			t.Errorf("%s: %v, -want +got:\n%s", name, err, diff)
+		}
 	}
 }
 
