@@ -11,10 +11,10 @@ type OtherDefaults struct {
 	Class, ConfigMap string
 	// Used reports whether istiod uses them in place of hypergate's. Otherwise it ignores them.
 	Used bool
-	// Problem is why istiod rejects them. Empty: no reason is known.
+	// Problem is why istiod cannot make gateways with them. Empty: no reason is known.
 	Problem string
 }
 
-// DefaultsProblem returns why istiod rejects the content of a ConfigMap with defaults for gateways, or the empty
+// DefaultsProblem returns why istiod cannot make gateways with the content of a ConfigMap with defaults, or the empty
 // string.
 func DefaultsProblem(data map[string]string) string { return values.OverlayProblem(data) }

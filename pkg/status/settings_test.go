@@ -142,8 +142,8 @@ func TestOtherDefaults(t *testing.T) {
 		},
 		"rejected": {
 			status.Result{OtherDefaults: []model.OtherDefaults{broken}},
-			"istiod neither creates nor changes gateways of class a: it rejects ConfigMap openshift-ingress/mine, which replaces " +
-				`hypergate's defaults ("deploymnet" is not one of the keys deployment)` + step,
+			"istiod neither creates nor changes gateways of class a from ConfigMap openshift-ingress/mine, which replaces " +
+				`hypergate's defaults and is not valid ("deploymnet" is not one of the keys deployment)` + step,
 		},
 		"ignored, and a proxy": {
 			status.Result{OtherDefaults: []model.OtherDefaults{ignored}, IgnoredProxy: []string{"x"}},

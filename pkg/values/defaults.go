@@ -18,23 +18,37 @@ func Overlays() []string {
 // maxOverlay is the length up to which a value is read, in bytes. Longer ones are not checked.
 const maxOverlay = 64 << 10
 
-// OverlayProblem returns why istiod rejects the content of such a ConfigMap, or the empty string. istiod then neither
-// makes nor changes the objects of a gateway, and reports it only in its log. A value that the API server rejects is
-// not found. The text contains a part of a key.
+// OverlayProblem returns why istiod cannot make gateways with the content of such a ConfigMap, or the empty string. The
+// API server or istiod rejects it, and istiod reports that only in its log. The text contains a part of a key, of a
+// field or of a value.
 func OverlayProblem(data map[string]string) string {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(Overlays(), key) {
 			return fmt.Sprintf("%.64q is not one of the keys %s", key, strings.Join(Overlays(), ", "))
 		}
-		var document yaml.Node
-		if text := data[key]; len(text) > maxOverlay || strings.TrimSpace(text) == "" {
-			continue
-		} else if err := yaml.Unmarshal([]byte(text), &document); err != nil { // into a Node: aliases are not expanded
-			return key + " is not YAML"
-		}
-		if len(document.Content) == 1 && document.Content[0].Kind != yaml.MappingNode {
-			return key + " is not a part of an object"
+		if problem := overlayProblem(key, data[key]); problem != "" {
+			return problem
 		}
 	}
 	return ""
+}
+
+func overlayProblem(key, text string) string {
+	if len(text) > maxOverlay || strings.TrimSpace(text) == "" {
+		return ""
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil { // into a Node: aliases are not expanded
+		return key + " is not YAML"
+	}
+	switch {
+	case len(document.Content) != 1:
+		return ""
+	case document.Content[0].Kind != yaml.MappingNode:
+		return key + " is not a part of an object"
+	case hasAlias(&document):
+		return ""
+	default:
+		return objectProblem(key, text)
+	}
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // TestTheOldestDefaultsCount checks the facts behind the condition about defaults of others, with a real istiod: of all
-// ConfigMaps with defaults for a class, it uses only the oldest. If that one has a key that istiod does not know, it
-// makes no gateway of the class. If there are several of the same second, the name decides.
+// ConfigMaps with defaults for a class, it uses only the oldest. If that one has a key that istiod does not know, or a
+// value that the API server rejects, it makes no gateway of the class. If there are several of the same second, the name
+// decides.
 func TestTheOldestDefaultsCount(t *testing.T) {
 	ctx, source, g := realGuest(t)
 	mine := g.defaults(ctx, "a-guests-own", "horizontalPodAutoscaler", "spec: {minReplicas: 5, maxReplicas: 6}")
@@ -47,6 +48,18 @@ func TestTheOldestDefaultsCount(t *testing.T) {
 	g.Expect(g.client.Create(ctx, late)).To(gomega.Succeed())
 	g.Eventually(i.output.String).Should(gomega.MatchRegexp(`unsupported overlay "deploymnet".*gateway=openshift-ingress/late`))
 	g.Expect(apierrors.IsNotFound(g.get(ctx, "late", &corev1.Service{}))).To(gomega.BeTrue())
+
+	t.Log("so does what the API server rejects")
+	for value, reason := range map[string]string{
+		"spec: {template: {spec: {nodeSelectors: {}}}}": "nodeSelectors: field not declared in schema",
+		"spec: {replicas: three}":                       "replicas: expected numeric",
+		"metadata: {finalizers: [example.com/a]}":       "illegal metadata change",
+	} {
+		mine.Data = map[string]string{"deployment": value}
+		g.Expect(g.client.Update(ctx, mine)).To(gomega.Succeed())
+		g.Eventually(i.output.String).Should(gomega.ContainSubstring(reason))
+		g.Expect(model.DefaultsProblem(mine.Data)).NotTo(gomega.BeEmpty(), "hypergate finds the mistake")
+	}
 
 	t.Log("without it, hypergate's count, and a later one does not")
 	g.Expect(g.client.Delete(ctx, mine)).To(gomega.Succeed())
