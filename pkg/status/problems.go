@@ -165,6 +165,10 @@ func (r Result) endpointProblems() []problem {
 		p.text, p.grace = tunnelled+r.unreached()+nextStep("check that the pods istiod-relay in the guest run, and that their image "+
 			"can be pulled; if they run, the log of the container tunnel in istiod's pod has the cause"), newEndpointGracePeriod
 	}
+	if r.ByTunnel && r.Endpoint.state != withoutRelays { // there is no Route, load balancer or node port, and no way around it
+		p.text = tunnelled + r.unreached() + nextStep("find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and "+
+			"RoleBinding istiod-tunnel in the guest, and its admission policies for pods/proxy")
+	}
 	return []problem{p}
 }
 

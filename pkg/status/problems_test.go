@@ -202,6 +202,25 @@ func TestAMigrationProblemEndsWithItsNextStep(t *testing.T) {
 	}
 }
 
+// TestTheNextStepOfATunnel: with the tunnel, an endpoint that is not reached has a next step of the tunnel. There is no
+// Route, load balancer or node port, and --publish-probe has no effect.
+func TestTheNextStepOfATunnel(t *testing.T) {
+	const why = "no relay of the tunnel can be reached: forbidden"
+	for name, endpoint := range map[string]status.EndpointProbe{
+		"has not been reached": status.EndpointUnreached(why), "does not answer any more": status.EndpointLost(why),
+	} {
+		report := with(serving(), func(r *status.Result) { r.ByTunnel, r.Endpoint = true, endpoint })
+		since, again := status.DegradedSince{}.Observe(report, now)
+		got := conditionsOf(status.ControlPlane(report, since, nil, now.Add(again))).degraded
+		expected := want{metav1.ConditionTrue, "EndpointUnreachable", "opening the tunnel: istiod " + name + " at its published address " +
+			"(management side: " + why + ") [find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and RoleBinding " +
+			"istiod-tunnel in the guest, and its admission policies for pods/proxy]"}
+		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
 // TestAMissingEndpointIsReported: a missing endpoint is reported, and counts as Degraded after the time that a load
 // balancer needs.
 func TestAMissingEndpointIsReported(t *testing.T) {
