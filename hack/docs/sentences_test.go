@@ -55,7 +55,8 @@ func TestSentencesAreFound(t *testing.T) {
 		}
 	}
 	want := []string{
-		"One, with a link.", "X is two (I know.)", "Three", "an item of a list", "the next", "a cell;", "one more", "X.<br>", "c", "The end.",
+		"One, with a link.", "X is two (I know.)", "Three", "an item of a list", "the next", "a cell;", "one more", "X.<br>", "c",
+		"The end.",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("the sentences are %q, want %q", got, want)

@@ -90,8 +90,8 @@ func describeDefaults(other model.OtherDefaults) string {
 	case !other.Used:
 		return "istiod ignores " + name + ": of defaults for " + class + ", it reads only the oldest"
 	case other.Problem != "":
-		return "istiod neither creates nor changes " + class + " from " + name + ", which replaces hypergate's defaults and is not valid (" +
-			plain(other.Problem) + ")"
+		return "istiod neither creates nor changes " + class + " from " + name + ", which replaces hypergate's defaults and " +
+			"is not valid (" + plain(other.Problem) + ")"
 	default:
 		return class + " have the defaults in " + name + ", which is older than hypergate's and replaces them"
 	}

@@ -122,7 +122,8 @@ func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w.Expect(shown).To(gomega.HaveEach(gomega.HaveField("Refusal", "")))
 	code, report := w.verb("diff", "--xds-address=")
 	w.Expect(code).To(gomega.Equal(2), report)
-	w.Expect(report).To(gomega.MatchRegexp(`(?m)^The plan was rejected: publishing istiod: .*HostedControlPlane.* set --xds-address or another --publish`))
+	w.Expect(report).To(gomega.MatchRegexp(
+		`(?m)^The plan was rejected: publishing istiod: .*HostedControlPlane.* set --xds-address or another --publish`))
 
 	written := w.writesOf(func() {
 		w.playIstiod(corev1.ConditionTrue)

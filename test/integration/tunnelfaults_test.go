@@ -22,9 +22,9 @@ import (
 )
 
 // TestAForbiddenTunnelIsNamed checks a guest whose API server answers 403 to each request for a relay, although
-// hypergate's Role grants it: an admission policy of the guest refuses them. A condition names it. hypergate tries again
-// only when it is due by its clock, and without a restart it sees that the policy has gone. Here there are no relay pods,
-// so the answer is 404 then.
+// hypergate's Role grants it: an admission policy of the guest refuses them. A condition names it. hypergate tries
+// again only when it is due by its clock. Without a restart, it sees that the policy has gone. Here there are no relay
+// pods, so the answer is 404 then.
 func TestAForbiddenTunnelIsNamed(t *testing.T) {
 	w := newHarness(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
@@ -62,7 +62,8 @@ func TestAForbiddenTunnelIsNamed(t *testing.T) {
 	clock.SetTime(clock.Now().Add(longest))
 	w.stir("allowed")
 	w.Eventually(w.proxied(http.StatusNotFound)).Should(gomega.Equal(relays))
-	w.Eventually(w.installedText("demo")).Should(gomega.ContainSubstring("no relay of the tunnel can be reached: " + string(tunnel.NoRelay)))
+	w.Eventually(w.installedText("demo")).Should(
+		gomega.ContainSubstring("no relay of the tunnel can be reached: " + string(tunnel.NoRelay)))
 	w.Expect(w.proxied(http.StatusForbidden)()).To(gomega.Equal((patience + 3) * relays))
 }
 
@@ -82,8 +83,8 @@ func (w *harness) proxied(code int32) func() int {
 	}
 }
 
-// refuseProxies creates an admission policy of the guest that refuses all requests for pods/proxy, and waits until it is
-// in force. The returned function removes it, and waits until it is not.
+// refuseProxies creates an admission policy of the guest that refuses all requests for pods/proxy, and waits until it
+// is in force. The returned function removes it, and waits until it is not.
 func (w *harness) refuseProxies() (remove func()) {
 	w.Helper()
 	name, policies := w.cfg.Revision+"-proxies", w.guest.AdmissionregistrationV1()
@@ -123,9 +124,10 @@ func (w *harness) refuseProxies() (remove func()) {
 	}
 }
 
-// TestTokensDespiteClocksThatDiffer checks both tokens of istiod's pod if hypergate's clock and the guest's differ: each
-// is requested once, the guest accepts it, and it is renewed after four fifths of its lifetime by hypergate's clock. Then
-// a pod with the right clock takes over. It replaces a token that seems to be issued in the future, or to have expired.
+// TestTokensDespiteClocksThatDiffer checks both tokens of istiod's pod if hypergate's clock and the guest's differ:
+// each is requested once, the guest accepts it, and it is renewed after four fifths of its lifetime by hypergate's
+// clock. Then a pod with the right clock takes over. It replaces a token that seems to be issued in the future, or to
+// have expired.
 func TestTokensDespiteClocksThatDiffer(t *testing.T) {
 	for name, skew := range map[string]time.Duration{
 		"hypergate is two hours ahead": 2 * time.Hour, "hypergate is two hours behind": -2 * time.Hour,

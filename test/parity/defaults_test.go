@@ -17,8 +17,8 @@ import (
 
 // TestTheOldestDefaultsCount checks the facts behind the condition about defaults of others, with a real istiod: of all
 // ConfigMaps with defaults for a class, it uses only the oldest. If that one has a key that istiod does not know, or a
-// value that the API server rejects, it makes no gateway of the class. If there are several of the same second, the name
-// decides.
+// value that the API server rejects, it makes no gateway of the class. If there are several of the same second, the
+// name decides.
 func TestTheOldestDefaultsCount(t *testing.T) {
 	ctx, source, g := realGuest(t)
 	mine := g.defaults(ctx, "a-guests-own", "horizontalPodAutoscaler", "spec: {minReplicas: 5, maxReplicas: 6}")
