@@ -286,7 +286,7 @@ func TestNamespacedPermissionsAreSufficient(t *testing.T) {
 	w.createControlPlane("guest1", "")
 	user := "limited-" + w.cfg.Revision
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"", "apps", "networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{"", "apps", "networking.k8s.io", "coordination.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 	}}
 	roles := w.mgmt.RbacV1().Roles(w.cfg.MgmtNamespace)
 	role, err := roles.Create(t.Context(), role, metav1.CreateOptions{})
