@@ -37,8 +37,8 @@ const (
 	privateRouter = "private-router:443"
 )
 
-// at returns the address to connect to.
-func (p Probe) at(published model.HostPort) string {
+// target returns the address to connect to.
+func (p Probe) target(published model.HostPort) string {
 	switch {
 	case p.Via != "":
 		return p.Via
@@ -124,7 +124,7 @@ func (r *endpointProbe) observe(
 		return r.known, wait
 	}
 	r.done, r.answer = false, make(chan probeResult, 1)
-	dial := byTCP(r.probe.at(about.at))
+	dial := byTCP(r.probe.target(about.at))
 	if r.dial != nil {
 		dial = r.dial(about.at)
 	}

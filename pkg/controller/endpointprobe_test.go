@@ -293,7 +293,7 @@ func TestEndpointProbeAddress(t *testing.T) {
 		"a private link": {Probe{}, "istiod.apps.guest1.hypershift.local", "private-router:443"},
 		"elsewhere":      {Probe{Via: "192.0.2.7:8443"}, "istiod.apps.guest1.hypershift.local", "192.0.2.7:8443"},
 	} {
-		if got := tc.probe.at(model.HostPort{Host: tc.host, Port: 443}); got != tc.want {
+		if got := tc.probe.target(model.HostPort{Host: tc.host, Port: 443}); got != tc.want {
 			t.Errorf("%s: %s, not %s", name, got, tc.want)
 		}
 	}

@@ -47,7 +47,7 @@ func (r *Reconciler) address(plane model.ControlPlane, published model.HostPort)
 	if publish.UsesTunnel(r.config, plane) {
 		return "", false
 	}
-	return r.memory.endpointProbe.probe.at(published), true
+	return r.memory.endpointProbe.probe.target(published), true
 }
 
 // throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay,

@@ -57,21 +57,21 @@ func (c *Cluster) keepArranged(ctx context.Context) {
 
 // arrange starts and stops watches according to the existing CRDs. It is not safe for concurrent use.
 func (c *Cluster) arrange(ctx context.Context) {
-	key, version := c.crds.at(classCRD)
+	key, version := c.crds.keyAndVersion(classCRD)
 	c.classes.Set(ctx, key, version)
-	key, version = c.crds.at(modeCRD)
+	key, version = c.crds.keyAndVersion(modeCRD)
 	c.mode.Set(ctx, key, version)
-	key, version = c.crds.at(infrastructureCRD)
+	key, version = c.crds.keyAndVersion(infrastructureCRD)
 	c.nodes.Set(ctx, key, version)
-	key, version = c.crds.at(proxyCRD)
+	key, version = c.crds.keyAndVersion(proxyCRD)
 	c.proxy.Set(ctx, key, version)
-	key, version = c.at(apiServerCRD)
+	key, version = c.keyAndVersion(apiServerCRD)
 	c.apiServer.Set(ctx, key, version)
-	key, version = c.crds.at(istioCRD)
+	key, version = c.crds.keyAndVersion(istioCRD)
 	c.foreign.arrange(ctx, key, version)
 	c.olm.arrange(ctx, c.crds)
 	searches := c.searches()
-	key, version = c.crds.at(gatewayCRD)
+	key, version = c.crds.keyAndVersion(gatewayCRD)
 	// first: until the owners of the routes are known, all routes count
 	c.inUse.arrangeParents(ctx, searches, key, version)
 	c.inUse.arrange(ctx, searches)
@@ -80,7 +80,7 @@ func (c *Cluster) arrange(ctx context.Context) {
 
 // behind reports whether a CRD exists and its watch is not on for it yet, because an arrangement is due.
 func (c *Cluster) behind(crd string, s *watch.Switch) bool {
-	key, _ := c.at(crd)
+	key, _ := c.keyAndVersion(crd)
 	return key != "" && s.Key() != key
 }
 
@@ -90,11 +90,11 @@ func (c *Cluster) unsettled(crd string, s *watch.Switch, pending bool) bool {
 	return pending || c.behind(crd, s)
 }
 
-// at returns the key and the version of a CRD for the watch of its objects. They are empty for a CRD that does not
-// exist, and for that of TLS profiles if another object has the profile: see model.ObservedTLS.
-func (c *Cluster) at(crd string) (key, version string) {
+// keyAndVersion returns the key and the version of a CRD for the watch of its objects. They are empty for a CRD that
+// does not exist, and for that of TLS profiles if another object has the profile: see model.ObservedTLS.
+func (c *Cluster) keyAndVersion(crd string) (key, version string) {
 	if crd == apiServerCRD && c.cfg.Topology != model.TopologyStandalone {
 		return "", ""
 	}
-	return c.crds.at(crd)
+	return c.crds.keyAndVersion(crd)
 }

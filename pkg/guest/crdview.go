@@ -95,9 +95,9 @@ func (v *crdView) transform(obj any) (any, error) {
 	return item, nil
 }
 
-// at returns the UID and the resourceVersion of the CRD of that name. The UID distinguishes it from an earlier CRD of
-// the same name. Both are empty if the CRD does not exist.
-func (v *crdView) at(name string) (key, version string) {
+// keyAndVersion returns the UID and the resourceVersion of the CRD of that name. The UID distinguishes it from an
+// earlier CRD of the same name. Both are empty if the CRD does not exist.
+func (v *crdView) keyAndVersion(name string) (key, version string) {
 	item, there := v.item(name)
 	if !there {
 		return "", ""

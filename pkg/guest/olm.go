@@ -92,7 +92,7 @@ func (v *olmView) arrange(ctx context.Context, view *crdView) {
 			v.lookups[name] = v.newLookup(name)
 		}
 		for i, kind := range olmKinds() {
-			key, version := view.at(kind.crd())
+			key, version := view.keyAndVersion(kind.crd())
 			v.lookups[name][i].Set(ctx, key, version)
 		}
 	}
@@ -147,7 +147,7 @@ func (v *olmView) operators(view *crdView) map[string]crds.Operator {
 func found(view *crdView, lookup []*watch.Switch) crds.Operator {
 	out := crds.Operator{Found: crds.None}
 	for i, kind := range olmKinds() {
-		key, _ := view.at(kind.crd())
+		key, _ := view.keyAndVersion(kind.crd())
 		if key == "" {
 			continue // without its CRD there are no objects
 		}

@@ -310,7 +310,7 @@ func (c *Conn) next(ctx context.Context) (next *session, leadsTo string, err err
 		return nil, "", fmt.Errorf("%s: %w", unread, err)
 	}
 	c.mu.Lock()
-	same := c.current.is(config)
+	same := c.current.matches(config)
 	c.mu.Unlock()
 	if same {
 		c.candidate = content{}

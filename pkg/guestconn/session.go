@@ -168,7 +168,8 @@ func proxyOf(config *rest.Config) string {
 	return proxy.String()
 }
 
-func (s *session) is(config *rest.Config) bool {
+// matches reports whether the session has the content of a config.
+func (s *session) matches(config *rest.Config) bool {
 	return reflect.DeepEqual(s.content, contentOf(config))
 }
 

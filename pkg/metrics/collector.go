@@ -158,7 +158,7 @@ func (c *Collector) Collect(series chan<- prometheus.Metric) {
 		c.repairs.Collect(series)
 		c.install.Collect(series)
 		s.ofState(*state)
-		s.at("hypergate_last_complete_timestamp_seconds", c.lastComplete())
+		s.setTime("hypergate_last_complete_timestamp_seconds", c.lastComplete())
 	}
 	for key, value := range s.values {
 		labels := key.labels[:len(c.definitions[key.name].Labels)]

@@ -63,7 +63,7 @@ func (s samples) ofMigration(m Migration) {
 		return
 	}
 	s.set("hypergate_migration_phase", 1, m.Phase)
-	s.at("hypergate_migration_since_timestamp_seconds", m.Since)
+	s.setTime("hypergate_migration_since_timestamp_seconds", m.Since)
 	s.set("hypergate_migration_gateways", float64(m.Moved), atHosted)
 	s.set("hypergate_migration_gateways", float64(max(0, m.Moving-m.Moved)), atOrigin)
 }
@@ -132,8 +132,8 @@ func (s samples) add(name string, value float64, labels ...string) {
 	s.values[s.key(name, labels)] += value
 }
 
-// at sets a series to a time in seconds. A zero time sets nothing.
-func (s samples) at(name string, t time.Time, labels ...string) {
+// setTime sets a series to a time in seconds. A zero time sets nothing.
+func (s samples) setTime(name string, t time.Time, labels ...string) {
 	if !t.IsZero() {
 		s.set(name, float64(t.Unix()), labels...)
 	}
@@ -191,18 +191,18 @@ func (s samples) ofSides(all map[string]Numbers) {
 
 func (s samples) ofCredentials(state State) {
 	shown := state.Summary
-	s.at("hypergate_guest_credential_issued_timestamp_seconds", state.Credential.From)
-	s.at("hypergate_guest_credential_expiry_timestamp_seconds", state.Credential.Until)
-	s.at("hypergate_istiod_token_issued_timestamp_seconds", shown.Token.From)
-	s.at("hypergate_istiod_token_expiry_timestamp_seconds", shown.Token.Until)
+	s.setTime("hypergate_guest_credential_issued_timestamp_seconds", state.Credential.From)
+	s.setTime("hypergate_guest_credential_expiry_timestamp_seconds", state.Credential.Until)
+	s.setTime("hypergate_istiod_token_issued_timestamp_seconds", shown.Token.From)
+	s.setTime("hypergate_istiod_token_expiry_timestamp_seconds", shown.Token.Until)
 	if shown.CA.Phase == "" {
 		return
 	}
-	s.at("hypergate_mesh_ca_expiry_timestamp_seconds", shown.CA.Expires, currentCA)
-	s.at("hypergate_mesh_ca_expiry_timestamp_seconds", state.NextCA, nextCA)
+	s.setTime("hypergate_mesh_ca_expiry_timestamp_seconds", shown.CA.Expires, currentCA)
+	s.setTime("hypergate_mesh_ca_expiry_timestamp_seconds", state.NextCA, nextCA)
 	s.one("hypergate_mesh_ca_rotation_phase", shown.CA.Phase, phases())
 	if shown.CA.Phase != summary.PhaseSteady {
-		s.at("hypergate_mesh_ca_rotation_since_timestamp_seconds", state.RotationSince)
+		s.setTime("hypergate_mesh_ca_rotation_since_timestamp_seconds", state.RotationSince)
 	}
 }
 
@@ -217,14 +217,14 @@ func (s samples) ofServing(state State) {
 		if !shown.Istiod.Since.IsZero() && published.State != summary.PublishedProbing {
 			s.set("hypergate_published_reachable", boolean(published.State == summary.PublishedReached))
 		}
-		s.at("hypergate_published_last_seen_timestamp_seconds", state.PublishedSeen)
+		s.setTime("hypergate_published_last_seen_timestamp_seconds", state.PublishedSeen)
 	}
 	if shown.Webhook.Policy == "" {
 		return
 	}
 	s.one("hypergate_webhook_failure_policy", shown.Webhook.Policy, webhookPolicies())
 	if shown.Webhook.Policy == summary.WebhookFail {
-		s.at("hypergate_webhook_proven_timestamp_seconds", shown.Webhook.Since)
+		s.setTime("hypergate_webhook_proven_timestamp_seconds", shown.Webhook.Since)
 	}
 }
 

@@ -147,11 +147,11 @@ func ParseMemo(annotation string) (Memo, error) {
 		return Memo{}, fmt.Errorf("the annotation %s: %w", MemoAnnotation, err)
 	}
 	return Memo{
-		Phase: in.Phase, Since: at(in.Since), Replicas: in.Replicas,
-		Released: in.Released, ReleasedAt: at(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
-		Failed: in.Failed, FailedAt: at(in.FailedAt), Holds: in.Holds, HoldsSince: at(in.HoldsSince),
+		Phase: in.Phase, Since: timeOf(in.Since), Replicas: in.Replicas,
+		Released: in.Released, ReleasedAt: timeOf(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
+		Failed: in.Failed, FailedAt: timeOf(in.FailedAt), Holds: in.Holds, HoldsSince: timeOf(in.HoldsSince),
 		LastHold: in.LastHold,
-		ScaledAt: at(in.ScaledAt), LeadFailedAt: at(in.LeadFailedAt),
+		ScaledAt: timeOf(in.ScaledAt), LeadFailedAt: timeOf(in.LeadFailedAt),
 	}, nil
 }
 
@@ -183,7 +183,8 @@ func seconds(t time.Time) int64 {
 	return min(max(t.Unix(), 0), latestTime)
 }
 
-func at(seconds int64) time.Time {
+// timeOf is the inverse of seconds.
+func timeOf(seconds int64) time.Time {
 	if seconds == 0 {
 		return time.Time{}
 	}

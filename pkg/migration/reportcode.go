@@ -71,7 +71,7 @@ func (r Report) Encode() (string, error) {
 
 // timed returns the report with the longest times, so that which Gateways fit does not depend on the time.
 func (r Report) timed() Report {
-	latest := at(latestTime)
+	latest := timeOf(latestTime)
 	r.Since, r.WhySince, r.Intent.At = latest, latest, latest
 	r.Gateways = slices.Clone(r.Gateways)
 	for i := range r.Gateways {
@@ -113,12 +113,12 @@ func ParseReport(annotation string) (Report, error) {
 		return Report{}, fmt.Errorf("the annotation %s: %w", ReportAnnotation, err)
 	}
 	out := Report{
-		Intent: Intent{Goal: in.Goal, Paused: in.Paused, At: at(in.RequestedAt)},
-		Phase:  in.Phase, Since: at(in.Since), Progress: in.Progress, Why: Reason(word(string(in.Why))), WhySince: at(in.WhySince),
+		Intent: Intent{Goal: in.Goal, Paused: in.Paused, At: timeOf(in.RequestedAt)},
+		Phase:  in.Phase, Since: timeOf(in.Since), Progress: in.Progress, Why: Reason(word(string(in.Why))), WhySince: timeOf(in.WhySince),
 		Gateway: in.Gateway, Findings: in.Findings, HasOrigin: in.HasOrigin, Moved: in.Moved, Moving: in.Moving, More: in.More,
 	}
 	for _, g := range in.Gateways {
-		out.Gateways = append(out.Gateways, ReportedGateway{g.Namespace, g.Name, g.State, at(g.Since)})
+		out.Gateways = append(out.Gateways, ReportedGateway{g.Namespace, g.Name, g.State, timeOf(g.Since)})
 	}
 	return out.clean(), nil
 }

@@ -11,8 +11,8 @@ type Waivers struct{ Downgrade, Untested, IgnoredResources bool }
 // waivable returns the codes of the findings that a person can accept.
 func waivable() []Code { return []Code{OriginNewer, OriginUntested, IgnoredResources} }
 
-// of returns the field of a code. Nil: it cannot be accepted.
-func (w *Waivers) of(code Code) *bool {
+// field returns the field of a code. Nil: it cannot be accepted.
+func (w *Waivers) field(code Code) *bool {
 	return map[Code]*bool{
 		OriginNewer: &w.Downgrade, OriginUntested: &w.Untested, IgnoredResources: &w.IgnoredResources,
 	}[code]
@@ -22,7 +22,7 @@ func (w *Waivers) of(code Code) *bool {
 func (w Waivers) String() string {
 	var out []string
 	for _, code := range waivable() {
-		if *w.of(code) {
+		if *w.field(code) {
 			out = append(out, string(code))
 		}
 	}
@@ -40,7 +40,7 @@ func parseWaivers(s string) (Waivers, error) {
 		if !slices.Contains(waivable(), Code(code)) {
 			return Waivers{}, unsupported("finding", code, waivable())
 		}
-		*out.of(Code(code)) = true
+		*out.field(Code(code)) = true
 	}
 	return out, nil
 }

@@ -170,14 +170,14 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 	}
 	switch {
 	case now.Sub(r.Renewed) > allowed:
-		return r.is(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
+		return r.withState(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
 			"if hypergate was uninstalled, delete the Lease")
 	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
 		return r.unreported(acquired, now, "the pod has not written a summary yet")
 	case err != nil:
-		return r.is(Unreadable, time.Time{}, err.Error())
+		return r.withState(Unreadable, time.Time{}, err.Error())
 	case r.Holder == "":
-		return r.is(Unreported, r.Renewed, "no pod holds the Lease yet; the summary is from "+found.Holder)
+		return r.withState(Unreported, r.Renewed, "no pod holds the Lease yet; the summary is from "+found.Holder)
 	case found.Holder != r.Holder:
 		return r.unreported(acquired, now, "the pod has not written a summary yet; the summary is from "+found.Holder)
 	}
@@ -187,12 +187,13 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 // unreported returns the reading without a current summary. since is since when the pod holds the Lease, if known.
 func (r Reading) unreported(since, now time.Time, why string) Reading {
 	if !since.IsZero() && now.Sub(since) > reportedWithin {
-		return r.is(Overdue, since, why+"; see the log of pod "+r.Holder+", and restart it if it does nothing")
+		return r.withState(Overdue, since, why+"; see the log of pod "+r.Holder+", and restart it if it does nothing")
 	}
-	return r.is(Unreported, since, why+"; if this lasts longer than a minute, see the log of pod "+r.Holder)
+	return r.withState(Unreported, since, why+"; if this lasts longer than a minute, see the log of pod "+r.Holder)
 }
 
-func (r Reading) is(state State, since time.Time, why string) Reading {
+// withState returns the reading with a state, since when it holds, and the reason.
+func (r Reading) withState(state State, since time.Time, why string) Reading {
 	r.State, r.Since, r.Why = state, since, why
 	return r
 }
@@ -203,17 +204,17 @@ func (r Reading) judge(now time.Time) Reading {
 	failed, failure := s.failure()
 	switch {
 	case s.Lifecycle == Deleting:
-		return r.is(Ending, time.Time{}, "the control plane is being deleted")
+		return r.withState(Ending, time.Time{}, "the control plane is being deleted")
 	case s.Lifecycle != Paused && failed != "":
-		return r.of(failed, failure)
+		return r.withCondition(failed, failure)
 	case len(r.Expiring) > 0:
-		return r.is(Expiring, time.Time{}, r.Expiring[0].why(s.Lifecycle == Paused, now))
+		return r.withState(Expiring, time.Time{}, r.Expiring[0].why(s.Lifecycle == Paused, now))
 	case s.Lifecycle == Paused:
-		held := r.of(OnHold, s.Condition(Progressing))
+		held := r.withCondition(OnHold, s.Condition(Progressing))
 		held.Since = s.PausedSince // the condition was False before, too
 		return held
 	case s.Lifecycle == Starting:
-		return r.is(Waiting, time.Time{}, "the control plane is not initialized yet")
+		return r.withState(Waiting, time.Time{}, "the control plane is not initialized yet")
 	default:
 		return r.progress(now)
 	}
@@ -241,11 +242,11 @@ func (r Reading) progress(now time.Time) Reading {
 	case available.Type == "":
 		return r.unreported(r.Summary.Time, now, "the summary has no conditions yet")
 	case available.Status == Unknown:
-		return r.of(InProgress, available)
+		return r.withCondition(InProgress, available)
 	case progressing.Status == True:
-		return r.of(InProgress, progressing)
+		return r.withCondition(InProgress, progressing)
 	default:
-		return r.is(OK, r.Summary.calmSince(), "")
+		return r.withState(OK, r.Summary.calmSince(), "")
 	}
 }
 
@@ -260,9 +261,9 @@ func (s Summary) calmSince() time.Time {
 	return latest
 }
 
-// of returns the reading with a state that follows from a condition.
-func (r Reading) of(state State, c Condition) Reading {
-	return r.is(state, c.Since, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
+// withCondition returns the reading with a state that follows from a condition.
+func (r Reading) withCondition(state State, c Condition) Reading {
+	return r.withState(state, c.Since, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 }
 
 // expiring returns the credentials whose renewal is overdue.
