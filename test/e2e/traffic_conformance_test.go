@@ -2,9 +2,14 @@ package e2e_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
 
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,14 +70,28 @@ func (t *fixture) conformancePodsGone() {
 	}, stepTimeout).Should(gomega.Succeed())
 }
 
-// outputOfFailures returns what the tests that failed wrote, of the output of `go test -json`, and what belongs to no
-// test. The whole output has more than a thousand lines.
+// outputOfFailures returns the last lines of each test that failed, of the output of `go test -json`, and what belongs to
+// no test. A test with a failed subtest is left out. The whole output has more than a thousand lines, and of the first
+// ones, most are about objects that the suite creates.
 func outputOfFailures(out []byte) string {
-	failed := map[string]bool{"": true}
+	const lines = 20
+	failed := map[string]bool{}
 	for _, e := range testEvents(out) {
-		failed[e.Test] = failed[e.Test] || e.Action == "fail"
+		if e.Action == "fail" && e.Test != "" {
+			failed[e.Test] = true
+		}
 	}
-	return outputOf(out, func(test string) bool { return failed[test] })
+	for test := range failed {
+		for parent := path.Dir(test); parent != "."; parent = path.Dir(parent) {
+			delete(failed, parent)
+		}
+	}
+	var b strings.Builder
+	for _, test := range slices.Sorted(maps.Keys(failed)) {
+		all := slices.Collect(strings.Lines(outputOf(out, func(of string) bool { return of == test })))
+		fmt.Fprintf(&b, "failed: %s\n%s", test, strings.Join(all[max(0, len(all)-lines):], ""))
+	}
+	return b.String() + outputOf(out, func(test string) bool { return test == "" })
 }
 
 // outputOf returns what the chosen tests wrote. The empty name stands for what belongs to no test.
@@ -99,4 +118,33 @@ func testEvents(out []byte) []testEvent {
 		events = append(events, e)
 	}
 	return events
+}
+
+// TestOutputOfFailures checks that the names and the last lines of failed tests come first.
+func TestOutputOfFailures(t *testing.T) {
+	var out strings.Builder
+	event := func(action, test, output string) {
+		line, err := json.Marshal(testEvent{action, test, output})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(append(line, '\n'))
+	}
+	event("output", "TestConformance", "setup\n")
+	for i := range 30 {
+		event("output", "TestConformance/A/b", fmt.Sprintf("line %d\n", i))
+	}
+	event("output", "TestConformance/B", "fine\n")
+	event("fail", "TestConformance/A/b", "")
+	event("fail", "TestConformance/A", "")
+	event("pass", "TestConformance/B", "")
+	event("fail", "TestConformance", "")
+	event("output", "", "FAIL\n")
+	event("fail", "", "")
+	out.WriteString("exit status 1\n")
+	got := strings.Split(strings.TrimSpace(outputOfFailures([]byte(out.String()))), "\n")
+	want := []string{"failed: TestConformance/A/b", "line 10", "line 29", "FAIL", "exit status 1"}
+	if got = append(got[:2], got[len(got)-3:]...); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
