@@ -303,8 +303,8 @@ chaos: servers ## Roll gateways, and cause every fault of test/chaos ROUNDS (1) 
 	hack/e2e.sh -v -timeout 2h -run '^TestChaos$$' ./test/chaos -args -chaos.all -chaos.seed=$(SEED) -chaos.rounds=$(ROUNDS)
 
 .PHONY: next
-next: servers ## Install a development snapshot of Istio with a newer Gateway API, and upgrade to it under load. Needs root.
-	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-next pilot-agent-next
+next: servers ## Install development snapshots of Istio with a newer Gateway API, and upgrade to one under load. Needs root.
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-next pilot-agent-next pilot-discovery-later
 	hack/e2e.sh -v -run '^TestTheNextIstio$$' ./test/chaos
 	hack/e2e.sh -v -run '^TestUpgradeToTheNextIstio$$' ./test/e2e
 

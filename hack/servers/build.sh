@@ -28,8 +28,9 @@ istio=istio.io/istio/pkg/version
 istio_ld="-X $istio.buildVersion=$istio_version -X $istio.buildTag=$istio_version"
 # The release before the embedded one, which hack/charts-1.28 also pins.
 previous_ld="-X $istio.buildVersion=1.28.2 -X $istio.buildTag=1.28.2"
-# A development snapshot with a newer Gateway API. It stands for the next minor, see test/charts.
+# Two development snapshots with newer versions of the Gateway API. They stand for the next minor, see test/charts.
 next_ld="-X $istio.buildVersion=1.31-snapshot -X $istio.buildTag=1.31-snapshot"
+later_ld="-X $istio.buildVersion=1.31-later -X $istio.buildTag=1.31-later"
 
 # Each row is: name | when (default, or named: only if the command line names it) | module folder | package | linker
 # flags | build tags, if any. Prometheus is built without its service discovery for clouds.
@@ -51,6 +52,7 @@ pilot-discovery-1.28|named|istiod-1.28|istio.io/istio/pilot/cmd/pilot-discovery|
 pilot-agent-1.28|named|istiod-1.28|istio.io/istio/pilot/cmd/pilot-agent|$previous_ld
 pilot-discovery-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-discovery|$next_ld
 pilot-agent-next|named|istiod-next|istio.io/istio/pilot/cmd/pilot-agent|$next_ld
+pilot-discovery-later|named|istiod-later|istio.io/istio/pilot/cmd/pilot-discovery|$later_ld
 sail-operator|named|origin|github.com/istio-ecosystem/sail-operator/cmd|
 ingress-operator|named|origin|./ingress-operator|
 proxy-server|named|konnectivity|sigs.k8s.io/apiserver-network-proxy/cmd/server|

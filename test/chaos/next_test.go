@@ -17,10 +17,19 @@ import (
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
-// nextIstio is the development snapshot that stands for the next minor: its charts, from a directory, and its istiod.
-func nextIstio(t *testing.T) istioVersion {
-	t.Helper()
-	return istioVersion{server: "pilot-discovery-next", flags: []string{"--charts-dir", testcharts.DirNext(t)}}
+// snapshot is a development snapshot of Istio that stands for the next minor: its istiod, its charts, and the CRDs of its
+// Gateway API.
+type snapshot struct {
+	server       string
+	charts, crds func(testing.TB) string
+}
+
+// snapshots are the development snapshots, by their version of the Gateway API.
+func snapshots() map[string]snapshot {
+	return map[string]snapshot{
+		"Gateway API 1.5": {"pilot-discovery-next", testcharts.DirNext, testcharts.GatewayCRDsNext},
+		"Gateway API 1.6": {"pilot-discovery-later", testcharts.DirLater, testcharts.GatewayCRDsLater},
+	}
 }
 
 // TestTheNextIstio installs the next Istio in a guest that has the Gateway API of that Istio, which hypergate did not
@@ -29,8 +38,15 @@ func TestTheNextIstio(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts real servers: run without -short")
 	}
-	w := newChaosRun(t, nextIstio(t))
-	w.createCRDs(testcharts.GatewayCRDsNext(t))
+	for name, s := range snapshots() {
+		t.Run(name, s.installed)
+	}
+}
+
+// installed checks an installation of the snapshot.
+func (s snapshot) installed(t *testing.T) {
+	w := newChaosRun(t, istioVersion{server: s.server, flags: []string{"--charts-dir", s.charts(t)}})
+	w.createCRDs(s.crds(t))
 	w.ready(w.start(direct, "hypergate-next"))
 	w.createClass()
 	w.reported()

@@ -1,5 +1,5 @@
 // Package charts provides tests with the charts of other Istio versions than the embedded one, as directories: those
-// of the release before it, and those of a development snapshot that stands for the next minor.
+// of the release before it, and those of two development snapshots that stand for the next minor.
 package charts
 
 import (
@@ -18,6 +18,8 @@ const (
 	pin1282 = "hack/charts-1.28"
 	// pinNext is also the folder from which hack/servers/build.sh builds pilot-discovery-next.
 	pinNext = "hack/servers/istiod-next"
+	// pinLater is also the folder from which hack/servers/build.sh builds pilot-discovery-later.
+	pinLater = "hack/servers/istiod-later"
 	// pinOrigin is the folder from which hack/servers/build.sh builds the sail-operator.
 	pinOrigin = "hack/servers/origin"
 )
@@ -53,17 +55,34 @@ func SailOperator(tb testing.TB) string {
 	return pinnedDir(tb, pinOrigin, "github.com/istio-ecosystem/sail-operator")
 }
 
-// DirNext is Dir1282 for the development snapshot.
+// DirNext is Dir1282 for the development snapshot with Gateway API 1.5.
 func DirNext(tb testing.TB) string {
 	tb.Helper()
 	return filepath.Join(istioDir(tb, pinNext), "manifests", "charts")
 }
 
+// DirLater is Dir1282 for the development snapshot with Gateway API 1.6.
+func DirLater(tb testing.TB) string {
+	tb.Helper()
+	return filepath.Join(istioDir(tb, pinLater), "manifests", "charts")
+}
+
 // GatewayCRDsNext returns a directory with the CRDs of the Gateway API's standard channel, in the version that the
-// development snapshot was built with.
+// snapshot of DirNext was built with.
 func GatewayCRDsNext(tb testing.TB) string {
 	tb.Helper()
-	return filepath.Join(pinnedDir(tb, pinNext, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
+	return gatewayCRDs(tb, pinNext)
+}
+
+// GatewayCRDsLater is GatewayCRDsNext for the snapshot of DirLater.
+func GatewayCRDsLater(tb testing.TB) string {
+	tb.Helper()
+	return gatewayCRDs(tb, pinLater)
+}
+
+func gatewayCRDs(tb testing.TB, pin string) string {
+	tb.Helper()
+	return filepath.Join(pinnedDir(tb, pin, "sigs.k8s.io/gateway-api"), "config", "crd", "standard")
 }
 
 func istioDir(tb testing.TB, pin string) string {
