@@ -347,7 +347,7 @@ bench: servers build ## Measure time, writes and memory, and compare with the lo
 	go run ./hack/bench $(BENCH_FLAGS) || missed=1; \
 	go test -run '^$$' -bench '^BenchmarkWays$$' -benchtime 500x -timeout 30m ./test/tunnel || missed=1; \
 	go test -run '^$$' -bench '^Benchmark(APIServer|Stalled|Gateways)$$' -benchtime 1x -timeout 30m ./test/tunnel || missed=1; \
-	hack/e2e.sh -v -run '^TestSpeed$$' ./test/e2e || missed=1; \
+	MODULE=test/conformance hack/e2e.sh -v -run '^TestSpeed$$' . || missed=1; \
 	exit $$missed
 
 .PHONY: scale

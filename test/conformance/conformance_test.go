@@ -72,8 +72,6 @@ type run struct {
 	// report is the suite's report. It is nil until the suite has ended.
 	report   []byte
 	finished bool
-	// firstRequests are in Results.
-	firstRequests []float64
 }
 
 func namesOf(list string) []string {
@@ -114,7 +112,7 @@ func (r *run) cluster(t *testing.T) *rest.Config {
 // write writes the results to FILE.json and, after a complete run, the report to FILE.yaml.
 func (r *run) write(t *testing.T, file string) {
 	t.Helper()
-	results := conformance.Results{Side: r.side, Set: r.set, Finished: r.finished, FirstRequests: r.firstRequests}
+	results := conformance.Results{Side: r.side, Set: r.set, Finished: r.finished}
 	for _, test := range r.outcomes {
 		results.Tests = append(results.Tests, test)
 	}

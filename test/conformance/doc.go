@@ -8,6 +8,8 @@
 // suite's report and a file of [Results]. The command compare reads the results of both sides and fails if the split
 // loses a test. hack/conformance.sh runs all of it, one world after the other.
 //
+// TestSpeed, a part of `make bench`, starts the same worlds, and compares how fast both sides are ([CompareSpeed]).
+//
 // # Invariants
 //
 //   - The suite is that of the Gateway API version whose CRDs hypergate installs.

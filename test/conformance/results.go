@@ -62,9 +62,6 @@ type Results struct {
 	// Finished is whether the suite ran to its end.
 	Finished bool   `json:"finished"`
 	Tests    []Test `json:"tests"`
-	// FirstRequests are the times from the creation of an HTTPRoute to its first request served, in milliseconds. They
-	// are measured after the tests.
-	FirstRequests []float64 `json:"firstRequestsMilliseconds,omitempty"`
 }
 
 // Write writes the results to a file.
@@ -122,17 +119,7 @@ func (r Results) String() string {
 			}
 		}
 	}
-	if n := len(r.FirstRequests); n > 0 {
-		const text = "from the creation of an HTTPRoute to its first request served: median %.0f ms, 90 %% within %.0f ms (%d routes)\n"
-		fmt.Fprintf(&out, text, r.quantile(50), r.quantile(90), n)
-	}
 	return out.String()
-}
-
-// quantile returns the time within which percent of the HTTPRoutes served their first request.
-func (r Results) quantile(percent int) float64 {
-	sorted := slices.Sorted(slices.Values(r.FirstRequests))
-	return sorted[(len(sorted)-1)*percent/100]
 }
 
 // noProfile stands for the tests that are in no profile of the run.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hypergate/hypergate/test/conformance"
 )
@@ -94,7 +95,6 @@ func TestResultsAreWrittenAndRead(t *testing.T) {
 		"A": conformance.Passed, "B": conformance.Failed, "C": conformance.Skipped,
 	})
 	r.Tests = append(r.Tests, conformance.Test{Name: "D", Outcome: conformance.Passed})
-	r.FirstRequests = []float64{300, 100, 200}
 	if err := r.Write(file); err != nil {
 		t.Fatal(err)
 	}
@@ -107,13 +107,46 @@ GATEWAY-HTTP     1       1       1
 no profile       1       0       0
 failed: B: a reason
 skipped: C: a reason
-from the creation of an HTTPRoute to its first request served: median 200 ms, 90 % within 200 ms (3 routes)
 `
 	if got.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if _, err := conformance.Read(filepath.Join(t.TempDir(), "missing.json")); err == nil {
 		t.Error("a missing file is read without an error")
+	}
+}
+
+func TestCompareSpeed(t *testing.T) {
+	t.Parallel()
+	inGuest := conformance.Speed{
+		FirstRequests: conformance.Durations{time.Second, 200 * time.Millisecond, 100 * time.Millisecond},
+		Validated:     conformance.Durations{4 * time.Millisecond}, NotValidated: conformance.Durations{2 * time.Millisecond},
+		Many: conformance.ManyRoutes{
+			Routes: 1000, Creation: 10 * time.Second, Served: time.Second, Reported: 2 * time.Second, CPU: 4 * time.Second,
+			MemoryBefore: 100 << 20, MemoryAfter: 200 << 20, GuestMemory: 200 << 20,
+		},
+	}
+	split := inGuest
+	split.FirstRequests = conformance.Durations{300 * time.Millisecond}
+	split.Many.GuestMemory = 0
+	const want = `                                        SPLIT    IN-GUEST  RATIO
+HTTPRoute to its first request, median  300ms    200ms     1.50
+HTTPRoute to its first request, p90     300ms    200ms     1.50
+a write that the webhook validates      4ms      4ms       1.00
+a write that it does not select         2ms      2ms       1.00
+1000 HTTPRoutes: created in             10s      10s       1.00
+the last one is served after            1s       1s        1.00
+all have a status after                 2s       2s        1.00
+istiod's CPU time meanwhile             4s       4s        1.00
+istiod's memory before                  100 MiB  100 MiB   1.00
+istiod's memory after                   200 MiB  200 MiB   1.00
+of that on the guest's nodes            0 MiB    200 MiB   0.00
+`
+	if got := conformance.CompareSpeed(split, inGuest); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := conformance.FirstRequestRatio(split, inGuest); got != 1.5 {
+		t.Errorf("the ratio is %v, want 1.5", got)
 	}
 }
 

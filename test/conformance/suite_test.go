@@ -56,9 +56,6 @@ func (r *run) suite(t *testing.T, guest *rest.Config) {
 		t.Fatal(err)
 	}
 	r.finished = true
-	if *kubeconfig == "" && r.set == conformance.Standard {
-		r.firstRequests = firstRequests(t, options.Client)
-	}
 }
 
 func (r *run) options(t *testing.T, guest *rest.Config) suite.ConformanceOptions {
