@@ -133,8 +133,8 @@ func meshConfig(cfg model.Config) map[string]any {
 // only for the Gateway API, as OpenShift's cluster-ingress-operator sets them (pkg/operator/controller/gatewayclass),
 // and the variables for an istiod outside of the guest.
 func istiodEnv(cfg model.Config) map[string]any {
-	// istiod does not become ready while it may not list a kind that it watches. From Gateway API 1.6 on, TCPRoutes and
-	// UDPRoutes are in the standard channel, and a later istiod watches TCPRoutes without a flag.
+	// istiod does not become ready while it is not allowed to list a kind that it watches. From Gateway API 1.6 on,
+	// TCPRoutes and UDPRoutes are in the standard channel, and a later istiod watches TCPRoutes without a flag.
 	ignored := []string{
 		"*.istio.io", "listenersets.gateway.networking.k8s.io",
 		"tcproutes.gateway.networking.k8s.io", "udproutes.gateway.networking.k8s.io",

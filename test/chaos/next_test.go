@@ -17,8 +17,8 @@ import (
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
-// snapshot is a development snapshot of Istio that stands for the next minor: its istiod, its charts, and the CRDs of its
-// Gateway API.
+// snapshot is a development snapshot of Istio that stands for the next minor: its istiod, its charts, and the CRDs of
+// its Gateway API.
 type snapshot struct {
 	server       string
 	charts, crds func(testing.TB) string

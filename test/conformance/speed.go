@@ -25,8 +25,8 @@ type ManyRoutes struct {
 	Creation, Served, Reported time.Duration
 	// CPU is istiod's CPU time from the start of the creation until all had a status.
 	CPU time.Duration
-	// MemoryBefore and MemoryAfter are istiod's resident memory, in bytes. GuestMemory is the part of MemoryAfter that is
-	// on the guest's nodes.
+	// MemoryBefore and MemoryAfter are istiod's resident memory, in bytes. GuestMemory is the part of MemoryAfter that
+	// is on the guest's nodes.
 	MemoryBefore, MemoryAfter, GuestMemory int64
 }
 
@@ -39,8 +39,8 @@ func (d Durations) Quantile(percent int) time.Duration {
 	return sorted[(len(sorted)-1)*percent/100]
 }
 
-// FirstRequestRatio returns how much longer the first request of an HTTPRoute took with the split than with an istiod in
-// the guest, by the medians.
+// FirstRequestRatio returns how much longer the first request of an HTTPRoute took with the split than with an istiod
+// in the guest, by the medians.
 func FirstRequestRatio(split, inGuest Speed) float64 {
 	return ratio(split.FirstRequests.Quantile(50), inGuest.FirstRequests.Quantile(50))
 }

@@ -35,6 +35,9 @@ func (r *run) suite(t *testing.T, guest *rest.Config) {
 	t.Helper()
 	options := r.options(t, guest)
 	all := r.observed(options.SupportedFeatures)
+	if len(r.names) > 0 {
+		all = slices.DeleteFunc(all, func(test suite.ConformanceTest) bool { return !r.selects(test) })
+	}
 	for _, test := range all {
 		if !r.selects(test) {
 			options.SkipTests = append(options.SkipTests, test.ShortName)

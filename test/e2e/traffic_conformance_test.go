@@ -70,9 +70,9 @@ func (t *fixture) conformancePodsGone() {
 	}, stepTimeout).Should(gomega.Succeed())
 }
 
-// outputOfFailures returns the last lines of each test that failed, of the output of `go test -json`, and what belongs to
-// no test. A test with a failed subtest is left out. The whole output has more than a thousand lines, and of the first
-// ones, most are about objects that the suite creates.
+// outputOfFailures returns the last lines of each test that failed, of the output of `go test -json`, and what belongs
+// to no test. A test with a failed subtest is left out. The whole output has more than a thousand lines, and most of
+// the first ones are about objects that the suite creates.
 func outputOfFailures(out []byte) string {
 	const lines = 20
 	failed := map[string]bool{}
