@@ -163,28 +163,44 @@ func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {
 
 // guestAPIDownForLong stops the guest's API server. istiod can no longer verify the tokens of agents.
 func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
-	t.downForLong(edge, func(pods []corev1.Pod) {
+	h := t.start()
+	t.downForLong(edge, h, func(pods []corev1.Pod) {
 		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
 		t.Log("the guest's API server is away")
 		t.expire(pods)
-	}, func() { t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed()) })
+	}, func() {
+		t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
+		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	})
 }
 
 // mgmtAPIDownForLong stops the management API server. Neither istiod nor a gateway needs it: certificates are
-// renewed, and new routes arrive.
+// renewed, and new routes arrive. hypergate cannot renew its Lease, and ends. The kubelet restarts it.
 func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
-	t.downForLong(edge, func(pods []corev1.Pod) {
+	h := t.start()
+	t.downForLong(edge, h, func(pods []corev1.Pod) {
 		t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
 		<-time.After(2 * briefLife) // the load goes on meanwhile, and the story is about this time
 		t.renewed(pods)
 		t.reconfigured(edge)
-	}, func() { t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed()) })
+		t.Eventually(h.Done()).Should(gomega.BeClosed())
+	}, func() {
+		t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+		// A container that the kubelet started during the outage may have ended, too.
+		t.Eventually(func() error {
+			next, err := t.Restarted(t.step(), h)
+			if err != nil {
+				return err
+			}
+			return next.Ready(t.step(), "readyz")
+		}).Should(gomega.Succeed())
+	})
 }
 
-// downForLong runs an outage under load. After it, certificates are valid, and a new route arrives.
-func (t *fixture) downForLong(edge *edgeOfTheGuest, outage func([]corev1.Pod), end func()) {
+// downForLong runs an outage under load. end ends it, and waits until hypergate is ready. After that, certificates are
+// valid, and a new route arrives.
+func (t *fixture) downForLong(edge *edgeOfTheGuest, h *world.Hypergate, outage func([]corev1.Pod), end func()) {
 	t.Helper()
-	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	streams := t.brief(edge)
 	defer t.deleteSmallGateway(briefGateway)
@@ -195,7 +211,6 @@ func (t *fixture) downForLong(edge *edgeOfTheGuest, outage func([]corev1.Pod), e
 		t.Logf("the outage took %s", time.Since(began).Round(time.Second))
 		end()
 		t.Log("the API server is back")
-		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 		t.renewed(pods)
 		t.reconfigured(edge)
 	})
