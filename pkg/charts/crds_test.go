@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 func TestCRDs(t *testing.T) {
@@ -65,7 +66,7 @@ func TestNoCRDs(t *testing.T) {
 
 func TestMissingCRDs(t *testing.T) {
 	_, err := embedded(t).CRDs([]string{"b.example.com", "wasmplugins.extensions.istio.io", "a.example.com"})
-	mustFail(t, err, "the embedded charts", "crd-all.gen.yaml has no CRD a.example.com and no b.example.com", charts.EmbeddedVersion)
+	mustfail.With(t, err, "the embedded charts", "crd-all.gen.yaml has no CRD a.example.com and no b.example.com", charts.EmbeddedVersion)
 }
 
 func TestOddCRDFiles(t *testing.T) {
@@ -87,7 +88,7 @@ func TestOddCRDFiles(t *testing.T) {
 			s := fromFS(t, tinyChart(map[string]string{"base/files/crd-all.gen.yaml": tc.file}), "/etc/charts")
 			crds, err := s.CRDs([]string{"a.x.io"})
 			if tc.fault != "" {
-				mustFail(t, err, tc.fault, "/etc/charts", "base/files/crd-all.gen.yaml")
+				mustfail.With(t, err, tc.fault, "/etc/charts", "base/files/crd-all.gen.yaml")
 				return
 			}
 			if err != nil {

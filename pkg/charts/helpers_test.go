@@ -111,16 +111,3 @@ func tinyChart(files map[string]string) fstest.MapFS {
 	}
 	return out
 }
-
-// mustFail checks that there is an error that contains all texts in want.
-func mustFail(t *testing.T, err error, want ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one that says %q", want)
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("the error does not say %q:\n%v", w, err)
-		}
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 func TestRenderedObjects(t *testing.T) {
@@ -202,7 +203,7 @@ func TestBadValues(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := embedded(t).Render(charts.Release{Name: "istiod", Namespace: "ns", Values: tc.values})
-			mustFail(t, err, append(tc.want, "rendering release istiod from the embedded charts: chart istiod: ")...)
+			mustfail.With(t, err, append(tc.want, "rendering release istiod from the embedded charts: chart istiod: ")...)
 		})
 	}
 }
@@ -251,7 +252,7 @@ func TestBadTemplates(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := fromFS(t, tinyChart(map[string]string{"istiod/templates/bad.yaml": tc.template}), "/etc/charts")
 			_, err := s.Render(charts.Release{Name: "istiod"})
-			mustFail(t, err, append(tc.want, `rendering release istiod from charts directory "/etc/charts": chart istiod: `)...)
+			mustfail.With(t, err, append(tc.want, `rendering release istiod from charts directory "/etc/charts": chart istiod: `)...)
 			if len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n") {
 				t.Errorf("not a short one-line error: %s", err)
 			}
@@ -266,7 +267,7 @@ func TestIdentityHasNoVersion(t *testing.T) {
 	}
 	s := fromFS(t, tinyChart(map[string]string{"istiod/templates/a.yaml": hpa("v1"), "istiod/templates/b.yaml": hpa("v2")}), "dir")
 	_, err := s.Render(charts.Release{Name: "istiod"})
-	mustFail(t, err, "HorizontalPodAutoscaler ns/x is rendered twice, by templates/a.yaml and by templates/b.yaml")
+	mustfail.With(t, err, "HorizontalPodAutoscaler ns/x is rendered twice, by templates/a.yaml and by templates/b.yaml")
 }
 
 func TestAcceptedChartVariants(t *testing.T) {
@@ -329,5 +330,5 @@ func TestOtherCharts(t *testing.T) {
 
 	var flat fs.FS = tinyChart(map[string]string{"istiod/values.yaml": "env: {}\n"})
 	_, err := fromFS(t, flat, "dir").Render(charts.Release{Name: "istiod", Values: map[string]any{"env": true}})
-	mustFail(t, err, "value env must be a table", "not a bool")
+	mustfail.With(t, err, "value env must be a table", "not a bool")
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	testcharts "github.com/hypergate/hypergate/test/charts"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 // TestEmbeddedVersionGoesWithTheModule checks that EmbeddedVersion matches the module in go.mod. The pseudo-version
@@ -117,7 +118,7 @@ func TestBadChartsDir(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := charts.FromFS(tc.fsys, "/etc/charts")
-			mustFail(t, err, append(tc.want, `charts directory "/etc/charts"`)...)
+			mustfail.With(t, err, append(tc.want, `charts directory "/etc/charts"`)...)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
 )
 
 func aCluster() model.ControlPlane {
@@ -45,7 +46,7 @@ func TestAClusterOnlyChangesOwnerReferences(t *testing.T) {
 	if text := strings.Join(texts(guestObjects(with)), ""); strings.Contains(text, "guest1") || strings.Contains(text, "7f3b") {
 		t.Error("an object in the guest names the Cluster")
 	}
-	secret, err := model.CredentialSecret(cfg, aCluster(), credential())
+	secret, err := model.CredentialSecret(cfg, aCluster(), modeltest.Credential())
 	if err != nil {
 		t.Fatal(err)
 	}

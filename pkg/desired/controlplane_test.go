@@ -14,21 +14,14 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
 )
-
-// aControlPlane returns an ordinary HostedControlPlane.
-func aControlPlane() model.ControlPlane {
-	return model.ControlPlane{
-		Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: model.SingleReplica,
-		ReleaseImage: "quay.io/r:4.21", GuestReleaseImage: "quay.io/r:4.21", ReleaseVersion: "4.21.0",
-	}
-}
 
 // withControlPlane returns a management side with a HostedControlPlane whose istiod serves.
 func withControlPlane(tb testing.TB, edit func(*model.ControlPlane)) model.ManagementObservation {
 	tb.Helper()
 	mgmt := installed(tb)
-	mgmt.ControlPlane = aControlPlane()
+	mgmt.ControlPlane = modeltest.ControlPlane()
 	edit(&mgmt.ControlPlane)
 	return mgmt
 }
@@ -38,7 +31,7 @@ func withControlPlane(tb testing.TB, edit func(*model.ControlPlane)) model.Manag
 func TestTheControlPlaneOwnsManagementObjects(t *testing.T) {
 	mgmt := withControlPlane(t, func(*model.ControlPlane) {})
 	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("demo")))
-	secret, err := model.CredentialSecret(config(model.TopologyHosted), mgmt.ControlPlane, credential())
+	secret, err := model.CredentialSecret(config(model.TopologyHosted), mgmt.ControlPlane, modeltest.Credential())
 	if err != nil {
 		t.Fatal(err)
 	}

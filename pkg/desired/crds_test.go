@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 const (
@@ -318,7 +319,7 @@ func TestLeaksInCRDsAndPoliciesAreRefused(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.CRDWriters = []string{"system:serviceaccount:" + mgmtNamespace + ":upgrader"}
 	_, err := desired.Compute(cfg, embedded(t), installed(t), withClasses("openshift-default"))
-	mustFail(t, err, "ValidatingAdmissionPolicy", "the name of the management namespace")
+	mustfail.With(t, err, "ValidatingAdmissionPolicy", "the name of the management namespace")
 
 	// Every plan searches each CRD with a conversion webhook, also the adopted ones.
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {a: "in %s."}},
@@ -331,7 +332,7 @@ func TestLeaksInCRDsAndPoliciesAreRefused(t *testing.T) {
 			t.Errorf("%s: the name of the management namespace is in a CRD, and the plan is not refused", name)
 			continue
 		}
-		mustFail(t, err, wasmPlugins, "the name of the management namespace")
+		mustfail.With(t, err, wasmPlugins, "the name of the management namespace")
 	}
 }
 

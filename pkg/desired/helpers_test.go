@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -323,17 +322,4 @@ func parse(tb testing.TB, text string) *unstructured.Unstructured {
 		tb.Fatal(err)
 	}
 	return u
-}
-
-// mustFail checks that there is an error that contains all wanted texts.
-func mustFail(tb testing.TB, err error, want ...string) {
-	tb.Helper()
-	if err == nil {
-		tb.Fatalf("no error, want one that says %q", want)
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			tb.Errorf("the error does not say %q:\n%v", w, err)
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
 )
 
 // TestInsecureSettings checks that InsecureSettings names the flag of each insecure setting, and no other flag.
@@ -26,8 +27,9 @@ func TestInsecureSettings(t *testing.T) {
 		},
 		"policies that are open to all": {func(c *model.Config) {
 			c.NetworkPolicies = model.Peers{
-				GuestAPI: []model.Peer{parsePeer(t, "::/0")}, XDS: []model.Peer{parsePeer(t, "10.0.0.0/8"), parsePeer(t, "1.2.3.4/0")},
-				DNS: []model.Peer{parsePeer(t, "10.0.0.1/32")},
+				GuestAPI: []model.Peer{modeltest.Peer(t, "::/0")},
+				XDS:      []model.Peer{modeltest.Peer(t, "10.0.0.0/8"), modeltest.Peer(t, "1.2.3.4/0")},
+				DNS:      []model.Peer{modeltest.Peer(t, "10.0.0.1/32")},
 			}
 		}, []string{"--guest-api-peers=::/0", "--xds-peers=0.0.0.0/0"}},
 		"a webhook host with the namespace": {

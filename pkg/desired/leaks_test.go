@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/mgmtsecrets"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 // planting returns the embedded charts with a change of the ConfigMap for the guest.
@@ -29,23 +30,17 @@ func planting(tb testing.TB, plant func(configMap *unstructured.Unstructured)) d
 	}}
 }
 
-func inData(key, value string) func(*unstructured.Unstructured) {
-	return func(u *unstructured.Unstructured) {
-		data, _ := u.Object["data"].(map[string]any)
-		data[key] = value
-	}
-}
-
 // TestAPlanThatLeaksIsRefused checks that the whole plan is refused for each kind of secret. The error names the kind
 // of secret and its location, and does not contain the secret.
 func TestAPlanThatLeaksIsRefused(t *testing.T) {
 	cfg, guest, mgmt := config(model.TopologyHosted), withForeignCRDs(withClasses("openshift-default")), mgmtsecrets.Rotating(t)
-	if _, err := desired.Compute(cfg, planting(t, inData("a", "nothing")), mgmt, guest); err != nil {
+	if _, err := desired.Compute(cfg, planting(t, mgmtsecrets.InData("a", "nothing")), mgmt, guest); err != nil {
 		t.Fatalf("without a secret: %v", err)
 	}
 	for what, secret := range mgmtsecrets.Of(mgmt) {
-		plan, err := desired.Compute(cfg, planting(t, inData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))), mgmt, guest)
-		mustFail(t, err, what+" in ", "ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
+		plant := mgmtsecrets.InData("the.file", base64.StdEncoding.EncodeToString([]byte(secret)))
+		plan, err := desired.Compute(cfg, planting(t, plant), mgmt, guest)
+		mustfail.With(t, err, what+" in ", "ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
 			`data["the.file"]`)
 		mgmtsecrets.MustNotReveal(t, err, mgmt)
 		if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
@@ -61,7 +56,7 @@ func TestAFlagCannotLeakByALabel(t *testing.T) {
 	cfg.Revision = "x-" + mgmtNamespace
 	cfg.WebhookHost = cfg.WebhookService()
 	_, err := desired.Compute(cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
-	mustFail(t, err, "the name of the management namespace by its name")
+	mustfail.With(t, err, "the name of the management namespace by its name")
 }
 
 // TestTheWebhookURLCanContainTheNamespace checks that the host in a webhook's URL can contain the management namespace,
@@ -87,9 +82,9 @@ func TestTheWebhookURLCanContainTheNamespace(t *testing.T) {
 		return rendered
 	}}
 	_, err := desired.Compute(cfg, path, mgmt, guest)
-	mustFail(t, err, "webhooks.0.clientConfig.url", "the name of the management namespace")
-	_, err = desired.Compute(cfg, planting(t, inData("url", "https://"+cfg.WebhookHost+":443/validate")), mgmt, guest)
-	mustFail(t, err, "data.url", "the name of the management namespace")
+	mustfail.With(t, err, "webhooks.0.clientConfig.url", "the name of the management namespace")
+	_, err = desired.Compute(cfg, planting(t, mgmtsecrets.InData("url", "https://"+cfg.WebhookHost+":443/validate")), mgmt, guest)
+	mustfail.With(t, err, "data.url", "the name of the management namespace")
 }
 
 // TestConversionWebhooksAreSearchedForLeaks checks that the search includes CRDs with a conversion webhook, which
@@ -103,13 +98,14 @@ func TestConversionWebhooksAreSearchedForLeaks(t *testing.T) {
 		base64.StdEncoding.EncodeToString(mgmt.CA.Key))
 	_, err := desired.Compute(config(model.TopologyHosted),
 		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, withClasses("a"))
-	mustFail(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io", "the private key of the mesh CA in metadata.annotations.a")
+	mustfail.With(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io",
+		"the private key of the mesh CA in metadata.annotations.a")
 }
 
 // TestStandalonePlansAreNotSearchedForLeaks checks that a plan for one cluster is not searched: its users can read both
 // sides.
 func TestStandalonePlansAreNotSearchedForLeaks(t *testing.T) {
-	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, inData("a", string(testCA(t).Root))), installed(t),
+	_, err := desired.Compute(config(model.TopologyStandalone), planting(t, mgmtsecrets.InData("a", string(testCA(t).Root))), installed(t),
 		withForeignCRDs(withClasses("a")))
 	if err != nil {
 		t.Errorf("standalone: %v", err)

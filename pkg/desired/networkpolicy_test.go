@@ -13,6 +13,8 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 // TestNetworkPolicy checks what the policy allows, as lines of "<direction> <peer> <ports>". The golden files contain
@@ -30,9 +32,9 @@ func TestNetworkPolicy(t *testing.T) {
 		"to namespaces kubernetes.io/metadata.name=kube-system" + dns,
 	}
 	outside := model.Peers{
-		GuestAPI: []model.Peer{parsePeer(t, "192.0.2.1/32")},
-		XDS:      []model.Peer{parsePeer(t, "198.51.100.7/24"), parsePeer(t, "2001:db8::/32")},
-		DNS:      []model.Peer{parsePeer(t, "169.254.20.10/32")},
+		GuestAPI: []model.Peer{modeltest.Peer(t, "192.0.2.1/32")},
+		XDS:      []model.Peer{modeltest.Peer(t, "198.51.100.7/24"), modeltest.Peer(t, "2001:db8::/32")},
+		DNS:      []model.Peer{modeltest.Peer(t, "169.254.20.10/32")},
 	}
 	for name, tc := range map[string]struct {
 		policies model.NetworkPolicies
@@ -113,24 +115,15 @@ func TestNetworkPolicyFlags(t *testing.T) {
 func TestNetworkPolicyRefusals(t *testing.T) {
 	cfg := config(model.TopologyHosted)
 	cfg.NetworkPolicies = nil
-	mustFail(t, desired.Validate(cfg), "--network-policies")
+	mustfail.With(t, desired.Validate(cfg), "--network-policies")
 	cfg.NetworkPolicies = model.Peers{}
-	mustFail(t, desired.Validate(cfg), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
+	mustfail.With(t, desired.Validate(cfg), "--guest-api-peers", "--xds-peers", "--dns-peers", "--network-policies=false")
 	for _, server := range []string{"https://kube-apiserver:0", "https://kube-apiserver:70000", "https://kube apiserver"} {
 		guest := withForeignCRDs(withClasses("openshift-default"))
 		guest.API.Server = server
 		_, err := desired.Compute(config(model.TopologyHosted), embedded(t), installed(t), guest)
-		mustFail(t, err, "network policy", "guest's API server")
+		mustfail.With(t, err, "network policy", "guest's API server")
 	}
-}
-
-func parsePeer(t *testing.T, text string) model.Peer {
-	t.Helper()
-	p, err := model.ParsePeer(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 func policyOf(t *testing.T, plan desired.Plan) networkingv1.NetworkPolicy {

@@ -16,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 func TestWithoutAClassOnlyGatewayAPICRDsArePlanned(t *testing.T) {
@@ -270,7 +271,7 @@ func TestANewRootRollsIstiod(t *testing.T) {
 // the key to the guest.
 func TestWithoutACAThereIsNoPlan(t *testing.T) {
 	_, err := desired.Compute(config(model.TopologyHosted), embedded(t), model.ManagementObservation{}, withClasses("openshift-default"))
-	mustFail(t, err, "the mesh CA does not exist yet")
+	mustfail.With(t, err, "the mesh CA does not exist yet")
 }
 
 // TestTheNamespaceComesBeforeTheOwnershipLeases checks that the plan names the guest's namespace only if it is missing.

@@ -11,6 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
+	"github.com/hypergate/hypergate/test/modeltest"
 )
 
 // endpointText returns an EndpointState as text.
@@ -268,7 +269,7 @@ func checkWhereIstiodIsPublished(t *testing.T, cases map[string]endpointCase) {
 			cfg.Publish = tc.publish
 			mgmt := model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure}
 			if tc.plane != nil {
-				mgmt.ControlPlane = aControlPlane()
+				mgmt.ControlPlane = modeltest.ControlPlane()
 				tc.plane(&mgmt.ControlPlane)
 			}
 			plan, err := desired.Compute(cfg, embedded(t), mgmt, withForeignCRDs(withClasses("openshift-default")))
@@ -383,7 +384,7 @@ func checkPublishingObjects(t *testing.T, cases map[string]publishingCase) {
 		t.Run(name, func(t *testing.T) {
 			cfg := config(model.TopologyHosted)
 			cfg.Publish = tc.publish
-			plane := aControlPlane()
+			plane := modeltest.ControlPlane()
 			plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), Endpoints: tc.exposure, ControlPlane: plane},
 				withForeignCRDs(withClasses("openshift-default")))
 			service, open := "", false
@@ -464,7 +465,7 @@ func TestLoadBalancerSourceRanges(t *testing.T) {
 			`"from":[{"ipBlock":{"cidr":"198.51.100.0/24"}},{"ipBlock":{"cidr":"2001:db8::/32"}}],"ports":[{"port":15012,`,
 		},
 	} {
-		plane := aControlPlane()
+		plane := modeltest.ControlPlane()
 		plane.AllowedCIDRs = tc.allowed
 		plan := compute(t, cfg, embedded(t), model.ManagementObservation{CA: testCA(t), ControlPlane: plane},
 			withForeignCRDs(withClasses("openshift-default")))

@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 // TestEveryRenderedObjectHasOneRoute checks the routing table with many combinations of flags and observations.
@@ -261,7 +262,7 @@ func TestAnUnknownObjectInTheChartIsRefused(t *testing.T) {
 func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ...string) {
 	t.Helper()
 	plan, err := desired.Compute(cfg, source, installed(t), withForeignCRDs(withClasses("openshift-default")))
-	mustFail(t, err, want...)
+	mustfail.With(t, err, want...)
 	if diff := cmp.Diff(desired.Plan{}, plan, cmp.AllowUnexported(model.MgmtObject{}, model.GuestObject{})); diff != "" {
 		t.Errorf("a refused plan is not empty:\n%s", diff)
 	}

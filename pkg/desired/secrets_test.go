@@ -12,16 +12,10 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-
-func credential() model.Credential {
-	return model.Credential{
-		GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued,
-		Expires: issued.Add(time.Hour),
-	}
-}
 
 func TestTheCARoundTripsThroughItsSecret(t *testing.T) {
 	plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withForeignCRDs(withClasses("a")))
@@ -43,7 +37,7 @@ func TestTheCARoundTripsThroughItsSecret(t *testing.T) {
 		broken := maps.Clone(secret.Data)
 		delete(broken, key)
 		got, _, err := model.CAFromSecret(secret.Annotations, broken)
-		mustFail(t, err, model.CASecretName, key, "restore it from a backup")
+		mustfail.With(t, err, model.CASecretName, key, "restore it from a backup")
 		if diff := cmp.Diff(pki.CA{}, got); diff != "" {
 			t.Errorf("without %s there is a CA all the same: %s", key, diff)
 		}
@@ -89,7 +83,7 @@ func TestARotationRoundTripsThroughItsSecret(t *testing.T) {
 	_, _, err := model.CAFromSecret(map[string]string{model.PhaseAnnotation: "spreading"}, map[string][]byte{
 		"ca-cert.pem": ca.Cert, "ca-key.pem": ca.Key, "cert-chain.pem": ca.Chain, "root-cert.pem": ca.Root,
 	})
-	mustFail(t, err, model.PhaseSinceAnnotation, "the start of the phase is unknown")
+	mustfail.With(t, err, model.PhaseSinceAnnotation, "the start of the phase is unknown")
 }
 
 // TestAThirdPartyCAIsUsedAndNotWritten checks that hypergate uses the CA of another party and does not write

@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 // byTunnel returns a Config whose istiod is published by the tunnel.
@@ -229,5 +230,5 @@ func TestTheRelayImageCannotLeak(t *testing.T) {
 	checkNothingLeaks(t, cfg, installed(t), guestObjects(plan))
 	cfg.Publish.RelayImage = cfg.Publish.SidecarImage
 	_, err := desired.Compute(cfg, embedded(t), installed(t), guest)
-	mustFail(t, err, "StatefulSet openshift-ingress/istiod-relay", "the name of the management namespace")
+	mustfail.With(t, err, "StatefulSet openshift-ingress/istiod-relay", "the name of the management namespace")
 }

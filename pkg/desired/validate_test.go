@@ -6,6 +6,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 func TestValidateAcceptsOrdinaryConfigs(t *testing.T) {
@@ -147,7 +148,7 @@ func checkValidate(t *testing.T, cases map[string]validateCase) {
 			cfg := config(model.TopologyHosted)
 			tc.change(&cfg)
 			err := desired.Validate(cfg)
-			mustFail(t, err, tc.want...)
+			mustfail.With(t, err, tc.want...)
 			if err != nil && strings.Count(err.Error(), "\n") > 0 {
 				t.Errorf("one flag is wrong and the error has more than one:\n%v", err)
 			}
@@ -158,8 +159,8 @@ func checkValidate(t *testing.T, cases map[string]validateCase) {
 }
 
 func TestValidateNamesAllFlags(t *testing.T) {
-	mustFail(t, desired.Validate(model.Config{}),
+	mustfail.With(t, desired.Validate(model.Config{}),
 		"--topology", "--namespace", "--guest-namespace", "--controller-name", "--revision", "--pilot-image",
 		"--proxy-image", "--xds-address")
-	mustFail(t, desired.Validate(model.Config{Topology: model.TopologyHosted}), "--webhook-host")
+	mustfail.With(t, desired.Validate(model.Config{Topology: model.TopologyHosted}), "--webhook-host")
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/mgmtsecrets"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 // config returns the part of a Config that the check depends on.
@@ -60,26 +61,6 @@ func refuse(
 		tb.Fatal(err)
 	}
 	return leakcheck.SecretsOf(cfg, mgmt, guest).Refuse(o, cfg)
-}
-
-func inData(key, value string) func(*unstructured.Unstructured) {
-	return func(u *unstructured.Unstructured) {
-		data, _ := u.Object["data"].(map[string]any)
-		data[key] = value
-	}
-}
-
-// mustFail checks that there is an error that contains all wanted texts.
-func mustFail(tb testing.TB, err error, want ...string) {
-	tb.Helper()
-	if err == nil {
-		tb.Fatalf("no error, want one that says %q", want)
-	}
-	for _, w := range want {
-		if !strings.Contains(err.Error(), w) {
-			tb.Errorf("the error does not say %q:\n%v", w, err)
-		}
-	}
 }
 
 // encodings returns functions that encode a text, by name.
@@ -177,7 +158,7 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		"a label": {func(u *unstructured.Unstructured) {
 			u.SetLabels(map[string]string{"gateway.networking.k8s.io/x": word})
 		}, `metadata.labels["gateway.networking.k8s.io/x"]`},
-		"a key of the data": {inData(word, "a"), "a key of data to the guest:"},
+		"a key of the data": {mgmtsecrets.InData(word, "a"), "a key of data to the guest:"},
 		"the name": {
 			func(u *unstructured.Unstructured) {
 				u.SetName("istio-openshift-gateway-gatewayclass-" + mgmtsecrets.Namespace)
@@ -194,7 +175,7 @@ func TestLeaksAreFoundEverywhere(t *testing.T) {
 		},
 	} {
 		err := refuse(t, cfg, mgmt, guest, tc.plant)
-		mustFail(t, err, tc.where, "the name of the management namespace")
+		mustfail.With(t, err, tc.where, "the name of the management namespace")
 		t.Log(name)
 		mgmtsecrets.MustNotReveal(t, err, mgmt)
 	}
@@ -247,7 +228,7 @@ func TestPublicDataIsNotALeak(t *testing.T) {
 	} {
 		cfg, guest, mgmt := config(), withClasses("openshift-default"), mgmtsecrets.Rotating(t)
 		planted := tc(&cfg, &mgmt, &guest)
-		if err := refuse(t, cfg, mgmt, guest, inData("a", planted)); err != nil {
+		if err := refuse(t, cfg, mgmt, guest, mgmtsecrets.InData("a", planted)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -305,8 +286,8 @@ func TestAKeyIsFoundInAnotherFormat(t *testing.T) {
 			shown = append(shown, hex.EncodeToString(rsaKey.Primes[0].Bytes())) // the key follows from one prime
 		}
 		for _, shown := range shown {
-			err = refuse(t, cfg, mgmt, guest, inData("a", shown))
-			mustFail(t, err, "the private key of the mesh CA in", "data.a")
+			err = refuse(t, cfg, mgmt, guest, mgmtsecrets.InData("a", shown))
+			mustfail.With(t, err, "the private key of the mesh CA in", "data.a")
 		}
 	}
 }

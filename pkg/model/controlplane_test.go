@@ -8,15 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
 )
-
-// aControlPlane returns an ordinary HostedControlPlane.
-func aControlPlane() model.ControlPlane {
-	return model.ControlPlane{
-		Name: "guest1", UID: "7f3a", Platform: "AWS", Availability: model.SingleReplica,
-		ReleaseImage: "quay.io/r:4.21", GuestReleaseImage: "quay.io/r:4.21", ReleaseVersion: "4.21.0",
-	}
-}
 
 func TestLifecycle(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -26,7 +19,7 @@ func TestLifecycle(t *testing.T) {
 		want  model.Lifecycle
 	}{
 		"there is none":           {model.ControlPlane{}, model.Active{}},
-		"an ordinary one":         {aControlPlane(), model.Active{}},
+		"an ordinary one":         {modeltest.ControlPlane(), model.Active{}},
 		"paused":                  {model.ControlPlane{PausedUntil: "true"}, model.Paused{}},
 		"paused, as Go writes it": {model.ControlPlane{PausedUntil: "1"}, model.Paused{}},
 		"not paused":              {model.ControlPlane{PausedUntil: "false"}, model.Active{}},
@@ -80,7 +73,7 @@ func TestWarnings(t *testing.T) {
 	if got := (model.ControlPlane{PausedUntil: "tomorrow"}).Warnings(); got != nil {
 		t.Errorf("of none: %q", got)
 	}
-	plane := aControlPlane()
+	plane := modeltest.ControlPlane()
 	if got := plane.Warnings(); len(got) > 0 {
 		t.Errorf("of an ordinary one: %q", got)
 	}

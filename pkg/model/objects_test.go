@@ -10,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/mustfail"
 	"github.com/hypergate/hypergate/test/sides"
 )
 
@@ -132,7 +133,7 @@ func checkConstructor(t *testing.T, cases map[string]constructorCase) {
 				}
 				return
 			}
-			mustFail(t, err, tc.want...)
+			mustfail.With(t, err, tc.want...)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
 )
 
 func TestParsePeer(t *testing.T) {
@@ -18,7 +19,7 @@ func TestParsePeer(t *testing.T) {
 		"192.0.2.0/24":  model.BlockPeer{Prefix: netip.MustParsePrefix("192.0.2.0/24")},
 		"2001:db8::/32": model.BlockPeer{Prefix: netip.MustParsePrefix("2001:db8::/32")},
 	} {
-		got := parsePeer(t, text)
+		got := modeltest.Peer(t, text)
 		if got != want || got.String() != text {
 			t.Errorf("%q is read as %#v (%s), want %#v", text, got, got, want)
 		}
@@ -37,17 +38,8 @@ func TestParsePeer(t *testing.T) {
 // TestParsePeerReadsAnAddress checks that an address is read as the block that contains only this address.
 func TestParsePeerReadsAnAddress(t *testing.T) {
 	for text, want := range map[string]string{"10.0.0.10": "10.0.0.10/32", "2001:db8::1": "2001:db8::1/128"} {
-		if got := parsePeer(t, text); got != parsePeer(t, want) {
+		if got := modeltest.Peer(t, text); got != modeltest.Peer(t, want) {
 			t.Errorf("%q is read as %s, want %s", text, got, want)
 		}
 	}
-}
-
-func parsePeer(t *testing.T, text string) model.Peer {
-	t.Helper()
-	p, err := model.ParsePeer(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/tunnel"
 	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/modeltest"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 func tunnelConfig() model.Config {
@@ -65,7 +67,7 @@ func TestTheRelaysAreTheOnlyWorkload(t *testing.T) {
 			metadata := "metadata: {name: " + named + ", namespace: openshift-ingress}"
 			object := fromyaml.Object(t, "{apiVersion: "+apiVersion+", kind: "+name+", "+metadata+"}")
 			_, err := model.NewGuestObject(object, tunnelConfig())
-			mustFail(t, err, name+" openshift-ingress/"+named, "is not allowed on the guest side")
+			mustfail.With(t, err, name+" openshift-ingress/"+named, "is not allowed on the guest side")
 		}
 	}
 	var workloads []string
@@ -198,7 +200,7 @@ func mustJSON(t *testing.T, v any) []byte {
 // again.
 func TestTheTunnelRoundTripsThroughItsSecret(t *testing.T) {
 	serving := pki.Serving{Cert: []byte("a certificate"), Key: []byte("a key")}
-	o, err := model.TunnelSecret(tunnelConfig(), model.ControlPlane{}, credential(), serving)
+	o, err := model.TunnelSecret(tunnelConfig(), model.ControlPlane{}, modeltest.Credential(), serving)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,18 +219,18 @@ func TestTheTunnelRoundTripsThroughItsSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]any{credential(), serving}, []any{got, pair}); diff != "" {
+	if diff := cmp.Diff([]any{modeltest.Credential(), serving}, []any{got, pair}); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	delete(secret.Data, "token")
 	got, pair, err = model.TunnelFromSecret(secret.Annotations, secret.Data)
-	mustFail(t, err, model.TunnelSecretName)
+	mustfail.With(t, err, model.TunnelSecretName)
 	if diff := cmp.Diff([]any{model.Credential{}, serving}, []any{got, pair}); diff != "" {
 		t.Errorf("without a token there is a credential, or no key pair: -want +got:\n%s", diff)
 	}
 	for name, incomplete := range map[string]pki.Serving{"key": {Cert: serving.Cert}, "certificate": {Key: serving.Key}} {
-		_, err := model.TunnelSecret(tunnelConfig(), model.ControlPlane{}, credential(), incomplete)
-		mustFail(t, err, name)
+		_, err := model.TunnelSecret(tunnelConfig(), model.ControlPlane{}, modeltest.Credential(), incomplete)
+		mustfail.With(t, err, name)
 	}
 }
 

@@ -12,16 +12,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/modeltest"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
-
-var issued = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-
-func credential() model.Credential {
-	return model.Credential{
-		GuestAPI: model.GuestAPI{Server: "https://kube-apiserver:6443", CABundle: []byte("a bundle")}, Token: "a token", Issued: issued,
-		Expires: issued.Add(time.Hour),
-	}
-}
 
 // secretOf returns an object that must be a Secret.
 func secretOf(t *testing.T, o model.MgmtObject) (secret corev1.Secret) {
@@ -33,7 +26,7 @@ func secretOf(t *testing.T, o model.MgmtObject) (secret corev1.Secret) {
 }
 
 func TestTheCredentialRoundTripsThroughItsSecret(t *testing.T) {
-	o, err := model.CredentialSecret(config(), model.ControlPlane{}, credential())
+	o, err := model.CredentialSecret(config(), model.ControlPlane{}, modeltest.Credential())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +38,7 @@ func TestTheCredentialRoundTripsThroughItsSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(credential(), got); diff != "" {
+	if diff := cmp.Diff(modeltest.Credential(), got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -53,7 +46,7 @@ func TestTheCredentialRoundTripsThroughItsSecret(t *testing.T) {
 // TestTheKubeconfigNamesFiles checks that the kubeconfig refers to files. istiod reads a token file again, but never a
 // token in the kubeconfig itself.
 func TestTheKubeconfigNamesFiles(t *testing.T) {
-	o, err := model.CredentialSecret(config(), model.ControlPlane{}, credential())
+	o, err := model.CredentialSecret(config(), model.ControlPlane{}, modeltest.Credential())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +77,10 @@ func TestAnIncompleteCredentialIsRefused(t *testing.T) {
 		"CA":     func(c *model.Credential) { c.CABundle = nil },
 		"token":  func(c *model.Credential) { c.Token = "" },
 	} {
-		c := credential()
+		c := modeltest.Credential()
 		change(&c)
 		_, err := model.CredentialSecret(cfg, model.ControlPlane{}, c)
-		mustFail(t, err, "istiod's guest kubeconfig", name)
+		mustfail.With(t, err, "istiod's guest kubeconfig", name)
 	}
 }
 
@@ -109,14 +102,14 @@ func TestAnInvalidCredentialIsAnError(t *testing.T) {
 		"no CA":               func(s *corev1.Secret) { delete(s.Data, "ca.crt") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, err := model.CredentialSecret(config(), model.ControlPlane{}, credential())
+			o, err := model.CredentialSecret(config(), model.ControlPlane{}, modeltest.Credential())
 			if err != nil {
 				t.Fatal(err)
 			}
 			secret := secretOf(t, o)
 			spoil(&secret)
 			got, err := model.CredentialFromSecret(secret.Annotations, secret.Data)
-			mustFail(t, err, model.CredentialSecretName)
+			mustfail.With(t, err, model.CredentialSecretName)
 			if diff := cmp.Diff(model.Credential{}, got); diff != "" {
 				t.Errorf("there is a credential all the same: %s", diff)
 			}
@@ -125,7 +118,8 @@ func TestAnInvalidCredentialIsAnError(t *testing.T) {
 }
 
 func TestRenewAt(t *testing.T) {
-	if got, want := credential().RenewAt(), issued.Add(48*time.Minute); !got.Equal(want) {
+	c := modeltest.Credential()
+	if got, want := c.RenewAt(), c.Issued.Add(48*time.Minute); !got.Equal(want) {
 		t.Errorf("a token of an hour is renewed at %s, want %s", got, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/values"
+	"github.com/hypergate/hypergate/test/mustfail"
 )
 
 const all = `# what a user may say
@@ -152,11 +153,7 @@ func checkMistakes(t *testing.T, cases map[string]mistakeCase) {
 			if err == nil || got.Istiod != nil || got.Classes != nil {
 				t.Fatalf("the file is accepted: %v", got)
 			}
-			for _, want := range tc.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("the error does not say %q:\n%v", want, err)
-				}
-			}
+			mustfail.With(t, err, tc.want...)
 		})
 	}
 }

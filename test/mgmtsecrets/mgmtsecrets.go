@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
 )
@@ -44,6 +46,14 @@ func Of(mgmt model.ManagementObservation) map[string]string {
 		"the CA of the management API":                        string(mgmt.API.CABundle),
 		"the name of the management namespace":                "in " + Namespace + ".",
 		"the address of the management API":                   mgmt.API.Server,
+	}
+}
+
+// InData returns a function that adds an entry to the data of a ConfigMap, for example one with a secret.
+func InData(key, value string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) {
+		data, _ := u.Object["data"].(map[string]any)
+		data[key] = value
 	}
 }
 

@@ -1,12 +1,13 @@
-package model_test
+// Package mustfail checks the errors of functions that must fail in a test.
+package mustfail
 
 import (
 	"strings"
 	"testing"
 )
 
-// mustFail checks that there is an error that contains all wanted texts.
-func mustFail(tb testing.TB, err error, want ...string) {
+// With checks that there is an error that contains all wanted texts.
+func With(tb testing.TB, err error, want ...string) {
 	tb.Helper()
 	if err == nil {
 		tb.Fatalf("no error, want one that says %q", want)
