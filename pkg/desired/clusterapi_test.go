@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/modeltest"
 )
 
@@ -31,12 +32,12 @@ func TestAClusterOnlyChangesOwnerReferences(t *testing.T) {
 		t.Fatalf("%d objects without it, %d with", len(before), len(after))
 	}
 	for i := range after {
-		u := parse(t, string(after[i].JSON()))
+		u := fromyaml.Object(t, after[i].JSON())
 		if diff := cmp.Diff(want, u.GetOwnerReferences()); diff != "" {
 			t.Errorf("%s is not the Cluster's (-want +got):\n%s", after[i], diff)
 		}
 		u.SetOwnerReferences(nil)
-		if diff := cmp.Diff(parse(t, string(before[i].JSON())).Object, u.Object); diff != "" {
+		if diff := cmp.Diff(fromyaml.Object(t, before[i].JSON()).Object, u.Object); diff != "" {
 			t.Errorf("%s differs (-without +with):\n%s", after[i], diff)
 		}
 	}
@@ -50,7 +51,7 @@ func TestAClusterOnlyChangesOwnerReferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, parse(t, string(secret.JSON())).GetOwnerReferences()); diff != "" {
+	if diff := cmp.Diff(want, fromyaml.Object(t, secret.JSON()).GetOwnerReferences()); diff != "" {
 		t.Errorf("istiod's credential is not the Cluster's (-want +got):\n%s", diff)
 	}
 }

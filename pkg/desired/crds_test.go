@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/mustfail"
 )
 
@@ -325,7 +326,7 @@ func TestLeaksInCRDsAndPoliciesAreRefused(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {a: "in %s."}},
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
-	source := crdSource{embedded(t), parse(t, fmt.Sprintf(crd, wasmPlugins, mgmtNamespace))}
+	source := crdSource{embedded(t), fromyaml.Object(t, fmt.Sprintf(crd, wasmPlugins, mgmtNamespace))}
 	for name, fact := range map[string]crds.Fact{"installed": {}, "adopted": consented(foreign())} {
 		_, err := desired.Compute(config(model.TopologyHosted), source, installed(t), withCRDs(map[string]crds.Fact{wasmPlugins: fact}))
 		if err == nil {

@@ -1,19 +1,18 @@
 package desired_test
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // The golden files contain everything that Compute returns for an ordinary installation, one file per object:
@@ -24,7 +23,6 @@ import (
 //	testdata/golden/<chart version>/tunnel/...                             the same, hosted, published by the tunnel
 //
 // CRDs have no file of their own. They are only in plan.yaml.
-const howToUpdate = "if that is meant, run UPDATE=1 go test ./pkg/desired -run TestGolden and read the diff"
 
 func TestGolden(t *testing.T) {
 	folders := map[string]bool{}
@@ -89,55 +87,22 @@ func goldens(t *testing.T, plan desired.Plan) map[string][]byte {
 // checkGoldens checks that a folder contains exactly the wanted files.
 func checkGoldens(t *testing.T, dir string, want map[string][]byte) {
 	t.Helper()
-	if os.Getenv("UPDATE") != "" {
-		writeGoldens(t, dir, want)
+	if golden.Updating() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
 	}
-	have := readGoldens(t, dir)
 	for path, got := range want {
-		golden, exists := have[path]
-		if !exists {
-			t.Errorf("there is no golden %s; %s", filepath.Join(dir, path), howToUpdate)
-		} else if diff := cmp.Diff(string(golden), string(got)); diff != "" {
-			t.Errorf("%s differs (-golden +computed); %s:\n%s", filepath.Join(dir, path), howToUpdate, diff)
-		}
+		golden.Equal(t, filepath.Join(dir, path), got)
 	}
-	for path := range have {
-		if _, wanted := want[path]; !wanted {
-			t.Errorf("the golden %s is stale: no such object is computed; %s", filepath.Join(dir, path), howToUpdate)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if _, wanted := want[path]; err == nil && !entry.IsDir() && !wanted {
+			t.Errorf("the golden %s is stale: no such object is computed; run the test with UPDATE=1", filepath.Join(dir, path))
 		}
-	}
-}
-
-func readGoldens(t *testing.T, dir string) map[string][]byte {
-	t.Helper()
-	have := map[string][]byte{}
-	fsys := os.DirFS(dir)
-	err := fs.WalkDir(fsys, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		have[path], err = fs.ReadFile(fsys, path)
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	return have
-}
-
-func writeGoldens(t *testing.T, dir string, files map[string][]byte) {
-	t.Helper()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	for path, data := range files {
-		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if err != nil {
+		t.Error(err)
 	}
 }
 

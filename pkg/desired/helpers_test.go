@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -308,18 +307,4 @@ func (s editedSource) Render(r charts.Release) ([]*unstructured.Unstructured, er
 		return nil, err
 	}
 	return s.edit(r.Name, rendered), nil
-}
-
-// parse returns the object that is written in YAML.
-func parse(tb testing.TB, text string) *unstructured.Unstructured {
-	tb.Helper()
-	data, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		tb.Fatal(err)
-	}
-	return u
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/mgmtsecrets"
 	"github.com/hypergate/hypergate/test/mustfail"
 )
@@ -76,7 +77,7 @@ func TestTheWebhookURLCanContainTheNamespace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rendered[i] = parse(t, strings.ReplaceAll(string(data), `"/validate"`, `"/validate/`+mgmtNamespace+`"`))
+				rendered[i] = fromyaml.Object(t, strings.ReplaceAll(string(data), `"/validate"`, `"/validate/`+mgmtNamespace+`"`))
 			}
 		}
 		return rendered
@@ -97,7 +98,7 @@ func TestConversionWebhooksAreSearchedForLeaks(t *testing.T) {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`,
 		base64.StdEncoding.EncodeToString(mgmt.CA.Key))
 	_, err := desired.Compute(config(model.TopologyHosted),
-		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }}, mgmt, withClasses("a"))
+		freshCRDs{embedded(t), func() *unstructured.Unstructured { return fromyaml.Object(t, crd) }}, mgmt, withClasses("a"))
 	mustfail.With(t, err, "CustomResourceDefinition wasmplugins.extensions.istio.io",
 		"the private key of the mesh CA in metadata.annotations.a")
 }

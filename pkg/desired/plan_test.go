@@ -16,6 +16,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/mustfail"
 )
 
@@ -52,14 +53,14 @@ func TestConversionWebhooks(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: SERVICE, path: /convert}}}}}}`
 	guest := withClasses("openshift-default")
-	ours := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
+	ours := crdSource{embedded(t), fromyaml.Object(t, strings.ReplaceAll(crd, "SERVICE", "istiod-openshift-gateway"))}
 	plan := compute(t, config(model.TopologyHosted), ours, installed(t), guest)
 	i := slices.IndexFunc(plan.CRDs, func(o model.GuestObject) bool { return o.Key().Name == "wasmplugins.extensions.istio.io" })
 	const url = `"url":"https://gw-webhook-openshift-gateway:443/convert"`
 	if text := string(plan.CRDs[i].JSON()); !strings.Contains(text, url) || strings.Contains(text, `"service"`) {
 		t.Errorf("the conversion webhook does not lead to istiod by URL: %s", text)
 	}
-	foreign := crdSource{embedded(t), parse(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
+	foreign := crdSource{embedded(t), fromyaml.Object(t, strings.ReplaceAll(crd, "SERVICE", "converter"))}
 	refused(t, config(model.TopologyHosted), foreign, "CustomResourceDefinition", "wasmplugins.extensions.istio.io",
 		"openshift-ingress/converter")
 }

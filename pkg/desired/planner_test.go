@@ -12,6 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // countingSource counts renderings and CRDs.
@@ -93,7 +94,7 @@ func TestAPlannerDoesNotCacheConversionWebhooks(t *testing.T) {
 		spec: {conversion: {strategy: Webhook, webhook: {clientConfig: {service: {
 			namespace: openshift-ingress, name: istiod-openshift-gateway, path: /convert}}}}}}`
 	planner := desired.NewPlanner(config(model.TopologyHosted),
-		freshCRDs{embedded(t), func() *unstructured.Unstructured { return parse(t, crd) }})
+		freshCRDs{embedded(t), func() *unstructured.Unstructured { return fromyaml.Object(t, crd) }})
 	bundles := map[string]bool{}
 	for _, mgmt := range []model.ManagementObservation{installed(t), withOtherCA(t), installed(t)} {
 		plan, err := planner.Compute(mgmt, withClasses("a"))

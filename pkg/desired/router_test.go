@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/mustfail"
 )
 
@@ -249,7 +250,7 @@ func TestAnUnknownObjectInTheChartIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			source := editedSource{embedded(t), func(release string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
 				if release == tc.release {
-					rendered = append(rendered, parse(t, tc.object))
+					rendered = append(rendered, fromyaml.Object(t, tc.object))
 				}
 				return rendered
 			}}
@@ -271,8 +272,8 @@ func refused(t *testing.T, cfg model.Config, source desired.ChartSource, want ..
 // TestAllUnknownObjectsAreNamed checks that one error names all unknown objects.
 func TestAllUnknownObjectsAreNamed(t *testing.T) {
 	source := editedSource{embedded(t), func(_ string, rendered []*unstructured.Unstructured) []*unstructured.Unstructured {
-		return append(rendered, parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"),
-			parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
+		return append(rendered, fromyaml.Object(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: one}}"),
+			fromyaml.Object(t, "{apiVersion: batch/v1, kind: Job, metadata: {name: two}}"))
 	}}
 	refused(t, config(model.TopologyHosted), source, `"one"`, `"two"`)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/mustfail"
 )
 
@@ -167,7 +168,8 @@ func TestSwitchingRemovesTheOtherStrategy(t *testing.T) {
 			secrets = append(secrets, model.SidecarBearer)
 		}
 		for _, bearer := range secrets {
-			u := parse(t, "{apiVersion: v1, kind: Secret, metadata: {name: "+bearer.SecretName()+", namespace: "+cfg.MgmtNamespace+"}}")
+			metadata := "{name: " + bearer.SecretName() + ", namespace: " + cfg.MgmtNamespace + "}"
+			u := fromyaml.Object(t, "{apiVersion: v1, kind: Secret, metadata: "+metadata+"}")
 			o, err := model.NewMgmtObject(u, cfg)
 			if err != nil {
 				t.Fatal(err)
