@@ -12,7 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// situation is what a decision is made from. at is the evidence of a world in the middle of a migration.
+// situation is what a decision is made from. at is the evidence of a guest in the middle of a migration.
 type situation struct {
 	e    migration.Evidence
 	i    migration.Intent

@@ -10,7 +10,7 @@ import (
 )
 
 // disturb does something that can happen at any time.
-func (w *world) disturb() {
+func (w *simulation) disturb() {
 	one := func() *simulated {
 		if len(w.gateways) == 0 {
 			return &simulated{}
@@ -69,7 +69,7 @@ func (w *world) disturb() {
 }
 
 // remove removes the origin, as the ingress operator does when another party serves Gateways.
-func (w *world) remove() {
+func (w *simulation) remove() {
 	if _, waits := w.last.(migration.Wait); waits && w.last.In() == migration.Retire {
 		w.origin = simulatedOrigin{gone: true}
 		if w.lock == migration.LockOrigin {
@@ -79,19 +79,19 @@ func (w *world) remove() {
 }
 
 // request makes a request, if it is possible now.
-func (w *world) request(r migration.Request) {
+func (w *simulation) request(r migration.Request) {
 	if next, err := w.intent.After(r, w.now.Truncate(time.Second)); err == nil {
 		w.intent = next
 	}
 }
 
 // TestAMigrationEnds plays migrations with crashes, lost memory, failing writes, restarts, and other clients that
-// interfere. No Deployment has two writers. Once the world is calm, each migration, and each rollback, ends.
+// interfere. No Deployment has two writers. Once the simulation is calm, each migration, and each rollback, ends.
 func TestAMigrationEnds(t *testing.T) {
 	t.Parallel()
 	ends := map[string]int{}
 	for seed := range uint64(1500) {
-		w := newWorld(t, seed)
+		w := newSimulation(t, seed)
 		w.request(migration.RequestStart)
 		for range 20 + w.random.IntN(300) {
 			w.disturb()
@@ -129,7 +129,7 @@ func TestAMigrationEnds(t *testing.T) {
 }
 
 // rests counts passes without a step, and reports whether there were many.
-func (w *world) rests() bool {
+func (w *simulation) rests() bool {
 	if w.ended() {
 		w.idle++
 	} else {
@@ -139,7 +139,7 @@ func (w *world) rests() bool {
 }
 
 // end checks how a migration ended, and returns it.
-func (w *world) end(seed uint64) string {
+func (w *simulation) end(seed uint64) string {
 	w.t.Helper()
 	count := map[migration.Istiod]int{}
 	var held, broken, others, skipped int
@@ -188,7 +188,7 @@ func TestHoldsThatAreReverted(t *testing.T) {
 	t.Parallel()
 	stopped := 0
 	for seed := range uint64(200) {
-		w := newWorld(t, seed)
+		w := newSimulation(t, seed)
 		w.request(migration.RequestStart)
 		writes := 0
 		for range 4000 {
@@ -223,7 +223,7 @@ func TestHoldsThatAreReverted(t *testing.T) {
 }
 
 // ended reports whether the last step waits for nothing.
-func (w *world) ended() bool {
+func (w *simulation) ended() bool {
 	switch w.last.(type) {
 	case migration.Rest, migration.Stop:
 		return true

@@ -11,8 +11,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
-// world is a guest, an istiod and a hypergate that may end at any time.
-type world struct {
+// simulation is a guest, an istiod and a hypergate that may end at any time.
+type simulation struct {
 	random   *rand.Rand
 	now      time.Time
 	mode     model.GatewayRollout
@@ -43,8 +43,8 @@ type simulated struct {
 	released bool
 }
 
-func newWorld(seed uint64) *world {
-	w := &world{
+func newSimulation(seed uint64) *simulation {
+	w := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), now: start, mode: model.OneByOne, has: "1", runs: "1", wanted: "1",
 	}
 	for i := range w.random.IntN(8) {
@@ -62,7 +62,7 @@ func newWorld(seed uint64) *world {
 }
 
 // evidence returns what hypergate sees.
-func (w *world) evidence() rollout.Evidence {
+func (w *simulation) evidence() rollout.Evidence {
 	e := rollout.Evidence{
 		Now: w.now, Mode: w.mode, Wanted: w.wanted, Has: w.has, Installed: true, Istiod: model.Available, Rollout: model.RolledOut,
 		Outage: w.outage,
@@ -80,7 +80,7 @@ func (w *world) evidence() rollout.Evidence {
 }
 
 // pass is one pass of hypergate.
-func (w *world) pass(t *testing.T) {
+func (w *simulation) pass(t *testing.T) {
 	t.Helper()
 	e := w.evidence()
 	memo := w.memo.Before(e)
@@ -112,7 +112,7 @@ func (w *world) pass(t *testing.T) {
 }
 
 // patch changes the hold of a Gateway, or fails. No patch may reach a Gateway that another client holds.
-func (w *world) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
+func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
 	t.Helper()
 	if w.forbidden {
 		w.memo = w.memo.AfterRefusal(e, step)
@@ -134,7 +134,7 @@ func (w *world) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of mo
 }
 
 // mayRelease checks that no other Gateway rolls. Those that istiod deploys a moment after a release count, too.
-func (w *world) mayRelease(t *testing.T, next model.Gateway) {
+func (w *simulation) mayRelease(t *testing.T, next model.Gateway) {
 	t.Helper()
 	if !w.outage.EndedAt.IsZero() && w.now.Sub(w.outage.EndedAt) < 2*time.Minute {
 		t.Errorf("%s is released while clients of the guest lag behind", next.Key)
@@ -148,14 +148,14 @@ func (w *world) mayRelease(t *testing.T, next model.Gateway) {
 }
 
 // deploy makes istiod deploy a Gateway within a second.
-func (w *world) deploy(g *simulated) {
+func (w *simulation) deploy(g *simulated) {
 	if g.of != w.runs && !g.inert {
 		g.pending, g.at = w.runs, w.now.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
 	}
 }
 
 // advance passes time, and lets istiod and the Deployment controller work.
-func (w *world) advance(by time.Duration) {
+func (w *simulation) advance(by time.Duration) {
 	w.now = w.now.Add(by)
 	if !w.now.Before(w.rollsUntil) && w.runs != w.has {
 		w.runs = w.has
@@ -186,7 +186,7 @@ func (w *world) advance(by time.Duration) {
 }
 
 // disturb does something that can happen at any time.
-func (w *world) disturb() {
+func (w *simulation) disturb() {
 	switch w.random.IntN(13) {
 	case 0:
 		w.memo, w.watched = rollout.Memo{}, false // hypergate restarts
@@ -220,7 +220,7 @@ func TestARolloutEndsOrStops(t *testing.T) {
 	t.Parallel()
 	ends := map[string]int{}
 	for seed := range uint64(2000) {
-		w := newWorld(seed)
+		w := newSimulation(seed)
 		w.wanted = "2"
 		for range 60 {
 			w.disturb()
@@ -248,7 +248,7 @@ func TestARolloutEndsOrStops(t *testing.T) {
 }
 
 // end checks how a rollout ended, and returns it.
-func (w *world) end(t *testing.T, seed uint64) string {
+func (w *simulation) end(t *testing.T, seed uint64) string {
 	t.Helper()
 	var held, old int
 	for _, g := range w.gateways {

@@ -73,27 +73,27 @@ func (a *abandoned) all() []error {
 // not count any more, and does not wait for the timeout of the request: 10 s.
 func TestAReadingForAMigrationEndsEarly(t *testing.T) {
 	t.Parallel()
-	type world struct {
+	type setup struct {
 		m, g    *adversary.Server
 		replace func()       // gives hypergate another kubeconfig of the guest
 		stop    func() error // ends the process
 	}
-	ends := map[string]func(w world){
-		"another session": func(w world) { w.replace() },
-		"a lost ownership Lease": func(w world) {
+	ends := map[string]func(w setup){
+		"another session": func(w setup) { w.replace() },
+		"a lost ownership Lease": func(w setup) {
 			w.g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: "+ownership.Leases(config())[0].Name+
 				"}, spec: {holderIdentity: another}}")
 		},
-		"no GatewayClass":        func(w world) { w.g.Delete(classAPI, classes, "", "demo") },
-		"the end of the process": func(w world) { _ = w.stop() },
+		"no GatewayClass":        func(w setup) { w.g.Delete(classAPI, classes, "", "demo") },
+		"the end of the process": func(w setup) { _ = w.stop() },
 	}
 	for name, end := range endings() {
-		ends["the HostedControlPlane is "+name] = func(w world) { w.m.Put(hcpVersion, hcps, end.plane) }
+		ends["the HostedControlPlane is "+name] = func(w setup) { w.m.Put(hcpVersion, hcps, end.plane) }
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := world{m: adversary.Mgmt(t, mgmtNS), g: adversary.Guest(t)}
+			w := setup{m: adversary.Mgmt(t, mgmtNS), g: adversary.Guest(t)}
 			putHCP(w.m, "")
 			gate, given := hold(t, w.g, http.MethodGet, "/istiorevisions/"), &abandoned{path: "/istiorevisions/"}
 			var token atomic.Value

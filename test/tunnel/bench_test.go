@@ -17,7 +17,7 @@ import (
 // a new connection until its first answer, and the CPU time of each process for a megabyte from istiod. It fails if a
 // way adds more than mostAdded to the median round trip.
 func BenchmarkWays(b *testing.B) {
-	w := newWorld(b)
+	w := newHarness(b)
 	w.pod("istiod-relay-0", relay0IP)
 	ends := map[string]int{"relay": w.relay("istiod-relay-0", relay0IP).PID(), "sidecar": w.sidecar().PID()}
 	var direct time.Duration
@@ -48,7 +48,7 @@ func BenchmarkWays(b *testing.B) {
 const mostAdded = time.Millisecond
 
 // roundTrips sends a byte and waits for it, again and again. It returns the median.
-func (w *world) roundTrips(b *testing.B, ip string) time.Duration {
+func (w *harness) roundTrips(b *testing.B, ip string) time.Duration {
 	b.Helper()
 	conn := w.talks(ip)
 	var took []time.Duration
@@ -69,7 +69,7 @@ func (w *world) roundTrips(b *testing.B, ip string) time.Duration {
 
 // connections opens connections with TLS, one after the other. A relay opens 1,000 streams at once, and then 50 in each
 // second, so there must not be more.
-func (w *world) connections(b *testing.B, ip string) {
+func (w *harness) connections(b *testing.B, ip string) {
 	b.Helper()
 	var took []time.Duration
 	for b.Loop() {
@@ -103,7 +103,7 @@ func median(took []time.Duration) time.Duration {
 }
 
 // megabytes receives megabytes from istiod.
-func (w *world) megabytes(b *testing.B, ip string, ends map[string]int) {
+func (w *harness) megabytes(b *testing.B, ip string, ends map[string]int) {
 	b.Helper()
 	conn, err := w.gateway(ip)
 	if err != nil {
@@ -135,7 +135,7 @@ func (w *world) megabytes(b *testing.B, ip string, ends map[string]int) {
 const tick = 10 * time.Millisecond
 
 // cpu returns the CPU time of processes: the fields utime and stime of /proc/<pid>/stat.
-func (w *world) cpu(processes map[string]int) map[string]time.Duration {
+func (w *harness) cpu(processes map[string]int) map[string]time.Duration {
 	w.t.Helper()
 	out := map[string]time.Duration{}
 	for name, pid := range processes {

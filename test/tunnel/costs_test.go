@@ -31,7 +31,7 @@ const (
 // BenchmarkAPIServer measures what the guest's API server needs for tunnels that have carried data, and for 1,000
 // gateways on one tunnel: memory after a garbage collection, and goroutines. It fails beyond the limits.
 func BenchmarkAPIServer(b *testing.B) {
-	w := newWorld(b)
+	w := newHarness(b)
 	w.must(w.plane.Profile(b.Context())) // a request for its heap is preceded by a garbage collection
 	const tunnels = 200
 	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", relay1IP+":15443")
@@ -72,7 +72,7 @@ func BenchmarkAPIServer(b *testing.B) {
 }
 
 // connect opens connections of gateways, each with TLS, and sends something on each.
-func (w *world) connect(n int) {
+func (w *harness) connect(n int) {
 	w.t.Helper()
 	var group errgroup.Group
 	group.SetLimit(20)
@@ -98,7 +98,7 @@ func (u used) minus(other used) used {
 func (u used) of(n float64) used { return used{u.bytes / n, u.goroutines / n} }
 
 // apiServer returns what the API server needs after a garbage collection: its heap and its stacks.
-func (w *world) apiServer() used {
+func (w *harness) apiServer() used {
 	w.t.Helper()
 	client := w.guest.(*kubernetes.Clientset).RESTClient()
 	for range 2 { // the first collection leaves what finalizers hold
@@ -146,7 +146,7 @@ type upgraded struct{ conn *tls.Conn }
 func (u upgraded) end() { _ = u.conn.Close() }
 
 // upgraded opens an upgraded request as the sidecar does, and carries 64 KiB in each direction.
-func (w *world) upgraded() upgraded {
+func (w *harness) upgraded() upgraded {
 	w.t.Helper()
 	server, err := url.Parse(w.plane.Config.Host)
 	w.must(err)
@@ -175,7 +175,7 @@ func (w *world) upgraded() upgraded {
 // BenchmarkStalled measures a gateway beside 100 others that ask for much and read nothing, before and meanwhile. The
 // sidecar and a relay keep what was sent to those. It fails if the gateway's round trip doubles.
 func BenchmarkStalled(b *testing.B) {
-	w := newWorld(b)
+	w := newHarness(b)
 	w.pod("istiod-relay-0", relay0IP)
 	relay, sidecar := w.relay("istiod-relay-0", relay0IP), w.sidecar()
 	other := w.talks(relay0IP)
@@ -214,7 +214,7 @@ func BenchmarkStalled(b *testing.B) {
 }
 
 // pings returns the median round trip of a byte, in milliseconds.
-func (w *world) pings(conn net.Conn) float64 {
+func (w *harness) pings(conn net.Conn) float64 {
 	w.t.Helper()
 	took := make([]time.Duration, 500)
 	for i := range took {
@@ -226,7 +226,7 @@ func (w *world) pings(conn net.Conn) float64 {
 }
 
 // still waits until a metric does not change any more.
-func (w *world) still(ip, name string) {
+func (w *harness) still(ip, name string) {
 	w.t.Helper()
 	last := -1.0
 	w.g.Eventually(func() (bool, error) {

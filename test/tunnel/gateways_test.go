@@ -35,7 +35,7 @@ const (
 // BenchmarkGateways measures how long a real istiod needs to configure 200 gateways that start at once: each gets a
 // certificate and 900 clusters. The ways take turns: directly, and through the tunnel. It fails beyond mostSlower.
 func BenchmarkGateways(b *testing.B) {
-	w := newWorld(b)
+	w := newHarness(b)
 	w.pod("istiod-relay-0", relay0IP)
 	w.relay("istiod-relay-0", relay0IP)
 	w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
@@ -66,7 +66,7 @@ func BenchmarkGateways(b *testing.B) {
 }
 
 // services creates the Services whose clusters each gateway gets.
-func (w *world) services() {
+func (w *harness) services() {
 	w.t.Helper()
 	_, err := w.guest.CoreV1().Namespaces().
 		Create(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: gatewaysNamespace}}, metav1.CreateOptions{})
@@ -83,7 +83,7 @@ func (w *world) services() {
 }
 
 // realIstiod starts the real istiod for the guest, and returns what gateways need to connect to it.
-func (w *world) realIstiod() xds.Options {
+func (w *harness) realIstiod() xds.Options {
 	w.t.Helper()
 	ctx := w.t.Context()
 	binaries, err := servers.Find(ctx, "pilot-discovery")
@@ -127,7 +127,7 @@ func (w *world) realIstiod() xds.Options {
 }
 
 // configure starts n gateways at once, and returns the time until all have a certificate and all clusters.
-func (w *world) configure(n int, address string, options xds.Options) time.Duration {
+func (w *harness) configure(n int, address string, options xds.Options) time.Duration {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*hang.Deadline)
 	defer cancel()

@@ -105,7 +105,7 @@ func (h *hostileRelay) requests() []*http.Request {
 // TestHostileRelay: one relay is replaced by a hostile pod. The tunnel to the other one works, the sidecar stays small,
 // and the hostile pod learns nothing but the address of istiod's pod.
 func TestHostileRelay(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("istiod-relay-0", relay0IP)
 	w.pod("istiod-relay-1", relay1IP)
 	w.relay("istiod-relay-0", relay0IP)
@@ -142,7 +142,7 @@ func TestHostileRelay(t *testing.T) {
 
 // TestHalfOpen: a relay whose node stops is noticed without any packet from it.
 func TestHalfOpen(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("istiod-relay-0", relay0IP)
 	relay := w.relay("istiod-relay-0", relay0IP)
 	w.sidecar()

@@ -30,7 +30,7 @@ func reconnects(reason string) string {
 
 // TestTunnel is the story of a tunnel: it comes up, carries connections, and comes back after each fault.
 func TestTunnel(t *testing.T) {
-	w := newWorld(t)
+	w := newHarness(t)
 	w.pod("istiod-relay-0", relay0IP)
 	w.pod("istiod-relay-1", relay1IP)
 	relay := w.relay("istiod-relay-0", relay0IP)
@@ -86,7 +86,7 @@ func TestTunnel(t *testing.T) {
 }
 
 // caller connects to istiod as hypergate does: through the API server and a relay, beside the tunnel.
-func (w *world) caller(t *testing.T) {
+func (w *harness) caller(t *testing.T) {
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join(w.dir, name))
 		w.must(err)
@@ -106,7 +106,7 @@ func (w *world) caller(t *testing.T) {
 }
 
 // thousandGateways fills a relay, and measures both ends.
-func (w *world) thousandGateways(t *testing.T, relay, sidecar *proc.Process) {
+func (w *harness) thousandGateways(t *testing.T, relay, sidecar *proc.Process) {
 	t.Helper()
 	const held = "hypergate_relay_gateways"
 	var open errgroup.Group
@@ -134,7 +134,7 @@ func (w *world) thousandGateways(t *testing.T, relay, sidecar *proc.Process) {
 }
 
 // needAtMost checks the resident memory of both ends, in MiB.
-func (w *world) needAtMost(t *testing.T, most float64, relay, sidecar *proc.Process) {
+func (w *harness) needAtMost(t *testing.T, most float64, relay, sidecar *proc.Process) {
 	t.Helper()
 	for name, process := range map[string]*proc.Process{"relay": relay, "sidecar": sidecar} {
 		if _, all := w.resident(process); all > most {
@@ -144,7 +144,7 @@ func (w *world) needAtMost(t *testing.T, most float64, relay, sidecar *proc.Proc
 }
 
 // onlyTheRelays checks that the API server refuses everything but the upgrade requests for the two relays.
-func (w *world) onlyTheRelays(t *testing.T) {
+func (w *harness) onlyTheRelays(t *testing.T) {
 	config := rest.AnonymousClientConfig(w.plane.Config)
 	config.BearerToken = w.token
 	client, err := rest.HTTPClientFor(config)
@@ -186,7 +186,7 @@ func (w *world) onlyTheRelays(t *testing.T) {
 
 // withoutPermission takes the permission from the sidecar. The open tunnel stays. A new one comes up when the
 // permission is back.
-func (w *world) withoutPermission(t *testing.T, relay *proc.Process) *proc.Process {
+func (w *harness) withoutPermission(t *testing.T, relay *proc.Process) *proc.Process {
 	t.Helper()
 	conn := w.talks(relay0IP)
 	w.must(w.guest.RbacV1().RoleBindings(namespace).Delete(t.Context(), "istiod-tunnel", metav1.DeleteOptions{}))
@@ -202,7 +202,7 @@ func (w *world) withoutPermission(t *testing.T, relay *proc.Process) *proc.Proce
 	return relay
 }
 
-func (w *world) value(ip, name string) float64 {
+func (w *harness) value(ip, name string) float64 {
 	w.t.Helper()
 	value, err := metric(ip, name)
 	w.must(err)
@@ -210,7 +210,7 @@ func (w *world) value(ip, name string) float64 {
 }
 
 // isReady waits for an answer of /readyz.
-func (w *world) isReady(ip string, want int) {
+func (w *harness) isReady(ip string, want int) {
 	w.t.Helper()
 	w.g.Eventually(func() (int, error) {
 		response, err := http.Get("http://" + ip + health + "/readyz") //nolint:noctx // a test
@@ -222,7 +222,7 @@ func (w *world) isReady(ip string, want int) {
 }
 
 // memory logs the memory of the processes.
-func (w *world) memory(when string, relay, sidecar *proc.Process) {
+func (w *harness) memory(when string, relay, sidecar *proc.Process) {
 	w.t.Helper()
 	relayAnonymous, relayAll := w.resident(relay)
 	sidecarAnonymous, sidecarAll := w.resident(sidecar)

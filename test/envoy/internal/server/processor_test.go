@@ -129,7 +129,7 @@ func poolRoute(failOpen bool) string {
 }
 
 // servePool serves a pool of endpoints, and returns the address of the listener.
-func (w *world) servePool(failOpen bool, endpoints ...string) string {
+func (w *runningProxy) servePool(failOpen bool, endpoints ...string) string {
 	w.t.Helper()
 	address := freeAddress(w.t)
 	pool := w.cluster("pool", poolPolicy)
@@ -194,7 +194,7 @@ func TestAPickerThatFailsOpen(t *testing.T) {
 }
 
 // posted posts a body, and returns the status and the body of the response.
-func (w *world) posted(c *http.Client, body string) string {
+func (w *runningProxy) posted(c *http.Client, body string) string {
 	w.t.Helper()
 	var reader io.Reader = http.NoBody
 	if body != "" {

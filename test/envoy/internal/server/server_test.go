@@ -20,7 +20,7 @@ import (
 )
 
 // serve sets routes, one listener and clusters with one endpoint each, and returns the address of the listener.
-func (w *world) serve(routes []string, backends map[string]string) string {
+func (w *runningProxy) serve(routes []string, backends map[string]string) string {
 	w.t.Helper()
 	address := freeAddress(w.t)
 	for name, backend := range backends {

@@ -40,8 +40,8 @@ const (
 	health     = ":15444"
 )
 
-// world is a guest's API server, the mesh CA, and the files of a relay and a sidecar.
-type world struct {
+// harness is a guest's API server, the mesh CA, and the files of a relay and a sidecar.
+type harness struct {
 	t      testing.TB
 	g      *gomega.WithT
 	dir    string
@@ -54,9 +54,9 @@ type world struct {
 	gateways atomic.Uint32
 }
 
-func newWorld(tb testing.TB) *world {
+func newHarness(tb testing.TB) *harness {
 	tb.Helper()
-	w := &world{t: tb, g: hang.Gomega(tb), dir: tb.TempDir()}
+	w := &harness{t: tb, g: hang.Gomega(tb), dir: tb.TempDir()}
 	var err error
 	w.ca, err = pki.New(time.Now())
 	w.must(err)
@@ -76,7 +76,7 @@ func newWorld(tb testing.TB) *world {
 	return w
 }
 
-func (w *world) must(err error) {
+func (w *harness) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -84,7 +84,7 @@ func (w *world) must(err error) {
 }
 
 // build builds hypergate-tunnel as `make build` does.
-func (w *world) build() {
+func (w *harness) build() {
 	w.t.Helper()
 	root, err := servers.ModuleRoot()
 	w.must(err)
@@ -98,7 +98,7 @@ func (w *world) build() {
 }
 
 // write replaces a file at once, as the kubelet does for mounted volumes.
-func (w *world) write(name string, data []byte) string {
+func (w *harness) write(name string, data []byte) string {
 	w.t.Helper()
 	path := filepath.Join(w.dir, name)
 	w.must(os.MkdirAll(filepath.Dir(path), 0o755))
@@ -108,7 +108,7 @@ func (w *world) write(name string, data []byte) string {
 }
 
 // identity gives the sidecar a certificate.
-func (w *world) identity(ca pki.CA, name string) {
+func (w *harness) identity(ca pki.CA, name string) {
 	w.t.Helper()
 	serving, err := ca.Serving(time.Now(), name)
 	w.must(err)
@@ -117,7 +117,7 @@ func (w *world) identity(ca pki.CA, name string) {
 }
 
 // permit creates what the plan would create in the guest, except the relays: the sidecar's account and its Role.
-func (w *world) permit() {
+func (w *harness) permit() {
 	w.t.Helper()
 	ctx, create := w.t.Context(), metav1.CreateOptions{}
 	meta := metav1.ObjectMeta{Name: "istiod-tunnel", Namespace: namespace}
@@ -137,7 +137,7 @@ func (w *world) permit() {
 }
 
 // bind gives the sidecar's account its Role.
-func (w *world) bind() {
+func (w *harness) bind() {
 	w.t.Helper()
 	_, err := w.guest.RbacV1().RoleBindings(namespace).Create(w.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "istiod-tunnel"},
@@ -148,7 +148,7 @@ func (w *world) bind() {
 }
 
 // pod creates a pod with an address. Nothing runs it: the test starts its process.
-func (w *world) pod(name, ip string) {
+func (w *harness) pod(name, ip string) {
 	w.t.Helper()
 	pods := w.guest.CoreV1().Pods(namespace)
 	pod, err := pods.Create(w.t.Context(), &corev1.Pod{
@@ -162,7 +162,7 @@ func (w *world) pod(name, ip string) {
 }
 
 // start starts a process of hypergate-tunnel, which ends with the test.
-func (w *world) start(name string, env []string, args ...string) *proc.Process {
+func (w *harness) start(name string, env []string, args ...string) *proc.Process {
 	w.t.Helper()
 	process, err := proc.Spec{
 		Name: name, LogDir: w.dir, Argv: append([]string{w.binary}, args...), Env: env,
@@ -177,14 +177,14 @@ func (w *world) start(name string, env []string, args ...string) *proc.Process {
 	return process
 }
 
-func (w *world) relay(name, ip string) *proc.Process {
+func (w *harness) relay(name, ip string) *proc.Process {
 	w.t.Helper()
 	return w.start(name, []string{"GOGC=" + model.RelayGC, "GOMEMLIMIT=" + model.RelaySoftLimit}, "relay",
 		"--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
 		"--gateways-address="+ip+":15012", "--tunnels-address="+ip+":15443", "--health-address="+ip+health)
 }
 
-func (w *world) sidecar() *proc.Process {
+func (w *harness) sidecar() *proc.Process {
 	w.t.Helper()
 	return w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
 		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
@@ -193,7 +193,7 @@ func (w *world) sidecar() *proc.Process {
 
 // istiod serves TLS at istiod's port. It returns what it receives, or as many bytes as asked for by more. What gateways
 // and istiod say does not matter to the tunnel.
-func (w *world) istiod() {
+func (w *harness) istiod() {
 	w.t.Helper()
 	serving, err := w.ca.Serving(time.Now(), istiodName)
 	w.must(err)
@@ -239,7 +239,7 @@ func answer(conn net.Conn) {
 }
 
 // gateway is a connection of a gateway, with the TLS of the mesh. The gateways take turns with 250 addresses.
-func (w *world) gateway(ip string) (*tls.Conn, error) {
+func (w *harness) gateway(ip string) (*tls.Conn, error) {
 	source := net.IPv4(10, 204, 0, byte(1+w.gateways.Add(1)%250))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.ca.Root)
@@ -275,7 +275,7 @@ func talk(conn net.Conn, text string) error {
 }
 
 // talks expects that a new connection of a gateway reaches istiod, and returns the connection.
-func (w *world) talks(ip string) *tls.Conn {
+func (w *harness) talks(ip string) *tls.Conn {
 	w.t.Helper()
 	var conn *tls.Conn
 	w.g.Eventually(func() (err error) {
@@ -304,19 +304,19 @@ func metric(ip, name string) (float64, error) {
 }
 
 // becomes waits until a metric has a value.
-func (w *world) becomes(ip, name string, want any) {
+func (w *harness) becomes(ip, name string, want any) {
 	w.t.Helper()
 	w.g.Eventually(func() (float64, error) { return metric(ip, name) }).Should(gomega.BeNumerically("==", want), name)
 }
 
 // grows waits until a metric is larger than a value.
-func (w *world) grows(ip, name string, beyond float64) {
+func (w *harness) grows(ip, name string, beyond float64) {
 	w.t.Helper()
 	w.g.Eventually(func() (float64, error) { return metric(ip, name) }).Should(gomega.BeNumerically(">", beyond), name)
 }
 
 // resident returns the anonymous memory and the whole memory of a process, in MiB.
-func (w *world) resident(p *proc.Process) (anonymous, all float64) {
+func (w *harness) resident(p *proc.Process) (anonymous, all float64) {
 	w.t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	w.must(err)

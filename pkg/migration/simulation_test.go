@@ -15,8 +15,8 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is a guest with an istiod of its own, the management side, and a hypergate that may end at any time.
-type world struct {
+// simulation is a guest with an istiod of its own, the management side, and a hypergate that may end at any time.
+type simulation struct {
 	t      *testing.T
 	random *rand.Rand
 	now    time.Time
@@ -61,9 +61,9 @@ type simulated struct {
 	readyAt time.Time
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newSimulation(t *testing.T, seed uint64) *simulation {
 	t.Helper()
-	w := &world{
+	w := &simulation{
 		t: t, random: rand.New(rand.NewPCG(seed, 7)), now: start,
 		origin: simulatedOrigin{replicas: 1, runs: true, webhook: migration.WebhookBlocks},
 		hosted: simulatedHosted{mode: migration.HostedAbsent, runs: migration.HostedAbsent}, lock: migration.LockOrigin,
@@ -99,7 +99,7 @@ func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration
 	}
 }
 
-func (w *world) evidence() migration.Evidence {
+func (w *simulation) evidence() migration.Evidence {
 	e := migration.Evidence{
 		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead},
 		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs, Trusted: w.trusted},
@@ -115,7 +115,7 @@ func (w *world) evidence() migration.Evidence {
 }
 
 // pass is one pass of hypergate. It can end between the write of its memory and its action.
-func (w *world) pass() {
+func (w *simulation) pass() {
 	w.t.Helper()
 	memo, err := migration.ParseMemo(w.memo)
 	if err != nil {
@@ -141,10 +141,10 @@ func (w *world) pass() {
 	}
 }
 
-func (w *world) fails() bool { return w.random.IntN(100) < w.failing }
+func (w *simulation) fails() bool { return w.random.IntN(100) < w.failing }
 
 // checkAction checks what must be true before an action.
-func (w *world) checkAction(act migration.Act) {
+func (w *simulation) checkAction(act migration.Act) {
 	w.t.Helper()
 	need, free, ours := false, false, false
 	for _, g := range w.gateways {
@@ -188,12 +188,12 @@ func (w *world) checkAction(act migration.Act) {
 }
 
 // settles reports whether clients of the guest can lag behind after an outage of its API server.
-func (w *world) settles() bool {
+func (w *simulation) settles() bool {
 	return !w.outage.EndedAt.IsZero() && w.now.Sub(w.outage.EndedAt) < 2*time.Minute
 }
 
 // do carries out an action.
-func (w *world) do(action migration.Action) {
+func (w *simulation) do(action migration.Action) {
 	switch a := action.(type) {
 	case migration.SetHosted:
 		w.setHosted(a.Mode)
@@ -215,7 +215,7 @@ func (w *world) do(action migration.Action) {
 	}
 }
 
-func (w *world) setHosted(mode migration.HostedMode) {
+func (w *simulation) setHosted(mode migration.HostedMode) {
 	if w.hosted.mode == mode {
 		return
 	}
@@ -227,18 +227,18 @@ func (w *world) setHosted(mode migration.HostedMode) {
 	}
 }
 
-func (w *world) scale(replicas int32) {
+func (w *simulation) scale(replicas int32) {
 	if !w.origin.gone && w.origin.replicas != replicas {
 		w.origin.replicas, w.origin.at = replicas, w.later(20)
 	}
 }
 
 // later returns a time within some seconds.
-func (w *world) later(most int) time.Time {
+func (w *simulation) later(most int) time.Time {
 	return w.now.Add(time.Duration(w.random.IntN(most*1000)) * time.Millisecond)
 }
 
-func (w *world) patch(all []model.ForeignObject, edit func(*simulated)) {
+func (w *simulation) patch(all []model.ForeignObject, edit func(*simulated)) {
 	for _, of := range all {
 		i := slices.IndexFunc(w.gateways, func(g *simulated) bool { return g.UID == of.UID })
 		if i < 0 || w.fails() {
@@ -256,7 +256,7 @@ func (w *world) patch(all []model.ForeignObject, edit func(*simulated)) {
 func (g *simulated) changed() { g.ResourceVersion += "1" }
 
 // deploy gives a Gateway the addresses of an istiod.
-func (w *world) deploy(g *simulated, of migration.Istiod) {
+func (w *simulation) deploy(g *simulated, of migration.Istiod) {
 	g.Of, g.Connected = of, false
 	g.Deployment.State, g.Deployment.Wanted = model.DeploymentRolling, max(1, g.Deployment.Wanted)
 	g.Deployment.Generation++
@@ -264,7 +264,7 @@ func (w *world) deploy(g *simulated, of migration.Istiod) {
 }
 
 // advance lets both istiods, the Deployment controller and kubelets work.
-func (w *world) advance(by time.Duration) {
+func (w *simulation) advance(by time.Duration) {
 	w.t.Helper()
 	w.now = w.now.Add(by)
 	if !w.now.Before(w.origin.at) {
@@ -285,7 +285,7 @@ func (w *world) advance(by time.Duration) {
 }
 
 // electRoots gives the lock of the controller for roots to one of those that run. It is lost now and then.
-func (w *world) electRoots() {
+func (w *simulation) electRoots() {
 	lost := w.roots == migration.LockOrigin && !w.origin.runs || w.roots == migration.LockHosted && w.hosted.runs == migration.HostedAbsent
 	if lost || w.random.IntN(50) == 0 {
 		w.roots = migration.LockFree
@@ -301,7 +301,7 @@ func (w *world) electRoots() {
 }
 
 // elect gives a free lock to one of those that want it.
-func (w *world) elect() {
+func (w *simulation) elect() {
 	w.electRoots()
 	if w.lock == migration.LockOrigin && !w.origin.runs {
 		w.lock = migration.LockFree
@@ -325,7 +325,7 @@ func (w *world) elect() {
 }
 
 // write lets the istiods that deploy Gateways work. There is at most one for each Gateway.
-func (w *world) write() {
+func (w *simulation) write() {
 	w.t.Helper()
 	var writers []migration.Istiod
 	if w.origin.runs && (w.lock == migration.LockOrigin || w.hosted.runs == migration.HostedAlone) {

@@ -39,8 +39,8 @@ import (
 // patience limits each wait of these tests.
 const patience = 30 * time.Second
 
-// world is a running proxy with its control plane.
-type world struct {
+// runningProxy is a running proxy with its control plane.
+type runningProxy struct {
 	t     *testing.T
 	plane *controlplane.Server
 	admin string
@@ -51,10 +51,10 @@ type world struct {
 }
 
 // start prepares a proxy under a control plane without resources. ready starts it.
-func start(t *testing.T, arguments ...string) *world {
+func start(t *testing.T, arguments ...string) *runningProxy {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{t: t, plane: controlplane.New(), admin: freeAddress(t), ended: make(chan error, 1)}
+	w := &runningProxy{t: t, plane: controlplane.New(), admin: freeAddress(t), ended: make(chan error, 1)}
 	socket := filepath.Join(dir, "s") // A path of a socket must be short.
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	if err != nil {
@@ -118,7 +118,7 @@ func parse[M proto.Message](t *testing.T, text string, into M) M {
 }
 
 // eventually waits until a condition holds.
-func (w *world) eventually(what string, holds func() bool) {
+func (w *runningProxy) eventually(what string, holds func() bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -132,7 +132,7 @@ func (w *world) eventually(what string, holds func() bool) {
 }
 
 // get returns the body of an admin endpoint, or the empty string.
-func (w *world) get(path string) string {
+func (w *runningProxy) get(path string) string {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, "http://"+w.admin+path, http.NoBody)
 	if err != nil {
@@ -148,14 +148,14 @@ func (w *world) get(path string) string {
 }
 
 // ready starts the proxy and waits until it is live. What the control plane has by then is active.
-func (w *world) ready() {
+func (w *runningProxy) ready() {
 	w.t.Helper()
 	w.run()
 	w.eventually("the proxy is live", func() bool { return strings.TrimSpace(w.get("/ready")) == "LIVE" })
 }
 
 // nack waits for a NACK of the type that contains a text.
-func (w *world) nack(typeURL, text string) {
+func (w *runningProxy) nack(typeURL, text string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
@@ -167,7 +167,7 @@ func (w *world) nack(typeURL, text string) {
 }
 
 // cluster returns a cluster by EDS with more fields.
-func (w *world) cluster(name, fields string) *clusterv3.Cluster {
+func (w *runningProxy) cluster(name, fields string) *clusterv3.Cluster {
 	w.t.Helper()
 	if fields != "" {
 		fields = ", " + fields
@@ -176,7 +176,7 @@ func (w *world) cluster(name, fields string) *clusterv3.Cluster {
 		"eds_cluster_config": {"eds_config": {"ads": {}}}%s}`, name, fields), &clusterv3.Cluster{})
 }
 
-func (w *world) endpoints(cluster string, addresses ...string) *endpointv3.ClusterLoadAssignment {
+func (w *runningProxy) endpoints(cluster string, addresses ...string) *endpointv3.ClusterLoadAssignment {
 	w.t.Helper()
 	var all []string
 	for _, address := range addresses {
@@ -192,7 +192,7 @@ func (w *world) endpoints(cluster string, addresses ...string) *endpointv3.Clust
 
 // httpListener returns a listener with one HTTP filter chain per entry. An entry is the match and the transport
 // socket.
-func (w *world) httpListener(address string, chains ...string) *listenerv3.Listener {
+func (w *runningProxy) httpListener(address string, chains ...string) *listenerv3.Listener {
 	w.t.Helper()
 	var all []string
 	for _, chain := range chains {
@@ -209,7 +209,7 @@ const httpFilter = `"filters": [{"name": "hcm", "typed_config": {
 		{"name": "cors", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.Cors"}},
 		{"name": "router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]`
 
-func (w *world) listener(address string, chains ...string) *listenerv3.Listener {
+func (w *runningProxy) listener(address string, chains ...string) *listenerv3.Listener {
 	w.t.Helper()
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -233,7 +233,7 @@ func sni(name string) string {
 }
 
 // routes returns the route configuration "routes" with one virtual host for all domains.
-func (w *world) routes(routes ...string) *routev3.RouteConfiguration {
+func (w *runningProxy) routes(routes ...string) *routev3.RouteConfiguration {
 	w.t.Helper()
 	return parse(w.t, fmt.Sprintf(`{"name": "routes", "ignore_port_in_host_matching": true, "virtual_hosts": [{
 		"name": "all", "domains": ["*"], "include_request_attempt_count": true, "routes": [%s]}]}`,
