@@ -29,8 +29,8 @@ const (
 	library   = "sail-library"
 )
 
-// helm returns an action configuration. pkg/helm.ChartManager of the module cannot be used here: it writes an owner into
-// each object, which the sail library does not (S pkg/install/reconciler.go passes no owner).
+// helm returns an action configuration. pkg/helm.ChartManager of the module cannot be used here: it writes an owner
+// into each object, which the sail library does not (S pkg/install/reconciler.go passes no owner).
 func helm(ctx context.Context, config *rest.Config) (*action.Configuration, error) {
 	out := new(action.Configuration)
 	log := ctrl.LoggerFrom(ctx)
