@@ -49,8 +49,9 @@ func InSecret(data map[string][]byte) (kubeconfig []byte, key string, err error)
 	if empty != "" {
 		return nil, "", fmt.Errorf("its key %s is empty: put the guest's kubeconfig there", empty)
 	}
-	return nil, "", fmt.Errorf("it has neither the key value (Cluster API) nor kubeconfig (HyperShift), but %s: "+
-		"put the guest's kubeconfig under value, or name the Secret that has it with --guest-kubeconfig-secret", keysOf(data))
+	return nil, "", fmt.Errorf("it has neither the key %s (Cluster API) nor %s (HyperShift), but %s: "+
+		"put the guest's kubeconfig under %s, or name the Secret that has it with --guest-kubeconfig-secret",
+		KeyClusterAPI, KeyHyperShift, keysOf(data), KeyClusterAPI)
 }
 
 // keysOf returns the keys of a Secret, for a message.
