@@ -42,9 +42,9 @@ type Cluster struct {
 	controlPlanes *controlPlanes
 	// publisher publishes istiod.
 	publisher *endpointPublisher
-	// shown is the control plane that was observed last. Observe replaces the whole value, because the health check
+	// lastPlane is the control plane that was observed last. Observe replaces the whole value, because the health check
 	// reads it concurrently.
-	shown atomic.Pointer[lastShown]
+	lastPlane atomic.Pointer[lastShown]
 	// migration watches the Lease of a migration.
 	migration *migrationLease
 	// guestSecret is nil if the guest's kubeconfig does not come from a Secret.

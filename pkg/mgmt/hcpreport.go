@@ -41,9 +41,9 @@ func (c *Cluster) StatusTargets() []StatusTarget {
 	var out []StatusTarget
 	for _, obj := range c.controlPlanes.watch.List() {
 		if s, is := obj.(*shownControlPlane); is {
-			to := s.addressee
-			to.NotEnabled = c.cfg.NotEnabled
-			out = append(out, to)
+			target := s.target
+			target.NotEnabled = c.cfg.NotEnabled
+			out = append(out, target)
 		}
 	}
 	slices.SortFunc(out, func(a, b StatusTarget) int { return cmp.Compare(a.Name, b.Name) })

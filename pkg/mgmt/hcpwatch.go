@@ -137,7 +137,7 @@ func watchControlPlanes(client dynamic.Interface, namespace string, of controlPl
 			if out.value, out.err = of.read(u); out.err != nil {
 				out.value = certainFields(u)
 			}
-			out.addressee = readStatusTarget(u, out.value)
+			out.target = readStatusTarget(u, out.value)
 			return out, nil
 		},
 	})
@@ -179,9 +179,11 @@ func (c *controlPlanes) nextVersion() {
 // shownControlPlane is the part of a HostedControlPlane that the watch keeps. The whole object is large.
 type shownControlPlane struct {
 	metav1.ObjectMeta
-	value     model.ControlPlane
-	err       error
-	addressee StatusTarget
+	// value is what was read. If err is not nil, value has only the fields that are certain.
+	value model.ControlPlane
+	err   error
+	// target is what conditions are reported to.
+	target StatusTarget
 }
 
 // whenServed sends a request. It repeats the request at intervals while no version of the kind is served or access is

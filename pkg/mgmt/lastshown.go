@@ -20,7 +20,7 @@ type lastShown struct {
 
 // lastControlPlane returns the control plane that was observed last. It returns the zero value if there was none.
 func (c *Cluster) lastControlPlane() lastShown {
-	if last := c.shown.Load(); last != nil {
+	if last := c.lastPlane.Load(); last != nil {
 		return *last
 	}
 	return lastShown{}
@@ -58,7 +58,7 @@ func (c *Cluster) CurrentControlPlane(before model.ControlPlane) model.Managemen
 func (c *Cluster) observeControlPlane(ctx context.Context, into *model.ManagementObservation) error {
 	last := c.lastControlPlane()
 	defer func() {
-		c.shown.Store(&last)
+		c.lastPlane.Store(&last)
 		into.ControlPlane.NotEnabled = c.cfg.NotEnabled
 	}()
 	shown := c.CurrentControlPlane(last.ControlPlane)
