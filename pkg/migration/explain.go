@@ -1,9 +1,11 @@
 package migration
 
+import "slices"
+
 // Explain returns a reason as a sentence, and what a person can do. The latter is empty if no action is required. An
 // unknown reason, of a later version, has no sentence.
 func (r Reason) Explain() (what, next string) {
-	for _, of := range reasonTexts() {
+	for _, of := range slices.Concat(istiodTexts(), gatewayTexts()) {
 		if of.reason == r {
 			return of.what, of.next
 		}
@@ -16,9 +18,11 @@ type reasonText struct {
 	what, next string
 }
 
-// reasonTexts has all reasons.
-func reasonTexts() []reasonText {
-	const again = "then continue with hypergate migrate resume, or go back with hypergate migrate rollback"
+// thenResume is what follows once the cause of a problem is removed.
+const thenResume = "then continue with hypergate migrate resume, or go back with hypergate migrate rollback"
+
+// istiodTexts has the reasons that are about the migration as a whole, or about one of the two istiods.
+func istiodTexts() []reasonText {
 	return []reasonText{
 		{NotRequested, "no migration was requested", ""},
 		{Paused, "the migration is paused; the Gateways keep what they have", "continue with hypergate migrate resume"},
@@ -46,29 +50,7 @@ func reasonTexts() []reasonText {
 		},
 		{
 			LockPending, "the other istiod does not hold the lock for deploying Gateways yet",
-			"if it stopped, look at the pods of both istiods, " + again,
-		},
-		{
-			NotHeld, "another client removes the annotation that holds Gateways",
-			"find that client in the audit log of the guest, stop it, " + again,
-		},
-		{
-			HeldByOther, "another client holds the Gateway, so it cannot move",
-			"remove its annotation gateway.istio.io/controller-version, " + again,
-		},
-		{GuestSettling, "the guest's API server was away, and kube-proxy can lag behind: the next step follows after two minutes", ""},
-		{GatewayRolling, "the pods of the Gateway are being replaced; the new ones have 10 minutes to connect to the other istiod", ""},
-		{
-			GatewayFailed, "the new pods of the Gateway did not become ready, connected and programmed in 10 minutes",
-			"look at the pods of the Gateway in the guest, " + again,
-		},
-		{
-			FewerRoutes, "the Gateway has arrived with fewer attached routes than before",
-			"compare its routes with those before the move, " + again,
-		},
-		{
-			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",
-			"remove the annotation to move them too",
+			"if it stopped, look at the pods of both istiods, " + thenResume,
 		},
 		{
 			Parked, "the hosted istiod serves all Gateways, and the istiod in the guest has no pods",
@@ -76,5 +58,33 @@ func reasonTexts() []reasonText {
 		},
 		{Finished, "the hosted istiod serves all Gateways, and the installation in the guest is removed", ""},
 		{RolledBack, "the istiod in the guest serves all Gateways, and the hosted istiod is removed", ""},
+	}
+}
+
+// gatewayTexts has the reasons that are about the Gateways.
+func gatewayTexts() []reasonText {
+	return []reasonText{
+		{
+			NotHeld, "another client removes the annotation that holds Gateways",
+			"find that client in the audit log of the guest, stop it, " + thenResume,
+		},
+		{
+			HeldByOther, "another client holds the Gateway, so it cannot move",
+			"remove its annotation gateway.istio.io/controller-version, " + thenResume,
+		},
+		{GuestSettling, "the guest's API server was away, and kube-proxy can lag behind: the next step follows after two minutes", ""},
+		{GatewayRolling, "the pods of the Gateway are being replaced; the new ones have 10 minutes to connect to the other istiod", ""},
+		{
+			GatewayFailed, "the new pods of the Gateway did not become ready, connected and programmed in 10 minutes",
+			"look at the pods of the Gateway in the guest, " + thenResume,
+		},
+		{
+			FewerRoutes, "the Gateway has arrived with fewer attached routes than before",
+			"compare its routes with those before the move, " + thenResume,
+		},
+		{
+			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",
+			"remove the annotation to move them too",
+		},
 	}
 }
