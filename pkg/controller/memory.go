@@ -11,7 +11,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
-// memory is what is remembered between passes. One goroutine uses it. Each field names its only writer.
+// memory is what is remembered between passes. One goroutine uses it. Each field names the parts of a pass that write
+// it. newMemory, newReconciler and Run set what does not change.
 type memory struct {
 	// twoClusters reports whether the two sides were found to be different clusters. Written by observe, once.
 	twoClusters bool
@@ -27,10 +28,12 @@ type memory struct {
 	// and by execute when it has written the webhook or pruned istiod.
 	webhookProbe webhookProbe
 	// secrets is the mesh CA and the tokens in use, as they were read or made. Written by observe, which reads them
-	// when this process begins to lead and when the CA was unusable, and by execute, before it applies another CA or
-	// token, when a token was refused, and when nothing is installed any more.
+	// when this process begins to lead and when the CA was unusable. Written by execute, before it applies another CA,
+	// token or key pair of the tunnel, when a CA was unusable or a token was refused, and when nothing is installed any
+	// more.
 	secrets mgmt.Secrets
-	// plans remembers the last plan. Written by decide: what it returns depends on its arguments alone.
+	// plans remembers the last plan. Written by decide: what it returns depends on its arguments alone. prepare writes
+	// what its planner has rendered.
 	plans planCache
 	// standby is another hypergate that owned the guest. Written by pass, from the observation.
 	standby standby
@@ -62,7 +65,8 @@ type memory struct {
 	relayProbe relayProbe
 }
 
-// reports is what was reported, so that nothing is reported twice, too soon or too often. Written by report.
+// reports is what was reported, so that nothing is reported twice, too soon or too often. Written after execute, by
+// pass and by report. Before it, pass writes lifecycle.
 type reports struct {
 	classes   classes
 	hcp       hcpReporter
