@@ -2,7 +2,6 @@ package crds_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
 	testcharts "github.com/hypergate/hypergate/test/charts"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
@@ -60,12 +60,12 @@ func gatewayAPI(tb testing.TB) []*unstructured.Unstructured {
 // channel.
 func experimental(tb testing.TB, name string) *unstructured.Unstructured {
 	tb.Helper()
-	dir, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	dir, err := servers.ModuleDir(tb.Context(), ".", "sigs.k8s.io/gateway-api")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	plural, group, _ := strings.Cut(name, ".")
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "config", "crd", "experimental", group+"_"+plural+".yaml"))
+	data, err := os.ReadFile(filepath.Join(dir, "config", "crd", "experimental", group+"_"+plural+".yaml"))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -2,10 +2,8 @@ package integration_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,6 +29,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
@@ -284,12 +283,10 @@ func (w *crdWorld) installOLM() {
 // experimental returns a CRD of the Gateway API's experimental channel, in the version that go.mod pins.
 func (w *crdWorld) experimental(name string) *unstructured.Unstructured {
 	w.Helper()
-	out, err := exec.CommandContext(w.Context(), "go", "mod", "download", "-json", "sigs.k8s.io/gateway-api").Output()
+	dir, err := servers.ModuleDir(w.Context(), ".", "sigs.k8s.io/gateway-api")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	var module struct{ Dir string }
-	w.Expect(json.Unmarshal(out, &module)).To(gomega.Succeed())
 	plural, group, _ := strings.Cut(name, ".")
-	data, err := os.ReadFile(filepath.Join(module.Dir, "config/crd/experimental", group+"_"+plural+".yaml"))
+	data, err := os.ReadFile(filepath.Join(dir, "config/crd/experimental", group+"_"+plural+".yaml"))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return fromyaml.Object(w, data)
 }

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 )
@@ -191,11 +191,11 @@ spec:
 // other ones of the Gateway API's group.
 func experimentalCRDs(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	dir, err := servers.ModuleDir(t.Context(), ".", "sigs.k8s.io/gateway-api")
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "config/crd/experimental/gateway.networking*.yaml"))
+	files, err := filepath.Glob(filepath.Join(dir, "config/crd/experimental/gateway.networking*.yaml"))
 	if err != nil || len(files) < 9 {
 		t.Fatalf("the experimental channel has %d CRDs, %v", len(files), err)
 	}

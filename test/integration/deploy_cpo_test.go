@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
@@ -152,9 +152,9 @@ func unstructuredOf(t *testing.T, o any) *unstructured.Unstructured {
 func serveRoutesOn(t *testing.T, config *rest.Config) {
 	t.Helper()
 	g := hang.Gomega(t)
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/openshift/api").Output()
+	dir, err := servers.ModuleDir(t.Context(), ".", "github.com/openshift/api")
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml"))
+	data, err := os.ReadFile(filepath.Join(dir, "route", "v1", "zz_generated.crd-manifests", "routes.crd.yaml"))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	crd := fromyaml.Object(t, data)
 	client := dynamic.NewForConfigOrDie(config)

@@ -2,10 +2,8 @@ package integration_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -26,11 +24,10 @@ func (w *harness) inferencePoolCRD(version string) *unstructured.Unstructured {
 	w.Helper()
 	root, err := servers.ModuleRoot()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	list := exec.CommandContext(w.Context(), "go", "list", "-f", "{{.Module.Dir}}", "sigs.k8s.io/gateway-api-inference-extension/api/v1")
-	list.Dir = filepath.Join(root, "hack/servers/istiod")
-	dir, err := list.Output()
+	istiod := filepath.Join(root, "hack/servers/istiod")
+	dir, err := servers.ModuleDir(w.Context(), istiod, "sigs.k8s.io/gateway-api-inference-extension")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	file := filepath.Join(strings.TrimSpace(string(dir)), "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml")
+	file := filepath.Join(dir, "config/crd/bases/inference.networking.k8s.io_inferencepools.yaml")
 	text, err := os.ReadFile(file)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	crd := fromyaml.Object(w.T, string(text))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,15 +19,16 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // serveOn installs a CRD of a Go module on the management cluster until the end of the test.
 func (w *harness) serveOn(module string, path ...string) {
 	w.Helper()
-	dir, err := exec.CommandContext(w.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	dir, err := servers.ModuleDir(w.Context(), ".", module)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	data, err := os.ReadFile(filepath.Join(append([]string{strings.TrimSpace(string(dir))}, path...)...))
+	data, err := os.ReadFile(filepath.Join(append([]string{dir}, path...)...))
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.serve(fromyaml.Object(w, data))
 }

@@ -2,7 +2,6 @@ package parity_test
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,13 +30,11 @@ func inferenceCRDs(ctx context.Context, t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api-inference-extension")
-	list.Dir = filepath.Join(root, "hack/servers/istiod")
-	out, err := list.Output()
+	dir, err := servers.ModuleDir(ctx, filepath.Join(root, "hack/servers/istiod"), "sigs.k8s.io/gateway-api-inference-extension")
 	if err != nil {
-		t.Fatalf("finding the module of the inference extension: %v", err)
+		t.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/bases")
+	return filepath.Join(dir, "config/crd/bases")
 }
 
 const pool = `

@@ -157,11 +157,11 @@ func freeAddresses(ctx context.Context, t *testing.T, n int) []string {
 // gatewayCRDs returns the folder of the Gateway API's CRDs in the module of go.mod.
 func gatewayCRDs(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	dir, err := servers.ModuleDir(ctx, ".", "sigs.k8s.io/gateway-api")
 	if err != nil {
-		t.Fatalf("finding the module sigs.k8s.io/gateway-api: %v", err)
+		t.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/standard")
+	return filepath.Join(dir, "config/crd/standard")
 }
 
 // istioCRDs returns the file of Istio's CRDs in the module of go.mod. `go list -m` would ask for the module's

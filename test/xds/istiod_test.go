@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -86,11 +85,11 @@ func startGuest(ctx context.Context, t *testing.T, server string) *guest {
 // gatewayCRDs returns the folder of the Gateway API's CRDs in the module of go.mod.
 func gatewayCRDs(ctx context.Context, t *testing.T) string {
 	t.Helper()
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	dir, err := servers.ModuleDir(ctx, ".", "sigs.k8s.io/gateway-api")
 	if err != nil {
-		t.Fatalf("finding the module sigs.k8s.io/gateway-api: %v", err)
+		t.Fatal(err)
 	}
-	return filepath.Join(strings.TrimSpace(string(out)), "config/crd/standard")
+	return filepath.Join(dir, "config/crd/standard")
 }
 
 func (g *guest) createObjects(ctx context.Context, t *testing.T) {
