@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -35,14 +34,9 @@ func (c *planCache) planFor(m model.ManagementObservation, g model.GuestObservat
 	return plan, true, nil
 }
 
-// planInputs returns what a plan is computed from, as one comparable value.
+// planInputs returns what a plan is computed from, as one comparable value. Fields of the observations on which no plan
+// depends are not part of their JSON.
 func planInputs(m model.ManagementObservation, g model.GuestObservation) ([]byte, error) {
-	// Nothing is computed from these.
-	m.IstiodSince, m.Rollout, m.RotationRequest, m.LeaseRotationRequest = time.Time{}, model.RolledOut, "", ""
-	m.Migration, m.IgnoresPools = model.MigrationLease{}, false
-	g.Unserved, g.InUse, g.InUseTotals, g.SearchingInUse = nil, nil, nil, false
-	g.ReadyRelays, g.IgnoredProxy, g.OtherDefaults, g.AppliedSettings = 0, nil, nil, nil
-	g.Leases, g.Foreign, g.Gateways = model.ObservedLeases{}, model.ForeignInstallations{}, model.ObservedGateways{}
 	inputs, err := json.Marshal([]any{m, g})
 	if err != nil {
 		return nil, fmt.Errorf("comparing observations: %w", err)

@@ -10,14 +10,15 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 )
 
-// ManagementObservation is what was observed on the management side.
+// ManagementObservation is what was observed on the management side. No plan depends on the fields with the tag
+// json:"-".
 type ManagementObservation struct {
 	// ControlPlane is the HostedControlPlane, or the Cluster.
 	ControlPlane ControlPlane
 	// ControlPlaneProblem is why ControlPlane is not reliable although such an object exists. Then nothing is planned.
-	ControlPlaneProblem error
+	ControlPlaneProblem error `json:"-"`
 	// CandidateControlPlanes are the HostedControlPlanes in that case, each as far as it could be read.
-	CandidateControlPlanes []ControlPlane
+	CandidateControlPlanes []ControlPlane `json:"-"`
 	// Endpoints is what was observed of the endpoints of istiod.
 	Endpoints ObservedEndpoints
 	// CA signs istiod's serving certificate and the certificates of the gateways.
@@ -28,27 +29,27 @@ type ManagementObservation struct {
 	Rotation pki.Rotation
 	// RotationRequest is the value of RotateAnnotation on the Secret of the CA. LeaseRotationRequest is the one on
 	// hypergate's Lease. Only the rotation depends on them.
-	RotationRequest, LeaseRotationRequest string
+	RotationRequest, LeaseRotationRequest string `json:"-"`
 	// InvalidCA is why an existing CA cannot be read. CA is then empty, and must not be replaced.
-	InvalidCA error
+	InvalidCA error `json:"-"`
 	// Istiod is whether istiod is available.
 	Istiod Availability
-	// IstiodSince is the time since which istiod is available. No plan depends on it. The result of a webhook probe is
-	// valid for one value of it.
-	IstiodSince time.Time
-	// Rollout is the state of the rollout of istiod's newest version. No plan depends on it.
-	Rollout Rollout
+	// IstiodSince is the time since which istiod is available. The result of a webhook probe is valid for one value of
+	// it.
+	IstiodSince time.Time `json:"-"`
+	// Rollout is the state of the rollout of istiod's newest version.
+	Rollout Rollout `json:"-"`
 	// IstiodConfig is the configuration that istiod's Deployment has.
 	IstiodConfig IstiodConfig
 	// IstiodMode is the mode that istiod's Deployment has. A plan is computed for the mode that istiod should have.
 	IstiodMode IstiodMode
-	// IgnoresPools reports whether istiod's Deployment does not serve InferencePools. No plan depends on it.
-	IgnoresPools bool
-	// Migration is the Lease of a migration. No plan depends on it.
-	Migration MigrationLease
-	// NamespaceUID is the UID of Config.MgmtNamespace. No plan depends on it. It is part of the names under which this
-	// installation holds ownership Leases.
-	NamespaceUID types.UID
+	// IgnoresPools reports whether istiod's Deployment does not serve InferencePools.
+	IgnoresPools bool `json:"-"`
+	// Migration is the Lease of a migration.
+	Migration MigrationLease `json:"-"`
+	// NamespaceUID is the UID of Config.MgmtNamespace. It is part of the names under which this installation holds
+	// ownership Leases.
+	NamespaceUID types.UID `json:"-"`
 	// API is how hypergate reaches the management API. No object is computed from it: it is a secret that must not be
 	// readable in the guest.
 	API MgmtAPI
@@ -101,7 +102,7 @@ type GuestAPI struct {
 	CABundle []byte
 }
 
-// GuestObservation is what was observed in the guest.
+// GuestObservation is what was observed in the guest. No plan depends on the fields with the tag json:"-".
 type GuestObservation struct {
 	// API is the content of istiod's guest kubeconfig without the token.
 	API GuestAPI
@@ -115,40 +116,38 @@ type GuestObservation struct {
 	// not.
 	//
 	// InUse are the objects that use what istiod ignores, at most the first hundred. These are objects of those CRDs,
-	// and objects that use unknown fields of other CRDs. InUseTotals is their number for each CRD. No plan depends on
-	// these three fields.
-	Unserved    []string
-	InUse       []crds.InUse
-	InUseTotals map[string]int
+	// and objects that use unknown fields of other CRDs. InUseTotals is their number for each CRD.
+	Unserved    []string       `json:"-"`
+	InUse       []crds.InUse   `json:"-"`
+	InUseTotals map[string]int `json:"-"`
 	// SearchingInUse is true while the search for these objects is in progress. There can be more of them.
-	SearchingInUse bool
-	// Leases are the ownership Leases. Foreign are the foreign installations that can serve the same resources. No plan
-	// depends on them. They determine whether a plan is carried out.
-	Leases  ObservedLeases
-	Foreign ForeignInstallations
-	// Gateways are what a rollout of gateways depends on. No plan does.
-	Gateways ObservedGateways
+	SearchingInUse bool `json:"-"`
+	// Leases are the ownership Leases. Foreign are the foreign installations that can serve the same resources. Both
+	// determine whether a plan is carried out.
+	Leases  ObservedLeases       `json:"-"`
+	Foreign ForeignInstallations `json:"-"`
+	// Gateways are what a rollout of gateways depends on.
+	Gateways ObservedGateways `json:"-"`
 	// AppliedSettings identifies the settings that the defaults of the classes have, without duplicates, sorted. It is
-	// empty if no class has defaults. No plan depends on it.
-	AppliedSettings []string
+	// empty if no class has defaults.
+	AppliedSettings []string `json:"-"`
 	// Infrastructure is for how many nodes the guest's infrastructure is made.
 	Infrastructure InfrastructureTopology
 	// Proxy is the proxy of the guest, as far as its gateways can use it. IgnoredProxy describes what they cannot use.
-	// No plan depends on IgnoredProxy.
 	Proxy        Proxy
-	IgnoredProxy []string
+	IgnoredProxy []string `json:"-"`
 	// TLSProfile is the TLS security profile of a cluster that is both sides. See ObservedTLS.
 	TLSProfile TLSProfile
 	// InferencePools is whether istiod can read the guest's InferencePools. For a plan, PoolsUnknown is PoolsReadable.
 	InferencePools InferencePools
-	// OtherDefaults are defaults of others for the gateways of a class. No plan depends on them.
-	OtherDefaults []OtherDefaults
+	// OtherDefaults are defaults of others for the gateways of a class.
+	OtherDefaults []OtherDefaults `json:"-"`
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.
 	WebhookProbe WebhookProbe
-	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel. No plan depends on it.
-	ReadyRelays int
+	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel.
+	ReadyRelays int `json:"-"`
 }
 
 // ObservedTLS returns the TLS security profile that istiod and its gateways have. With a HostedControlPlane, it is in
