@@ -66,6 +66,8 @@ type classItem struct {
 	conditions []metav1.Condition
 	// finalized reports whether the class has the finalizer of OpenShift's ingress operator.
 	finalized bool
+	// parameters reports whether the class has a spec.parametersRef.
+	parameters bool
 	// writers has the other field managers that wrote a condition of hypergate's own types, by condition type.
 	writers map[string]string
 	// applied are the types of the conditions that hypergate has applied, as far as it still owns them.
@@ -109,6 +111,7 @@ func (w *classWatch) classOnly(obj any) (any, error) {
 	item.Generation, item.CreationTimestamp, item.DeletionTimestamp = class.Generation, class.CreationTimestamp, class.DeletionTimestamp
 	item.controllerName, item.conditions = w.controllerName, ownConditions(class.Status.Conditions)
 	item.finalized = slices.Contains(class.Finalizers, model.IngressOperatorFinalizer)
+	item.parameters = class.Spec.ParametersRef != nil
 	item.writers, item.applied = conditionOwners(class.ManagedFields)
 	return item, nil
 }
@@ -182,7 +185,9 @@ func (w *classWatch) own() []model.GatewayClass {
 	}
 	out := make([]model.GatewayClass, 0, len(items))
 	for _, class := range items {
-		out = append(out, model.GatewayClass{Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time})
+		out = append(out, model.GatewayClass{
+			Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time, Parameters: class.parameters,
+		})
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,6 +154,22 @@ func TestOnlyOurClasses(t *testing.T) {
 	if seen.Namespace != model.Present {
 		t.Error("the namespace exists, but is not observed")
 	}
+}
+
+// TestParametersOfAClass checks that a class with a spec.parametersRef is known as such, also if it gets one later.
+func TestParametersOfAClass(t *testing.T) {
+	ours := config().ControllerName
+	with := strings.TrimSuffix(class("with", ours, ""), "}}") + `, parametersRef: {group: "", kind: ConfigMap, name: some}}}`
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theCRDs, crd(classCRD, ""))
+		api.Put(theNamespaces)
+		api.Put(theClasses, with, class("without", ours, ""))
+	})
+	want := []model.GatewayClass{{Name: "with", Generation: 3, Parameters: true}, {Name: "without", Generation: 3}}
+	f.Expect(f.observed().Classes).To(gomega.Equal(want))
+	f.api.Put(theClasses, class("with", ours, ""), strings.ReplaceAll(with, "with", "without"))
+	want[0].Parameters, want[1].Parameters = false, true
+	f.Eventually(func() []model.GatewayClass { return f.observed().Classes }).Should(gomega.Equal(want))
 }
 
 // TestAFailedListIsNotEmpty checks that a failed list is an error and not an empty list. hypergate uninstalls only

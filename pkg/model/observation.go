@@ -185,6 +185,8 @@ type GatewayClass struct {
 	Generation int64
 	// Created is the creation time.
 	Created time.Time
+	// Parameters reports whether the class has a spec.parametersRef. istiod does not read it.
+	Parameters bool
 }
 
 // Presence is whether an object that hypergate does not own exists.

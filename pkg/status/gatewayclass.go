@@ -61,6 +61,8 @@ type ClassConditions struct {
 	common    []metav1.Condition
 	installed metav1.Condition
 	inUse     *metav1.Condition
+	// settings is the condition of a class without a spec.parametersRef, and withParameters that of one with it.
+	settings, withParameters *metav1.Condition
 }
 
 // OfClasses returns what the conditions of all classes have in common for a result.
@@ -70,9 +72,7 @@ func OfClasses(r Result) ClassConditions {
 		installed: withType(ControllerInstalled, r.controllerInstalled()),
 		common:    []metav1.Condition{withType(CRDsReady, r.crdsReady()), withType(SupportedVersion, r.supportedVersion())},
 	}
-	if settings, is := r.settingsApplied(); is {
-		out.common = append(out.common, withType(SettingsApplied, settings))
-	}
+	out.settings, out.withParameters = r.settingsApplied(false), r.settingsApplied(true)
 	if migrated, is := r.migration(); is {
 		out.common = append(out.common, withType(MigrationCondition, migrated))
 	}
@@ -97,6 +97,13 @@ func (c ClassConditions) Beyond(class model.GatewayClass, previous []metav1.Cond
 // change them.
 func (c ClassConditions) Of(class model.GatewayClass, previous []metav1.Condition, now time.Time) []metav1.Condition {
 	wanted := append([]metav1.Condition{c.installed}, c.common...)
+	settings := c.settings
+	if class.Parameters {
+		settings = c.withParameters
+	}
+	if settings != nil {
+		wanted = append(wanted, *settings)
+	}
 	switch old := meta.FindStatusCondition(previous, UnsupportedFieldsInUse); {
 	case c.result.Searching && old != nil:
 		wanted = append(wanted, *old) // keep what was found before a restart until the search is complete

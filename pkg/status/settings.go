@@ -21,19 +21,27 @@ const (
 	ReasonChangeDelayed = "ChangeDelayed"
 	// ReasonOtherDefaults: the guest has a ConfigMap of its own with defaults for the gateways of a class.
 	ReasonOtherDefaults = "OtherDefaults"
+	// ReasonIgnoredParameters: the class has a spec.parametersRef, which istiod does not read.
+	ReasonIgnoredParameters = "IgnoredParameters"
 )
 
-// settingsApplied returns the condition about the settings of the guest, and whether there is one.
-func (r Result) settingsApplied() (metav1.Condition, bool) {
+// settingsApplied returns the condition about the settings of the guest, or nil. parameters reports whether it is for a
+// class with a spec.parametersRef.
+func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 	var texts []string
 	reason, step := "", ""
+	if parameters {
+		reason = ReasonIgnoredParameters
+		step = nextStep("remove spec.parametersRef of the class; a Gateway can name a ConfigMap in spec.infrastructure.parametersRef")
+		texts = append(texts, "istiod does not read spec.parametersRef of this GatewayClass")
+	}
 	if !r.SettingsAt.IsZero() {
 		reason = ReasonChangeDelayed
 		texts = append(texts, "gateways get the changed proxy settings at "+r.SettingsAt.UTC().Format(time.RFC3339)+
 			", because each change replaces the pods of all gateways")
 	}
 	if text, ofPools := r.ignoredPools(); text != "" {
-		reason, step = ReasonUnsupportedInferencePools, ofPools
+		reason, step = ReasonUnsupportedInferencePools, ofPools+step
 		texts = append(texts, text)
 	}
 	if len(r.IgnoredProxy) > 0 {
@@ -54,7 +62,10 @@ func (r Result) settingsApplied() (metav1.Condition, bool) {
 		}
 		texts = append([]string{joinFirst(all)}, texts...)
 	}
-	return isFalse(reason, strings.Join(texts, "; ")+step), len(texts) > 0
+	if len(texts) == 0 {
+		return nil
+	}
+	return new(withType(SettingsApplied, isFalse(reason, strings.Join(texts, "; ")+step)))
 }
 
 // ignoredPools returns that istiod ignores InferencePools, and the next step, which is empty if none is needed. The

@@ -157,3 +157,38 @@ func TestOtherDefaults(t *testing.T) {
 		})
 	}
 }
+
+// TestIgnoredParameters checks that only a class with a spec.parametersRef says that istiod does not read it.
+func TestIgnoredParameters(t *testing.T) {
+	t.Parallel()
+	const ignored = "istiod does not read spec.parametersRef of this GatewayClass"
+	const step = " [remove spec.parametersRef of the class; a Gateway can name a ConfigMap in spec.infrastructure.parametersRef]"
+	const pools = "istiod ignores InferencePools, because the guest's CRD inferencepools.inference.networking.k8s.io does not serve " +
+		"version v1"
+	const install = " [install a version of this CRD that serves v1, or delete the CRD]"
+	for name, test := range map[string]struct {
+		class         model.GatewayClass
+		ignoresPools  bool
+		reason, means string
+	}{
+		"without":         {model.GatewayClass{}, false, "", ""},
+		"with":            {model.GatewayClass{Parameters: true}, false, status.ReasonIgnoredParameters, ignored + step},
+		"another setting": {model.GatewayClass{}, true, status.ReasonUnsupportedInferencePools, pools + install},
+		"and another setting": {
+			model.GatewayClass{Parameters: true}, true, status.ReasonUnsupportedInferencePools, ignored + "; " + pools + install + step,
+		},
+	} {
+		classes := status.OfClasses(status.Result{IgnoresPools: test.ignoresPools})
+		for at, conditions := range map[string][]metav1.Condition{
+			"served": classes.Of(test.class, nil, now), "beyond": classes.Beyond(test.class, nil, now),
+		} {
+			var reason, message string
+			if c := meta.FindStatusCondition(conditions, status.SettingsApplied); c != nil {
+				reason, message = c.Reason, c.Message
+			}
+			if reason != test.reason || message != test.means {
+				t.Errorf("%s, %s: %s: %s", name, at, reason, message)
+			}
+		}
+	}
+}
