@@ -21,34 +21,40 @@ const maxOverlay = 64 << 10
 // OverlayProblem returns why istiod cannot make gateways with the content of such a ConfigMap, or the empty string. The
 // API server or istiod rejects it, and istiod reports that only in its log. The text contains a part of a key, of a
 // field or of a value.
-func OverlayProblem(data map[string]string) string {
+func OverlayProblem(data map[string]string) string { return overlaysProblem(data, nil) }
+
+// overlaysProblem returns OverlayProblem for the gateways of a class or, if into is not nil, for one gateway.
+func overlaysProblem(data map[string]string, into *Target) string {
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if !slices.Contains(Overlays(), key) {
 			return fmt.Sprintf("%.64q is not one of the keys %s", key, strings.Join(Overlays(), ", "))
 		}
-		if problem := overlayProblem(key, data[key]); problem != "" {
+		problem, isObject := overlayProblem(key, data[key])
+		if isObject {
+			problem = objectProblem(key, data[key], into)
+		}
+		if problem != "" {
 			return problem
 		}
 	}
 	return ""
 }
 
-func overlayProblem(key, text string) string {
+// overlayProblem returns why a value is not an object, and whether it is one that can be checked.
+func overlayProblem(key, text string) (problem string, isObject bool) {
 	if len(text) > maxOverlay || strings.TrimSpace(text) == "" {
-		return ""
+		return "", false
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &document); err != nil { // into a Node: aliases are not expanded
-		return key + " is not YAML"
+		return key + " is not YAML", false
 	}
 	switch {
 	case len(document.Content) != 1:
-		return ""
+		return "", false
 	case document.Content[0].Kind != yaml.MappingNode:
-		return key + " is not a part of an object"
-	case hasAlias(&document):
-		return ""
+		return key + " is not a part of an object", false
 	default:
-		return objectProblem(key, text)
+		return "", !hasAlias(&document)
 	}
 }

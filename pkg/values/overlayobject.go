@@ -25,7 +25,7 @@ const kubernetes = "1.36"
 //
 // Only what is wrong in each case is found. The API server rejects a wrong type, and in a server-side apply also a
 // field that it does not know. A guest of a later Kubernetes can know more fields than this hypergate.
-func objectProblem(key, text string) string {
+func objectProblem(key, text string, into *Target) string {
 	raw, err := kubeyaml.YAMLToJSON([]byte(text)) // as istiod reads it
 	if err != nil {
 		return key + " is not YAML"
@@ -39,6 +39,7 @@ func objectProblem(key, text string) string {
 		return ""
 	}
 	object, kind, rejected := overlayObject(key)
+	into.prepare(key, object)
 	unknown, err := strictjson.UnmarshalStrict(raw, object, strictjson.DisallowUnknownFields)
 	switch wrong, is := errors.AsType[*json.UnmarshalTypeError](err); {
 	case is:
@@ -51,7 +52,7 @@ func objectProblem(key, text string) string {
 	if got, _ := content["kind"].(string); got != "" && got != kind {
 		return fmt.Sprintf("%s: its kind is %.64q", key, got)
 	}
-	if field := fixedField(object); field != "" {
+	if field := into.fixedField(object); field != "" {
 		return key + " sets metadata." + field + ", which must stay as istiod sets it"
 	}
 	if why := rejected(); why != "" {
@@ -61,7 +62,8 @@ func objectProblem(key, text string) string {
 }
 
 // overlayObject returns an empty object of the kind that a key is for, the kind, and why the API server rejects the
-// object once it has content. The class defaults of the chart are replaced, so only its template is below them.
+// object once it has content. Defaults of a class replace those of hypergate, so only the chart's template is below
+// them.
 func overlayObject(key string) (object metav1.Object, kind string, rejected func() string) {
 	fine := func() string { return "" }
 	switch key {

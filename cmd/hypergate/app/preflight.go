@@ -31,8 +31,11 @@ The command uses the flags and the credentials of "hypergate run". It checks tha
 different clusters, that the guest is new enough and belongs to no other controller, and that both accept the writes of
 "hypergate run". Each write is sent as a server-side dry run, so the command changes nothing, and requests no token.
 
+It warns of Gateways whose parameters (spec.infrastructure.parametersRef) istiod rejects. For that, you need the
+permission to get the ConfigMaps with these parameters, which hypergate does not have.
+
 Exit codes:
-  0  All checks passed.
+  0  All checks passed. There can be warnings.
   1  An error occurred, for example an invalid flag.
   2  A check failed. The line of the check says why.`
 
@@ -82,6 +85,11 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer, shown p
 		found, err := controller.Preview(ctx, options)
 		done()
 		report = report.previewed(found, err)
+		if err == nil {
+			done = shown.waits("reading the parameters of Gateways")
+			report = report.withParameters(readGatewayParameters(ctx, guestConfig, options.Config))
+			done()
+		}
 	}
 	return printed(out, o.output, report)
 }
@@ -116,10 +124,11 @@ type preflightReport struct {
 	Checks []preflightCheck `json:"checks"`
 }
 
-// preflightCheck is one check. Message is what was found, or why the check failed.
+// preflightCheck is one check. Message is what was found, or why the check failed. A check with a warning has passed.
 type preflightCheck struct {
 	Name    string `json:"name"`
 	Passed  bool   `json:"passed"`
+	Warning bool   `json:"warning,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
@@ -127,7 +136,7 @@ func (r preflightReport) with(name, message string, problem error) preflightRepo
 	if problem != nil {
 		message = errorText(problem)
 	}
-	r.Checks = append(slices.Clone(r.Checks), preflightCheck{name, problem == nil, message})
+	r.Checks = append(slices.Clone(r.Checks), preflightCheck{Name: name, Passed: problem == nil, Message: message})
 	return r
 }
 
@@ -175,8 +184,11 @@ func (r preflightReport) code() int {
 func (r preflightReport) table(out io.Writer) {
 	for _, c := range r.Checks {
 		mark := "ok    "
-		if !c.Passed {
+		switch {
+		case !c.Passed:
 			mark = "FAILED"
+		case c.Warning:
+			mark = "warn  "
 		}
 		fmt.Fprintf(out, "%s  %s\n", mark, strings.TrimSuffix(oneLine(c.Name)+": "+oneLine(c.Message), ": "))
 	}

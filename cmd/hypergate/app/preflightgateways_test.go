@@ -1,0 +1,110 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/golden"
+)
+
+// theConfigMaps returns the ConfigMaps of a namespace.
+func theConfigMaps(namespace string) fakeapi.Collection {
+	return fakeapi.Collection{Path: "/api/v1/namespaces/" + namespace + "/configmaps", APIVersion: "v1", Kind: "ConfigMap"}
+}
+
+// ofGatewayAPI returns the objects of a kind of the Gateway API.
+func ofGatewayAPI(resource, kind string) fakeapi.Collection {
+	const version = "gateway.networking.k8s.io/v1"
+	return fakeapi.Collection{Path: "/apis/" + version + "/" + resource, APIVersion: version, Kind: kind}
+}
+
+// aGateway returns a Gateway in namespace shop with parameters. more are further fields of its spec.
+func aGateway(name, class, kind, configMap, more string) string {
+	return fmt.Sprintf(`{metadata: {namespace: shop, name: %s}, spec: {gatewayClassName: %s, listeners: [], infrastructure: {
+		parametersRef: {group: "", kind: %s, name: %s}}%s}}`, name, class, kind, configMap, more)
+}
+
+// shopWithParameters returns a guest with Gateways whose parameters istiod can and cannot use.
+func shopWithParameters(t *testing.T) *fakeapi.Server {
+	t.Helper()
+	api := fakeapi.New(t)
+	api.Put(ofGatewayAPI("gatewayclasses", "GatewayClass"),
+		"{metadata: {name: ours}, spec: {controllerName: a/b}}", "{metadata: {name: theirs}, spec: {controllerName: c/d}}")
+	api.Put(ofGatewayAPI("gateways", "Gateway"),
+		aGateway("fine", "ours", "ConfigMap", "fine", ""),
+		aGateway("missing", "ours", "ConfigMap", "missing", ""),
+		aGateway("secret", "ours", "Secret", "fine", ""),
+		aGateway("budget", "ours", "ConfigMap", "budget", ""),
+		aGateway("named", "ours", "ConfigMap", "named", ""),
+		aGateway("address", "ours", "ConfigMap", "missing", ", addresses: [{value: 192.0.2.1}]"),
+		aGateway("manual", "ours", "ConfigMap", "missing", ", addresses: [{type: Hostname, value: a.example.com}]"),
+		aGateway("foreign", "theirs", "ConfigMap", "missing", ""),
+		"{metadata: {namespace: shop, name: plain}, spec: {gatewayClassName: ours, listeners: []}}")
+	api.Put(theConfigMaps("shop"),
+		`{metadata: {namespace: shop, name: fine}, data: {deployment: "spec: {replicas: 3}"}}`,
+		`{metadata: {namespace: shop, name: budget}, data: {podDisruptionBudget: "spec: {maxUnavailable: 1}"}}`,
+		`{metadata: {namespace: shop, name: named}, data: {service: "metadata: {name: named-ours}"}}`)
+	label := model.ClassDefaultsLabel
+	api.Put(theConfigMaps("ingress"), fmt.Sprintf(`{metadata: {namespace: ingress, name: newer, labels: {%s: ours},
+		creationTimestamp: "2026-01-02T00:00:00Z"}, data: {podDisruptionBudget: "spec: {maxUnavailable: 1}"}}`, label),
+		fmt.Sprintf(`{metadata: {namespace: ingress, name: older, labels: {%s: ours},
+		creationTimestamp: "2026-01-01T00:00:00Z"}, data: {podDisruptionBudget: "spec: {minAvailable: 1}"}}`, label))
+	return api
+}
+
+// TestPreflightChecksTheParametersOfGateways checks which Gateways the command warns of, and that a warning does not
+// change the exit code.
+func TestPreflightChecksTheParametersOfGateways(t *testing.T) {
+	t.Parallel()
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "fine", errors.New("no permission"))
+	for name, change := range map[string]func(*fakeapi.Server){
+		"found":     func(*fakeapi.Server) {},
+		"forbidden": func(api *fakeapi.Server) { api.Fail(theConfigMaps("shop"), forbidden) },
+		"unlisted":  func(api *fakeapi.Server) { api.Fail(ofGatewayAPI("gateways", "Gateway"), forbidden) },
+	} {
+		api := shopWithParameters(t)
+		change(api)
+		report := preflightReport{}.withParameters(
+			readGatewayParameters(t.Context(), api.Config(), model.Config{ControllerName: "a/b", GuestNamespace: "ingress"}))
+		var out strings.Builder
+		if err := printed(&out, outputTable, report); err != nil {
+			t.Errorf("%s: %v, want exit code 0", name, err)
+		}
+		golden.Equal(t, "testdata/preflight-parameters-"+name+".table", out.String())
+	}
+}
+
+// TestPreflightWithoutGatewayAPI checks that a guest without the Gateway API has no warning.
+func TestPreflightWithoutGatewayAPI(t *testing.T) {
+	t.Parallel()
+	found, err := readGatewayParameters(t.Context(), fakeapi.New(t).Config(), model.Config{})
+	if err != nil || found.checked+found.unread+len(found.problems) > 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// TestPreflightNamesOnlySomeGateways checks that many Gateways neither fill the screen nor take a request each.
+func TestPreflightNamesOnlySomeGateways(t *testing.T) {
+	t.Parallel()
+	api := shopWithParameters(t)
+	gateways := make([]string, 0, mostParameters+5)
+	for i := range cap(gateways) {
+		gateways = append(gateways, aGateway(fmt.Sprintf("gw-%d", i), "ours", "ConfigMap", "missing", ""))
+	}
+	api.Put(ofGatewayAPI("gateways", "Gateway"), gateways...)
+	found, err := readGatewayParameters(t.Context(), api.Config(), model.Config{ControllerName: "a/b", GuestNamespace: "ingress"})
+	if err != nil || found.checked != mostParameters || found.unread != 5 || len(api.Requests(theConfigMaps("shop"))) != mostParameters {
+		t.Errorf("%d checked, %d not, %d requests, %v", found.checked, found.unread, len(api.Requests(theConfigMaps("shop"))), err)
+	}
+	checks := preflightReport{}.withParameters(found, nil).Checks
+	if len(checks) != mostWarnings+3 || !strings.HasPrefix(checks[mostWarnings].Message, "180 more Gateways") {
+		t.Errorf("%d checks: %+v", len(checks), checks[len(checks)-3:])
+	}
+}
