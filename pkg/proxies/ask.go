@@ -49,7 +49,8 @@ type Question struct {
 	Wanted func(name string) bool
 }
 
-// Ask returns the proxies that are connected to the istiod that answers. ctx limits the time.
+// Ask returns the proxies that are connected to the istiod that answers. ctx limits the time. The error then has its
+// cause.
 func Ask(ctx context.Context, q Question) (Answer, error) {
 	host, _, err := net.SplitHostPort(q.Address)
 	if err != nil {
@@ -74,6 +75,9 @@ func Ask(ctx context.Context, q Question) (Answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream
 	answer, err := exchange(ctx, transport, q)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // without it, the error would be that the context is canceled
+	}
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking istiod at %s: %w", text.Line(q.Address, longestError), err)
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,6 +23,8 @@ type Answer struct {
 	// Omitted is the number of proxies that are left out: beyond the limit of proxies or of the size of one, or with
 	// the name of a pod in another namespace than their own.
 	Omitted int
+	// Istiod is the name of the pod that answers. It is empty if istiod does not say it.
+	Istiod string
 }
 
 // Proxy is a proxy that is connected to istiod.
@@ -29,6 +32,8 @@ type Proxy struct {
 	// Name is <pod>.<namespace>. Version is that of Istio in the proxy.
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
+	// Istiod is the name of the istiod pod that the proxy is connected to. AskAll sets it.
+	Istiod string `json:"istiod,omitempty"`
 	// Types are the kinds of configuration that the proxy watches, sorted by name.
 	Types []Type `json:"types,omitempty"`
 }
@@ -53,6 +58,8 @@ const (
 )
 
 const (
+	// longestPlane is the size limit of what istiod says about itself, in bytes.
+	longestPlane = 16 << 10
 	// mostProxies, longestProxy and mostTypes limit the answer. longestText is the limit of a name, and of an error, in
 	// bytes. A pod chooses its node ID, and the text of a rejection, which istiod passes on.
 	mostProxies  = 10000
@@ -97,6 +104,11 @@ func decode(message *io.LimitedReader, wanted func(string) bool) (Answer, error)
 			return out, nil
 		case err != nil:
 			return Answer{}, early(err)
+		case number == controlPlane && length <= longestPlane:
+			if out.Istiod, err = istiodOf(in, int(length)); err != nil {
+				return Answer{}, err
+			}
+			continue
 		case number != resources || length > longestProxy:
 			if number == resources {
 				out.Omitted++
@@ -116,8 +128,29 @@ func decode(message *io.LimitedReader, wanted func(string) bool) (Answer, error)
 	}
 }
 
-// resources is the number of the field with the proxies.
-const resources = 2
+// resources is the number of the field with the proxies, controlPlane that of the field with the name of istiod.
+const (
+	resources    = 2
+	controlPlane = 6
+)
+
+// istiodOf reads an envoy.config.core.v3.ControlPlane, and returns the name of istiod's pod. Its identifier is JSON
+// (pilot/pkg/xds/xdsgen.go). While a migration takes place, the name has a prefix that ends with a colon.
+func istiodOf(in io.Reader, length int) (string, error) {
+	message := make([]byte, length)
+	if _, err := io.ReadFull(in, message); err != nil {
+		return "", early(err)
+	}
+	identifier, err := fieldOf(message, 1)
+	if err != nil {
+		return "", err
+	}
+	var instance struct{ ID string }
+	if json.Unmarshal(identifier, &instance) != nil {
+		return "", nil // it only names istiod
+	}
+	return text.Line(instance.ID[strings.LastIndexByte(instance.ID, ':')+1:], longestText), nil
+}
 
 // nextField reads the head of the next field: its number, and the length of its value in bytes. It returns io.EOF at
 // the end of the message.

@@ -172,6 +172,9 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if len(found.Istiod) > longestText {
+			t.Errorf("%q", found.Istiod)
+		}
 		for _, p := range found.Proxies {
 			if len(p.Name) > longestText || len(p.Version) > longestText || len(p.Types) > mostTypes {
 				t.Errorf("%+v", p)

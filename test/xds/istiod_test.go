@@ -120,6 +120,9 @@ func (g *guest) createObjects(ctx context.Context, t *testing.T) {
 	}
 }
 
+// istiodPod is the name of the pod in the environment of istiod.
+const istiodPod = "istiod-0"
+
 // startIstiod runs istiod with a minimal environment on loopback ports, waits until it is ready, and returns its
 // secure xDS address.
 func startIstiod(ctx context.Context, t *testing.T, server, kubeconfig string) string {
@@ -136,7 +139,7 @@ func startIstiod(ctx context.Context, t *testing.T, server, kubeconfig string) s
 	cmd.Dir, cmd.Stdout, cmd.Stderr = t.TempDir(), output, output
 	cmd.Env = []string{
 		"POD_NAMESPACE=istio-system", "PILOT_CERT_PROVIDER=istiod", "ENABLE_DEBUG_ON_HTTP=false", "INJECTION_WEBHOOK_CONFIG_NAME=",
-		"VALIDATION_WEBHOOK_CONFIG_NAME=",
+		"VALIDATION_WEBHOOK_CONFIG_NAME=", "POD_NAME=" + istiodPod,
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

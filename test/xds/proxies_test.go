@@ -27,7 +27,7 @@ func TestProxiesOfARealIstiod(t *testing.T) {
 		Address: "istiod.istio-system.svc:443", ConnectTo: g.address, Roots: g.roots, Namespace: "istio-system",
 		Token: g.systemToken(ctx, t, proxies.Audience),
 	}
-	if found, err := proxies.Ask(ctx, question); err != nil || len(found.Proxies) != 0 {
+	if found, err := proxies.Ask(ctx, question); err != nil || len(found.Proxies) != 0 || found.Istiod != istiodPod {
 		t.Fatalf("%v, %v", found, err)
 	}
 	proxy := dial(ctx, t, g.options(ctx, t))
