@@ -20,6 +20,8 @@ func TestSupportFlags(t *testing.T) {
 		{[]string{"proxies"}, "--guest-context or --guest-kubeconfig is required"},
 		{[]string{"proxies", "--guest-context=a"}, "--address or --namespace is required"},
 		{[]string{"proxies", "--guest-context=a", "-n=b", "-o=html"}, `--output: unsupported value "html"`},
+		{[]string{"proxies", "--guest-context=a", "--address=istiod"}, `--address: "istiod" is not host:port`},
+		{[]string{"proxies", "--guest-context=a", "-n=b", "--connect-to=istiod"}, `--connect-to: "istiod" is not host:port`},
 		{[]string{"proxies", "--guest-context=a", "-n=b", "--timeout=-1s"}, "--timeout: -1s must be greater than 0"},
 	} {
 		fails(t, tc.flags, tc.want)

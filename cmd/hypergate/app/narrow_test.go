@@ -50,7 +50,7 @@ func TestNarrowScreens(t *testing.T) {
 		},
 		"preflight, no answer": {clusters.with("guest", "", errors.New(longReason+clearing)), []string{"FAILED", longReason}},
 		"proxies": {
-			proxiesReport{[]proxies.Proxy{
+			proxiesReport{Proxies: []proxies.Proxy{
 				proxy(longProxy, "1.28.3", "", proxies.Synced), proxy("b."+clearing, clearing, longReason+clearing, proxies.Rejected),
 				proxy(strings.Repeat("客户机", 20), "", "", proxies.Stale),
 			}},

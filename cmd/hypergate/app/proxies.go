@@ -44,13 +44,15 @@ It identifies itself with a token of a service account in the guest, which it re
 create serviceaccounts/token there, and to get the ConfigMap <revision>-ca-cert with the mesh roots. For the tunnel, you
 also need the permission to get the Secret istiod-tunnel on the management cluster.
 
-With two istiods, the answer has the proxies of one of them.
+With two istiods, the command connects until both have answered, and shows the proxies of both. With --namespace, it
+lists istiod's pods on the management cluster, and names those that do not answer. You need the permission to list pods
+there for that.
 
 Exit codes:
   0  All proxies have the configuration that istiod sent.
   1  An error occurred, for example istiod does not answer, or a permission is missing.
   2  A proxy has rejected its configuration.
-  3  A proxy has not acknowledged its configuration yet.`
+  3  A proxy has not acknowledged its configuration yet, or an istiod did not answer.`
 
 func newProxies() *cobra.Command {
 	o := &proxiesOptions{}
@@ -95,6 +97,11 @@ func (o *proxiesOptions) check() error {
 	case o.timeout <= 0:
 		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
+	for flag, address := range map[string]string{"--address": o.address, "--connect-to": o.connectTo} {
+		if _, err := parseHostPort(flag, address); address != "" && err != nil {
+			return err
+		}
+	}
 	o.guest.timeout, o.mgmt.timeout = o.timeout, o.timeout
 	return nil
 }
@@ -134,12 +141,15 @@ func (o *proxiesOptions) run(ctx context.Context, out, errOut io.Writer) error {
 			return err
 		}
 	}
-	found, err := proxies.Ask(ctx, question)
+	pods := o.istiods(ctx, errOut)
+	found, err := proxies.AskAll(ctx, question, pods.ready)
 	if err != nil {
 		return fmt.Errorf("%w: check that this address is reachable from here, and hypergate status", err)
 	}
 	noteOmitted(found.Omitted, errOut)
-	return printed(out, o.output, proxiesReport{found.Proxies})
+	silent := pods.silent(found.Istiods)
+	noteSilent(silent, found.Failure, errOut)
+	return printed(out, o.output, proxiesReport{Proxies: found.Proxies, Silent: silent})
 }
 
 // noteOmitted prints that proxies are not listed, and why.
@@ -210,6 +220,8 @@ func (o *proxiesOptions) token(ctx context.Context, client coreclient.CoreV1Inte
 // proxiesReport is the output of the command proxies.
 type proxiesReport struct {
 	Proxies []proxies.Proxy `json:"proxies"`
+	// Silent are the istiods that did not answer. Their proxies are not known.
+	Silent []silentIstiod `json:"silent,omitempty"`
 }
 
 // worst returns the state of a proxy that needs the most attention.
@@ -236,6 +248,9 @@ func worst(p proxies.Proxy) (state proxies.State, why string) {
 
 func (r proxiesReport) code() int {
 	code := exitOK
+	if len(r.Silent) > 0 {
+		code = exitUnderWay
+	}
 	for _, p := range r.Proxies {
 		switch state, _ := worst(p); state {
 		case proxies.Rejected:
@@ -249,14 +264,18 @@ func (r proxiesReport) code() int {
 }
 
 func (r proxiesReport) table(out io.Writer) {
-	if len(r.Proxies) == 0 {
-		fmt.Fprintln(out, "No proxy is connected to this istiod.")
+	switch {
+	case len(r.Proxies) == 0 && len(r.Silent) > 0:
+		fmt.Fprintln(out, "No proxy is connected to the istiod that answered.")
+		return
+	case len(r.Proxies) == 0:
+		fmt.Fprintln(out, "No proxy is connected to istiod.")
 		return
 	}
-	rows := append(make([][]string, 0, 1+len(r.Proxies)), []string{"PROXY", "STATE", "VERSION", "REASON"})
+	rows := append(make([][]string, 0, 1+len(r.Proxies)), []string{"PROXY", "STATE", "VERSION", "ISTIOD", "REASON"})
 	for _, p := range r.Proxies {
 		state, why := worst(p)
-		rows = append(rows, []string{p.Name, string(state), orNothing(p.Version), why})
+		rows = append(rows, []string{p.Name, string(state), orNothing(p.Version), orNothing(p.Istiod), why})
 	}
 	columns(out, rows...)
 }

@@ -10,7 +10,7 @@ import (
 
 // TestProxiesOutput checks the tables and exit codes of the command proxies.
 func TestProxiesOutput(t *testing.T) {
-	synced := proxies.Proxy{Name: "gw-a.demo", Version: "1.28.3", Types: []proxies.Type{
+	synced := proxies.Proxy{Name: "gw-a.demo", Version: "1.28.3", Istiod: "istiod-1", Types: []proxies.Type{
 		{Name: "Cluster", State: proxies.Synced}, {Name: "Secret", State: proxies.NotSent},
 	}}
 	stale := proxies.Proxy{Name: "gw-b.demo", Types: []proxies.Type{{Name: "Listener", State: proxies.Stale}}}
@@ -31,13 +31,13 @@ func TestProxiesOutput(t *testing.T) {
 		"rejected": {[]proxies.Proxy{synced, rejected, stale}, exitAct},
 	} {
 		var out strings.Builder
-		if err := printed(&out, outputTable, proxiesReport{tc.proxies}); !endsWith(err, tc.code) {
+		if err := printed(&out, outputTable, proxiesReport{Proxies: tc.proxies}); !endsWith(err, tc.code) {
 			t.Errorf("%s: %v", name, err)
 		}
 		golden.Equal(t, "testdata/proxies-"+name+".table", out.String())
 	}
 	var out strings.Builder
-	if err := printed(&out, outputJSON, proxiesReport{[]proxies.Proxy{synced, rejected}}); !endsWith(err, exitAct) {
+	if err := printed(&out, outputJSON, proxiesReport{Proxies: []proxies.Proxy{synced, rejected}}); !endsWith(err, exitAct) {
 		t.Error(err)
 	}
 	golden.Equal(t, "testdata/proxies.json", out.String())
