@@ -109,7 +109,12 @@ A standalone cluster is both the management cluster and the guest.`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(), newRender(), newStatus(), newFleet(), newPreflight(), newDiff(), newProxies(), newBundle(),
 		newGuestKubeconfig(), newCRDs(), newMigrate(), newRotateCA(), newRelease(), newVersion())
+	root.InitDefaultCompletionCmd()
 	for _, cmd := range allCommands(root) {
+		cmd.Args = withHelp(cmd.Args)
+		if !cmd.Runnable() { // without it, cobra prints the help for an unknown shell, and the exit code is 0
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
 		if err := completeValues(cmd); err != nil {
 			cmd.Long += "\n\n" + err.Error() // TestCompletion checks that there is none
 		}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -77,7 +78,7 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	config, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", fmt.Errorf("finding %s: no kubeconfig was found: set %s, or the environment variable KUBECONFIG", of.name, of.flag)
+		return nil, "", fmt.Errorf("finding %s: %w", of.name, o.noKubeconfig(of.flag))
 	case err != nil:
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}
@@ -87,6 +88,17 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	}
 	config.Timeout, config.UserAgent = o.timeout, "hypergate/"+version
 	return config, namespace, nil
+}
+
+// noKubeconfig returns the error of a cluster that no kubeconfig names. It says where the command has looked.
+func (o *clusterFlags) noKubeconfig(flag string) error {
+	if o.kubeconfig != "" {
+		return fmt.Errorf("%s: %q contains no cluster", flag, o.kubeconfig)
+	}
+	if paths := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); paths != "" {
+		return fmt.Errorf("no kubeconfig was found at KUBECONFIG=%q: set %s, or correct the environment variable", paths, flag)
+	}
+	return fmt.Errorf("no kubeconfig was found: set %s, or the environment variable KUBECONFIG", flag)
 }
 
 // selected returns the client configuration of a cluster, as kubectl selects it. Watches have no deadline.

@@ -95,6 +95,29 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// TestErrorsNameTheHelp checks that an unknown flag, and a surplus argument, name the command whose help has the usage.
+func TestErrorsNameTheHelp(t *testing.T) {
+	fails(t, []string{"status", "--frobnicate"}, "unknown flag: --frobnicate: see hypergate status --help")
+	fails(t, []string{"migrate", "plan", "--frobnicate"}, "see hypergate migrate plan --help")
+	fails(t, []string{"version", "a"}, `unknown command "a" for "hypergate version": see hypergate version --help`)
+	fails(t, []string{"completion", "ksh"}, `unknown command "ksh"`, "see hypergate completion --help")
+}
+
+// TestCommandsAreAligned checks that the descriptions of all commands start in the same column.
+func TestCommandsAreAligned(t *testing.T) {
+	_, commands, _ := strings.Cut(execute(t, "--help").out, "Available Commands:\n")
+	commands, _, _ = strings.Cut(commands, "\n\n")
+	columns := map[int]bool{}
+	for line := range strings.Lines(commands) {
+		name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		description := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line), name))
+		columns[strings.Index(line, description)] = true
+	}
+	if len(columns) != 1 {
+		t.Errorf("the descriptions start in columns %v:\n%s", columns, commands)
+	}
+}
+
 // TestFlagsAreCheckedFirst checks flags that were accepted, or failed after the start.
 func TestFlagsAreCheckedFirst(t *testing.T) {
 	fails(t, []string{"render", "--gateway-class=Bad Class"}, `--gateway-class: "Bad Class" is not a name`)

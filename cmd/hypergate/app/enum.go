@@ -62,8 +62,12 @@ func unsupported(flag, value string, values []string) error {
 	return fmt.Errorf("--%s: %w", flag, unsupportedError{value, values})
 }
 
-// flagError returns the error of a flag that cannot be parsed. All flags with a closed list have the same form.
-func flagError(_ *cobra.Command, err error) error {
+// flagError returns the error of a flag that cannot be parsed. All flags with a closed list have the same form. The error
+// of an unknown flag names the help, as that of kubectl does.
+func flagError(cmd *cobra.Command, err error) error {
+	if _, is := errors.AsType[*pflag.NotExistError](err); is {
+		return seeHelp(cmd, err)
+	}
 	invalid, is := errors.AsType[*pflag.InvalidValueError](err)
 	if !is {
 		return err
@@ -72,6 +76,24 @@ func flagError(_ *cobra.Command, err error) error {
 		return unsupported(invalid.GetFlag().Name, cause.value, cause.values)
 	}
 	return err
+}
+
+// seeHelp adds to an error where the usage of a command is.
+func seeHelp(cmd *cobra.Command, err error) error {
+	return fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())
+}
+
+// withHelp makes the error of surplus arguments name the help.
+func withHelp(args cobra.PositionalArgs) cobra.PositionalArgs {
+	if args == nil {
+		args = cobra.ArbitraryArgs
+	}
+	return func(cmd *cobra.Command, values []string) error {
+		if err := args(cmd, values); err != nil {
+			return seeHelp(cmd, err)
+		}
+		return nil
+	}
 }
 
 // stable is the promise of each command that prints JSON and YAML.

@@ -54,7 +54,7 @@ func printUsage(cmd *cobra.Command) error {
 		out.WriteString("  " + cmd.CommandPath() + " [command]\n\nAvailable Commands:\n")
 		for _, sub := range cmd.Commands() {
 			if sub.IsAvailableCommand() || sub.Name() == "help" {
-				out.WriteString("  " + padded(sub.Name(), cmd.NamePadding()) + " " + sub.Short + "\n")
+				out.WriteString("  " + padded(sub.Name(), sub.NamePadding()) + " " + sub.Short + "\n")
 			}
 		}
 	}

@@ -36,6 +36,7 @@ func TestStatusWithoutACluster(t *testing.T) {
 			"no answer, wait": {[]string{"--kubeconfig=" + away, "--wait=1s"}, "connection refused"},
 			"no kubeconfig":   {nil, "no kubeconfig was found: set --kubeconfig, or the environment variable KUBECONFIG"},
 			"no file":         {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
+			"an empty file":   {[]string{"--kubeconfig=" + file(t, "empty", "")}, "contains no cluster"},
 			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, "finding the management cluster"},
 			"no context":      {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
 			"no cluster":      {[]string{"--kubeconfig=" + away, "--context=none"}, "finding the management cluster"},
@@ -49,6 +50,10 @@ func TestStatusWithoutACluster(t *testing.T) {
 			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want) })
 		}
 	}
+	t.Run("KUBECONFIG", func(t *testing.T) {
+		t.Setenv("KUBECONFIG", "/does/not/exist")
+		fails(t, []string{"fleet"}, `no kubeconfig was found at KUBECONFIG="/does/not/exist": set --kubeconfig, or correct`)
+	})
 	for _, tc := range []struct {
 		flags []string
 		want  string
