@@ -129,6 +129,11 @@ func TestRead(t *testing.T) {
 	}
 	others += write("patch", "/api/v1/pods/p?force=true&fieldManager=me%2Fv1") + write("update", "/api/v1/pods/p") +
 		write("list", "/api/v1/pods")
+	long := func(stage, id string) string {
+		return `{"auditID":"` + id + `","stage":"` + stage + `","verb":"get","user":{"username":"me"},"objectRef":{"resource":"pods",` +
+			`"name":"p","subresource":"proxy"},"responseStatus":{"code":403}}` + "\n"
+	}
+	others += long("ResponseStarted", "1") + long("ResponseStarted", "2") + long("ResponseComplete", "2") + long("ResponseComplete", "1")
 	if err := os.WriteFile(log, []byte(line+others+line[:40]), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +148,8 @@ func TestRead(t *testing.T) {
 	for _, of := range [][2]string{{"patch", "me/v1"}, {"update", "tool"}, {"list", ""}} {
 		want = append(want, audit.Request{User: "me", Verb: of[0], Resource: "pods", Name: "p", Code: 409, Manager: of[1]})
 	}
+	proxied := audit.Request{User: "me", Verb: "get", Resource: "pods", Subresource: "proxy", Name: "p", Code: 403}
+	want = append(want, proxied, proxied)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

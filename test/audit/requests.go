@@ -11,10 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Request is one line of an audit log.
+// Request is one request in an audit log.
 type Request struct {
 	User string
 	// At is the time at which the API server received the request.
@@ -35,7 +36,8 @@ func (r Request) IsWrite() bool { return !slices.Contains([]string{"get", "list"
 func (r Request) Succeeded() bool { return r.Code < http.StatusBadRequest }
 
 // Read returns the requests of the named users from an audit log, or of all users without a name. The server may
-// still be writing the log.
+// still be writing the log. A long request, such as a watch or one for a proxy, has a line when its response starts,
+// and another one when the response is complete. It is returned once.
 func Read(log string, users ...string) ([]Request, error) {
 	data, err := os.ReadFile(log)
 	if err != nil {
@@ -43,6 +45,7 @@ func Read(log string, users ...string) ([]Request, error) {
 	}
 	complete := data[:bytes.LastIndexByte(data, '\n')+1] // the API server may be writing the next line
 	var out []Request
+	known := map[types.UID]bool{}
 	for line := range bytes.Lines(complete) {
 		var e auditv1.Event
 		if err := json.Unmarshal(line, &e); err != nil {
@@ -51,6 +54,10 @@ func Read(log string, users ...string) ([]Request, error) {
 		if e.ObjectRef == nil || e.ResponseStatus == nil || len(users) > 0 && !slices.Contains(users, e.User.Username) {
 			continue
 		}
+		if known[e.AuditID] {
+			continue
+		}
+		known[e.AuditID] = e.AuditID != ""
 		o := e.ObjectRef
 		r := Request{
 			User: e.User.Username, At: e.RequestReceivedTimestamp.Time, Verb: e.Verb, Namespace: o.Namespace, Group: o.APIGroup,

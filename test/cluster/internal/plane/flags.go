@@ -11,9 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// AuditPolicy logs one line for every request when its response is complete. For watches, this is when they end. It
-// logs metadata: tests check which user did what to which object, and bodies would write Secrets into a file. Only
-// writes to the kinds of Gateway API have bodies, because they have several writers with fields of their own.
+// AuditPolicy logs one line for every request when its response is complete. A long request, such as a watch, has
+// another line when its response starts. It logs metadata: tests check which user did what to which object, and bodies
+// would write Secrets into a file. Only writes to the kinds of Gateway API have bodies, because they have several
+// writers with fields of their own.
 const AuditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
