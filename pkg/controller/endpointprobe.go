@@ -113,7 +113,7 @@ func (r *endpointProbe) observe(
 	case awaited:
 		r.turnTo(probeTarget{})
 		r.answered = probeTarget{}
-		return status.EndpointUnreached("the address is not known yet"), 0
+		return status.EndpointUnreached(model.SideMgmt, "the address is not known yet"), 0
 	case r.probe.Off || !known:
 		return status.EndpointReached(), 0
 	}
@@ -198,18 +198,19 @@ func (r *endpointProbe) collect() {
 	default:
 		r.failures.Failed(a.began, firstProbeDelay, maxProbeDelay)
 		if r.failures.Failures() >= probePatience {
-			r.known = r.failed(unreachedReason(a.err))
+			r.known = r.failed(a.err)
 		}
 	}
 }
 
 // failed returns the result of a handshake that failed: whether istiod answered at this address before. Another
 // instance of istiod is behind the same address.
-func (r *endpointProbe) failed(why string) status.EndpointProbe {
+func (r *endpointProbe) failed(err error) status.EndpointProbe {
+	side, why := unreachedSide(err), unreachedReason(err)
 	if r.answered.at == r.target.at {
-		return status.EndpointLost(why)
+		return status.EndpointLost(side, why)
 	}
-	return status.EndpointUnreached(why)
+	return status.EndpointUnreached(side, why)
 }
 
 // byTCP returns how to connect to an address.
@@ -239,6 +240,15 @@ func handshake(
 		return nil, err
 	}
 	return conn, nil
+}
+
+// unreachedSide returns where to look for the reason of a failed handshake. The guest's API server and the relays behind
+// it are on the guest's side. What hypergate presents to them is on the management side, and so is istiod.
+func unreachedSide(err error) model.Side {
+	if reason, is := tunnel.DialReason(err); is && reason != tunnel.Unconfigured {
+		return model.SideGuest
+	}
+	return model.SideMgmt
 }
 
 // unreachedReason returns why a handshake failed. The text is for a condition in the guest, and is the same for each

@@ -132,7 +132,8 @@ func TestEndpointIsReached(t *testing.T) {
 	t.Log("another address is probed again")
 	l.plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "other.example.com", Port: 443}}
 	l.Expect(l.sees()).To(gomega.Equal(status.EndpointProbing()))
-	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointUnreached("the server's certificate is not istiod's, or is for another name")))
+	l.Eventually(l.sees).Should(gomega.Equal(
+		status.EndpointUnreached(model.SideMgmt, "the server's certificate is not istiod's, or is for another name")))
 }
 
 // TestAnEndpointThatGoesAway checks that an endpoint that was reached is probed again after a time.
@@ -166,7 +167,7 @@ func TestAnEndpointThatGoesAway(t *testing.T) {
 		}
 		now = now.Add(maxProbeDelay)
 	}
-	l.Expect(known).To(gomega.Equal(status.EndpointLost("the connection was refused")))
+	l.Expect(known).To(gomega.Equal(status.EndpointLost(model.SideMgmt, "the connection was refused")))
 
 	t.Log("it comes back")
 	l.probe.probe.Via = s.address
@@ -182,7 +183,7 @@ func TestAnAddressThatIsMadeAgainIsNew(t *testing.T) {
 	l.Eventually(l.sees).Should(gomega.Equal(status.EndpointReached()))
 	before := l.plan.Endpoint
 	l.plan.Endpoint = publish.EndpointPending{Why: "an address"}
-	l.Expect(l.sees()).To(gomega.Equal(status.EndpointUnreached("the address is not known yet")))
+	l.Expect(l.sees()).To(gomega.Equal(status.EndpointUnreached(model.SideMgmt, "the address is not known yet")))
 	l.Expect(l.probe.isReady(l.hosted)).To(gomega.BeFalse())
 	l.plan.Endpoint, l.probe.probe.Via = before, "127.0.0.1:1"
 	now := time.Now()
@@ -190,7 +191,7 @@ func TestAnAddressThatIsMadeAgainIsNew(t *testing.T) {
 		known, again := l.probe.observe(l.Context(), l.hosted, l.plan, now)
 		now = now.Add(again)
 		return known
-	}).Should(gomega.Equal(status.EndpointUnreached("the connection was refused")))
+	}).Should(gomega.Equal(status.EndpointUnreached(model.SideMgmt, "the connection was refused")))
 }
 
 // TestAnIstiodThatDoesNotSayItsVersion checks that istiod counts as reached, and that it is asked again only a few
@@ -278,7 +279,7 @@ func TestAnEndpointThatIsNotProbedIsReached(t *testing.T) {
 func TestIstiodWithoutAddressIsUnreached(t *testing.T) {
 	l := newLooker(t, "127.0.0.1:1", pki.CA{})
 	l.probe.probe.Off, l.plan.Endpoint = true, publish.EndpointPending{Why: "an address"}
-	if got := l.sees(); got != status.EndpointUnreached("the address is not known yet") {
+	if got := l.sees(); got != status.EndpointUnreached(model.SideMgmt, "the address is not known yet") {
 		t.Errorf("%v", got)
 	}
 }

@@ -1,14 +1,21 @@
 package controller
 
 import (
+	"encoding/pem"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/tunnel"
 )
 
 // TestRelayProbe checks that istiod counts as reached while a relay is ready, and as unreached only after no relay was
@@ -74,4 +81,52 @@ func TestTheDialerFollowsTheStrategy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = conn.Close()
+}
+
+// TestTheSideOfAnUnreachedRelay checks on which side a failed attempt through a relay is to be looked for: a file for
+// the tunnel is of the management side. The API server that answers, or does not, and the relays behind it are the
+// guest's.
+func TestTheSideOfAnUnreachedRelay(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, err := strconv.Atoi(r.Header.Get("Authorization")[len("Bearer "):])
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(status)
+	}))
+	t.Cleanup(api.Close)
+	ca, err := pki.New(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Serving(time.Now(), "tunnel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	for _, tc := range []struct {
+		reason tunnel.Reason
+		caller tunnel.Caller
+		want   model.Side
+	}{
+		{tunnel.Unconfigured, tunnel.Caller{Server: api.URL, CA: roots, Token: "401"}, model.SideMgmt},
+		{tunnel.Unreachable, tunnel.Caller{Server: api.URL, CA: ca.Root, Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
+		{tunnel.Forbidden, tunnel.Caller{Server: api.URL, CA: roots, Token: "401", Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
+		{tunnel.Forbidden, tunnel.Caller{Server: api.URL, CA: roots, Token: "403", Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
+		{tunnel.NoRelay, tunnel.Caller{Server: api.URL, CA: roots, Token: "404", Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
+		{tunnel.Unavailable, tunnel.Caller{Server: api.URL, CA: roots, Token: "503", Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
+	} {
+		_, err := tc.caller.DialAny(t.Context(), model.RelayPodNames())
+		if got, _ := tunnel.DialReason(err); got != tc.reason {
+			t.Errorf("%v has the reason %q, want %q", err, got, tc.reason)
+		}
+		probe := endpointProbe{}
+		if got, want := probe.failed(err), status.EndpointLost(tc.want, unreachedReason(err)); got != want {
+			t.Errorf("%s: %+v, want %+v", tc.reason, got, want)
+		}
+	}
+	if got := unreachedSide(io.EOF); got != model.SideMgmt {
+		t.Errorf("without a tunnel, the side is %s", got)
+	}
 }

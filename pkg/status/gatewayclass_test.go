@@ -186,7 +186,7 @@ func TestControllerInstalledPending(t *testing.T) {
 		"istiod serves, and its endpoint is not reached": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
-				Endpoint: status.EndpointUnreached("no answer"),
+				Endpoint: status.EndpointUnreached(model.SideMgmt, "no answer"),
 			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it has not been reached at its published address " +
 				"(management side: no answer)"},
@@ -194,7 +194,7 @@ func TestControllerInstalledPending(t *testing.T) {
 		"istiod serves, and its endpoint is lost": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: done,
-				Endpoint: status.EndpointLost("no answer"),
+				Endpoint: status.EndpointLost(model.SideMgmt, "no answer"),
 			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + "; it does not answer any more at its published address " +
 				"(management side: no answer)"},
@@ -202,7 +202,7 @@ func TestControllerInstalledPending(t *testing.T) {
 		"the same, and something else fails": {
 			status.Result{
 				Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done,
-				Endpoint: status.EndpointUnreached("no answer"),
+				Endpoint: status.EndpointUnreached(model.SideMgmt, "no answer"),
 			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to " +
 				"patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},

@@ -397,7 +397,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			r.TokenProblem = apierrors.NewNotFound(schema.GroupResource{Resource: "serviceaccounts"}, "istiod")
 		}), good()},
 		"istiod's endpoint is not reached": {
-			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") }),
+			with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached(model.SideMgmt, "no answer") }),
 			but(func(t *reported) {
 				const text = "has not been reached at its published address (management side: no answer)"
 				t.available = want{metav1.ConditionUnknown, "EndpointUnreachable", serves + ", but " + text}
@@ -406,7 +406,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 		},
 		"its address is known": {
 			with(serving(), func(r *status.Result) {
-				r.Endpoint = status.EndpointUnreached("no answer")
+				r.Endpoint = status.EndpointUnreached(model.SideMgmt, "no answer")
 				r.Plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "istiod.example.com", Port: 443}}
 			}),
 			but(func(t *reported) {
@@ -417,7 +417,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 		},
 		"its address answered before": {
 			with(serving(), func(r *status.Result) {
-				r.Endpoint = status.EndpointLost("no answer")
+				r.Endpoint = status.EndpointLost(model.SideMgmt, "no answer")
 				r.Plan.Endpoint = publish.EndpointKnown{At: model.HostPort{Host: "istiod.example.com", Port: 443}}
 			}),
 			but(func(t *reported) {
@@ -630,7 +630,7 @@ func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 		t.Fatal("the next time does not start again")
 	}
 
-	unreached := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached("no answer") })
+	unreached := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointUnreached(model.SideMgmt, "no answer") })
 	degradedSince, again = status.DegradedSince{}.Observe(unreached, now)
 	if got := degraded(unreached, degradedSince, nil, now.Add(9*time.Minute)); got != metav1.ConditionFalse || again != 10*time.Minute {
 		t.Fatalf("a load balancer that is being made: %s, again in %s", got, again)
@@ -652,7 +652,7 @@ func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 
 // TestALostAddressIsDegradedAfterTwoMinutes: an address that answered before is not given the time of a new one.
 func TestALostAddressIsDegradedAfterTwoMinutes(t *testing.T) {
-	lost := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointLost("no answer") })
+	lost := with(serving(), func(r *status.Result) { r.Endpoint = status.EndpointLost(model.SideMgmt, "no answer") })
 	since, again := status.DegradedSince{}.Observe(lost, now)
 	if again != 2*time.Minute {
 		t.Errorf("looked at again in %s", again)

@@ -207,13 +207,14 @@ func TestAMigrationProblemEndsWithItsNextStep(t *testing.T) {
 func TestTheNextStepOfATunnel(t *testing.T) {
 	const why = "no relay of the tunnel can be reached: forbidden"
 	for name, endpoint := range map[string]status.EndpointProbe{
-		"has not been reached": status.EndpointUnreached(why), "does not answer any more": status.EndpointLost(why),
+		"has not been reached":     status.EndpointUnreached(model.SideGuest, why),
+		"does not answer any more": status.EndpointLost(model.SideGuest, why),
 	} {
 		report := with(serving(), func(r *status.Result) { r.ByTunnel, r.Endpoint = true, endpoint })
 		since, again := status.DegradedSince{}.Observe(report, now)
 		got := conditionsOf(status.ControlPlane(report, since, nil, now.Add(again))).degraded
 		expected := want{metav1.ConditionTrue, "EndpointUnreachable", "opening the tunnel: istiod " + name + " at its published address " +
-			"(management side: " + why + ") [find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and RoleBinding " +
+			"(guest side: " + why + ") [find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and RoleBinding " +
 			"istiod-tunnel in the guest, and its admission policies for pods/proxy]"}
 		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)

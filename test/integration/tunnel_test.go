@@ -221,5 +221,5 @@ func TestARelayIsAwaited(t *testing.T) {
 	w.Eventually(w.installedText("demo")).Should(gomega.MatchRegexp("^Unknown Pending: .*it has not been reached"))
 	w.relaysAreReady()
 	w.Eventually(w.installedText("demo")).
-		Should(gomega.ContainSubstring("no relay of the tunnel can be reached: " + string(tunnel.NoRelay)))
+		Should(gomega.ContainSubstring("(guest side: no relay of the tunnel can be reached: " + string(tunnel.NoRelay)))
 }
