@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
-# Builds the previous hypergate from this repository's history, once: its binary and its manifests. Stories start with it and go on with
-# the current one.
+# Builds a previous hypergate from this repository's history, once: its binary and its manifests. Stories start with it and go on with
+# the current one, and back.
 #
-#   build.sh          build it unless it is already there; print nothing but progress on stderr
-#   build.sh --dir    print the folder that it is in (hypergate, deploy/), and build nothing
+#   build.sh NAME          build it unless it is already there; print nothing but progress on stderr
+#   build.sh --dir NAME    print the folder that it is in (hypergate, deploy/), and build nothing
+#
+#   NAME           Commit
+#   chart-names    the last one with the names of Istio's chart in the guest
+#   own-names      the first one with hypergate's own names in the guest
 #
 # The folder is outside the checkout, named by the commit, the Go version and a hash over this script.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# The last commit with the names of Istio's chart in the guest.
-commit=43adff5e4963907d677406765f2c9db5ccc9b3c0
+only_dir=
+if [ "${1:-}" = --dir ]; then only_dir=1 && shift; fi
+case ${1:-} in
+chart-names) commit=43adff5e4963907d677406765f2c9db5ccc9b3c0 ;;
+own-names) commit=71f4b5de531f5af2c04c09dd7625263bb72155a1 ;;
+*)
+	echo "previous: there is no previous hypergate named \"${1:-}\". The names are in hack/previous/build.sh." >&2
+	exit 2
+	;;
+esac
 
 key=$({ cat build.sh; go env GOVERSION GOOS GOARCH; } | sha256sum | cut -c1-12)
 dir=${HYPERGATE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/hypergate}/previous-${commit:0:12}-$key
-if [ "${1:-}" = --dir ]; then echo "$dir"; exit; fi
+if [ -n "$only_dir" ]; then echo "$dir"; exit; fi
 
 if [ -x "$dir/hypergate" ]; then exit; fi
 if [ "$(git rev-parse --show-toplevel 2>/dev/null)" != "$(cd ../.. && pwd -P)" ]; then

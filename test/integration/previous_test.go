@@ -29,7 +29,7 @@ import (
 func TestFromThePreviousHypergate(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
-	dir, err := previous.Build(t.Context())
+	dir, err := previous.Build(t.Context(), previous.ChartNames)
 	if err != nil {
 		t.Fatal(err)
 	}
