@@ -242,8 +242,8 @@ func handshake(
 	return conn, nil
 }
 
-// unreachedSide returns where to look for the reason of a failed handshake. The guest's API server and the relays behind
-// it are on the guest's side. What hypergate presents to them is on the management side, and so is istiod.
+// unreachedSide returns where to look for the reason of a failed handshake. The guest's API server and the relays
+// behind it are on the guest's side. What hypergate presents to them is on the management side, and so is istiod.
 func unreachedSide(err error) model.Side {
 	if reason, is := tunnel.DialReason(err); is && reason != tunnel.Unconfigured {
 		return model.SideGuest

@@ -98,18 +98,14 @@ func decode(message *io.LimitedReader, wanted func(string) bool) (Answer, error)
 	in, buffer := bufio.NewReader(message), []byte(nil)
 	for {
 		number, length, err := nextField(in)
-		switch {
-		case errors.Is(err, io.EOF) && message.N == 0:
+		if errors.Is(err, io.EOF) && message.N == 0 {
 			slices.SortFunc(out.Proxies, func(a, b Proxy) int { return cmp.Compare(a.Name, b.Name) })
 			return out, nil
-		case err != nil:
+		}
+		if err != nil {
 			return Answer{}, early(err)
-		case number == controlPlane && length <= longestPlane:
-			if out.Istiod, err = istiodOf(in, int(length)); err != nil {
-				return Answer{}, err
-			}
-			continue
-		case number != resources || length > longestProxy:
+		}
+		if limit := limitOf(number); length > limit {
 			if number == resources {
 				out.Omitted++
 			}
@@ -122,10 +118,31 @@ func decode(message *io.LimitedReader, wanted func(string) bool) (Answer, error)
 		if _, err := io.ReadFull(in, buffer); err != nil {
 			return Answer{}, early(err)
 		}
-		if err := out.add(buffer, wanted); err != nil {
+		if err := out.read(number, buffer, wanted); err != nil {
 			return Answer{}, err
 		}
 	}
+}
+
+// limitOf returns the size in bytes up to which a field is read. Other fields are skipped, also empty ones.
+func limitOf(number protowire.Number) int64 {
+	switch number {
+	case resources:
+		return longestProxy
+	case controlPlane:
+		return longestPlane
+	default:
+		return -1
+	}
+}
+
+// read reads a field of the response.
+func (a *Answer) read(number protowire.Number, value []byte, wanted func(string) bool) (err error) {
+	if number == controlPlane {
+		a.Istiod, err = istiodOf(value)
+		return err
+	}
+	return a.add(value, wanted)
 }
 
 // resources is the number of the field with the proxies, controlPlane that of the field with the name of istiod.
@@ -136,19 +153,13 @@ const (
 
 // istiodOf reads an envoy.config.core.v3.ControlPlane, and returns the name of istiod's pod. Its identifier is JSON
 // (pilot/pkg/xds/xdsgen.go). While a migration takes place, the name has a prefix that ends with a colon.
-func istiodOf(in io.Reader, length int) (string, error) {
-	message := make([]byte, length)
-	if _, err := io.ReadFull(in, message); err != nil {
-		return "", early(err)
-	}
+func istiodOf(message []byte) (string, error) {
 	identifier, err := fieldOf(message, 1)
 	if err != nil {
 		return "", err
 	}
 	var instance struct{ ID string }
-	if json.Unmarshal(identifier, &instance) != nil {
-		return "", nil // it only names istiod
-	}
+	_ = json.Unmarshal(identifier, &instance) // without JSON, the answer is used, and does not name istiod
 	return text.Line(instance.ID[strings.LastIndexByte(instance.ID, ':')+1:], longestText), nil
 }
 

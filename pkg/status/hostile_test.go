@@ -174,7 +174,8 @@ func (h hostile) result() status.Result {
 		r.Waiting = []status.Waiting{status.WaitingForToken(h.err()), status.WaitingForWebhook("", h.err())}[h.IntN(2)]
 	}
 	if h.maybe() {
-		r.Endpoint = []status.EndpointProbe{status.EndpointUnreached(model.SideMgmt, evil), status.EndpointLost(model.SideMgmt, evil)}[h.IntN(2)]
+		side := []model.Side{model.SideMgmt, model.SideGuest}[h.IntN(2)]
+		r.Endpoint = []status.EndpointProbe{status.EndpointUnreached(side, evil), status.EndpointLost(side, evil)}[h.IntN(2)]
 	}
 	for i := range r.InUse {
 		r.InUse[i].CRD = "httproutes.gateway.networking.k8s.io"

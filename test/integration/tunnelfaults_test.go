@@ -18,8 +18,8 @@ import (
 
 // TestAForbiddenTunnelIsNamed checks a guest whose API server answers 403 to each request for a relay, although
 // hypergate's Role grants it: an admission policy of the guest refuses them. A condition names it. The pauses between
-// attempts grow. Without a restart, hypergate sees that the policy has gone. Here there are no relay pods, so the answer
-// is 404 then.
+// attempts grow. Without a restart, hypergate sees that the policy has gone. Here there are no relay pods, so the
+// answer is 404 then.
 func TestAForbiddenTunnelIsNamed(t *testing.T) {
 	const unreached = "(guest side: no relay of the tunnel can be reached: "
 	w := newHarness(t)

@@ -62,8 +62,8 @@ func unsupported(flag, value string, values []string) error {
 	return fmt.Errorf("--%s: %w", flag, unsupportedError{value, values})
 }
 
-// flagError returns the error of a flag that cannot be parsed. All flags with a closed list have the same form. The error
-// of an unknown flag names the help, as that of kubectl does.
+// flagError returns the error of a flag that cannot be parsed. All flags with a closed list have the same form. The
+// error of an unknown flag names the help, as that of kubectl does.
 func flagError(cmd *cobra.Command, err error) error {
 	if _, is := errors.AsType[*pflag.NotExistError](err); is {
 		return seeHelp(cmd, err)

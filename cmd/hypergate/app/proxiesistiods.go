@@ -86,7 +86,7 @@ func sortedIstiods(pods []corev1.Pod) (out istiodPods) {
 
 // silent returns the istiods that did not answer.
 func (p istiodPods) silent(answered []string) []silentIstiod {
-	var out []silentIstiod
+	out := make([]silentIstiod, 0, len(p.ready)+len(p.others))
 	for _, name := range p.ready {
 		out = append(out, silentIstiod{name, "its pod is ready: check that the published address leads to it"})
 	}
