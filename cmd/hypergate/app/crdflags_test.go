@@ -130,7 +130,7 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 func TestCRDsOfAContext(t *testing.T) {
 	closed := strings.Replace(kubeconfig, ", certificate-authority: ca.crt", "", 1)
 	t.Setenv("KUBECONFIG", file(t, "closed", strings.Replace(closed, "current-context: c", "current-context: other", 1)))
-	fails(t, []string{"crds", "--guest-context=c", "--timeout=300ms"}, "timed out reading the guest after 300ms")
+	fails(t, []string{"crds", "--guest-context=c", "--timeout=300ms"}, "reading the guest: Get \"https://127.0.0.1:1/version\": ")
 	t.Setenv("KUBECONFIG", file(t, "closed", closed))
-	fails(t, []string{"crds", "--topology=standalone", "--timeout=300ms"}, "timed out reading the guest after 300ms")
+	fails(t, []string{"crds", "--topology=standalone", "--timeout=300ms"}, "reading the guest: Get \"https://127.0.0.1:1/version\": ")
 }

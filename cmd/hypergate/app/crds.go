@@ -10,9 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -112,6 +115,9 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := reached(ctx, config, o.timeout); err != nil {
+		return accessError("reading the guest", "list CRDs and Gateways in the guest", err)
+	}
 	seen, losing, err := observeGuest(ctx, config, cfg, source, o.timeout)
 	if err != nil {
 		return err
@@ -129,6 +135,22 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	return printed(out, o.output, report)
+}
+
+// reached asks an API server for its version. A watch tries again until the timeout, also if no server listens at the
+// address.
+func reached(ctx context.Context, config *rest.Config, timeout time.Duration) error {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = client.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	if apply.Classify(err, "get", schema.GroupResource{}).Class() == apply.Unreachable {
+		return err
+	}
+	return nil // an answer, whether or not it was allowed
 }
 
 // guestOnly returns the Config for the guest. It has placeholders for settings that only the management side needs.

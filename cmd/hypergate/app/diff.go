@@ -130,7 +130,7 @@ func newDiffReport(found controller.Previewed) diffReport {
 		if w.Verb == dryrun.None && w.Refusal == "" {
 			out.Unchanged++
 		} else {
-			w.Refusal = withoutUsers(w.Refusal)
+			w.Refusal = withBriefURLs(w.Refusal)
 			out.Writes = append(out.Writes, w)
 		}
 	}

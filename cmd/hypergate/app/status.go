@@ -119,13 +119,15 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return text.Lines(text.Cut(withoutUsers(err.Error()), longestError))
+	return text.Lines(text.Cut(withBriefURLs(err.Error()), longestError))
 }
 
-// withoutUsers returns a text without the users and passwords of URLs. The error of an API server can repeat what was
-// sent, such as the URL of the guest's proxy.
-func withoutUsers(s string) string {
-	return regexp.MustCompile(`(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@]+@`).ReplaceAllString(s, "$1")
+// withBriefURLs returns a text without the users and passwords of URLs, and without the parameters of requests. The
+// error of an API server can repeat what was sent, such as the URL of the guest's proxy. The parameters of a watch are
+// three lines long, and do not help.
+func withBriefURLs(s string) string {
+	s = regexp.MustCompile(`(\b[A-Za-z][A-Za-z0-9+.-]*://)[^\s/@]+@`).ReplaceAllString(s, "$1")
+	return regexp.MustCompile(`(://[^\s"?]+/(?:apis?/[^\s"?]+|version))\?[^\s"]*`).ReplaceAllString(s, "$1")
 }
 
 const statusLong = `Show the state of hypergate for one hosted cluster.

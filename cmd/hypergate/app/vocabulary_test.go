@@ -158,7 +158,7 @@ func TestPreviewsSelectClustersAsKubectlDoes(t *testing.T) {
 // is enough.
 func refusedOutput(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
-	if !slices.Contains([]string{"crds", "diff", "preflight"}, args[0]) {
+	if !slices.Contains([]string{"diff", "preflight"}, args[0]) {
 		return output(t, args...)
 	}
 	for timeout := 100 * time.Millisecond; timeout < hang.Deadline; timeout *= 2 {
@@ -168,6 +168,31 @@ func refusedOutput(t *testing.T, args ...string) (code int, text string) {
 		}
 	}
 	return code, text
+}
+
+// TestCRDsOfAnUnreachableGuest checks that the command does not wait for a server that no longer listens, and that the
+// error does not have the parameters of the request.
+func TestCRDsOfAnUnreachableGuest(t *testing.T) {
+	code, text := output(t, "crds", "--guest-kubeconfig="+clusterAt(t, closedServer(t)), "--timeout=1000h")
+	if code != exitError || !strings.Contains(text, "connection refused") || strings.Contains(text, "?") {
+		t.Errorf("%d, %q", code, text)
+	}
+}
+
+// TestBriefURLs checks what an error keeps of a URL.
+func TestBriefURLs(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`Get "https://127.0.0.1:1/api/v1/pods?watch=true&limit=5": refused`: `Get "https://127.0.0.1:1/api/v1/pods": refused`,
+		`Get "https://a/apis/x/v1/y?watch=true"`:                            `Get "https://a/apis/x/v1/y"`,
+		`the proxy http://user:secret@proxy:3128 is wrong`:                  `the proxy http://proxy:3128 is wrong`,
+		`"https://a/token?audience=b" is another URL`:                       `"https://a/token?audience=b" is another URL`,
+		`is it /api/v1?`: `is it /api/v1?`,
+	} {
+		if got := withBriefURLs(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
 }
 
 // TestAnUnreachableClusterHasANextStep checks that each command names what it did, the cause, and what to do, if no
