@@ -1,6 +1,10 @@
 package app_test
 
 import (
+	"encoding/base64"
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,7 +53,6 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	good := "--guest-kubeconfig=" + goodKubeconfig(t)
-	closed := "--guest-kubeconfig=" + file(t, "closed", strings.Replace(kubeconfig, ", certificate-authority: ca.crt", "", 1))
 	for name, tc := range map[string]struct {
 		flags []string
 		want  []string
@@ -110,10 +113,6 @@ func TestBadFlagsOfCRDs(t *testing.T) {
 		"bad revision":           {[]string{good, "--revision=default"}, []string{"--revision", `"default"`}},
 		"unknown management":     {[]string{good, "--crd-management=no"}, []string{"--crd-management", `"no"`}},
 		"a flag of run":          {[]string{good, "--pilot-image=x"}, []string{"unknown flag: --pilot-image"}},
-		"no response": {
-			[]string{closed, "--timeout=300ms"},
-			[]string{"timed out reading the guest after 300ms", "waiting for customresourcedefinitions"},
-		},
 	} {
 		t.Run(name, func(t *testing.T) { fails(t, append([]string{"crds"}, tc.flags...), tc.want...) })
 	}
@@ -133,4 +132,42 @@ func TestCRDsOfAContext(t *testing.T) {
 	fails(t, []string{"crds", "--guest-context=c", "--timeout=300ms"}, "reading the guest: Get \"https://127.0.0.1:1/version\": ")
 	t.Setenv("KUBECONFIG", file(t, "closed", closed))
 	fails(t, []string{"crds", "--topology=standalone", "--timeout=300ms"}, "reading the guest: Get \"https://127.0.0.1:1/version\": ")
+}
+
+// TestCRDsOfASilentGuest checks that the command ends after its timeout, and that the error names what it waited for.
+func TestCRDsOfASilentGuest(t *testing.T) {
+	stalled := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			<-r.Context().Done()
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(stalled.Close)
+	for name, tc := range map[string]struct {
+		guest string
+		want  []string
+	}{
+		"no response": {
+			kubeconfigOf(t, "https://"+silentServer(t)),
+			[]string{"reading the guest", "context deadline exceeded: check that the cluster is running"},
+		},
+		"no response to a list": {
+			trusting(t, stalled),
+			[]string{"timed out reading the guest after 300ms", "waiting for customresourcedefinitions"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fails(t, []string{"crds", "--guest-kubeconfig=" + tc.guest, "--timeout=300ms"}, tc.want...)
+		})
+	}
+}
+
+// trusting writes a kubeconfig for a TLS server of a test.
+func trusting(t *testing.T, server *httptest.Server) string {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return file(t, "trusting", strings.NewReplacer(
+		"https://127.0.0.1:1", server.URL,
+		"certificate-authority: ca.crt", "certificate-authority-data: "+base64.StdEncoding.EncodeToString(ca),
+	).Replace(kubeconfig))
 }

@@ -71,13 +71,19 @@ func TestStatusWithoutACluster(t *testing.T) {
 
 // TestAServerThatDoesNotAnswer checks that a request to a server that accepts connections and is silent has a deadline.
 func TestAServerThatDoesNotAnswer(t *testing.T) {
+	begun := time.Now()
+	fails(t, []string{"fleet", "--request-timeout=1s", "--kubeconfig=" + kubeconfigOf(t, "http://"+silentServer(t))},
+		"check that the management cluster is running")
+	t.Logf("it ended after %s", time.Since(begun).Round(time.Millisecond))
+}
+
+// silentServer returns the address of a server that accepts connections and never responds.
+func silentServer(t *testing.T) string {
+	t.Helper()
 	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = silent.Close() })
-	begun := time.Now()
-	fails(t, []string{"fleet", "--request-timeout=1s", "--kubeconfig=" + kubeconfigOf(t, "http://"+silent.Addr().String())},
-		"check that the management cluster is running")
-	t.Logf("it ended after %s", time.Since(begun).Round(time.Millisecond))
+	return silent.Addr().String()
 }
