@@ -140,3 +140,10 @@ func defaultLimits() limits {
 		stop: stopTime,
 	}
 }
+
+// replacing returns limits for tunnels that are replaced at an age. The streams then have the same share of it as by
+// default.
+func (l limits) replacing(age time.Duration) limits {
+	l.redial, l.drain = age, age/6*5
+	return l
+}

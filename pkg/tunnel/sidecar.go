@@ -27,6 +27,8 @@ type Sidecar struct {
 	Namespace string
 	// Target is istiod's address: see the function Target.
 	Target netip.AddrPort
+	// MaxAge is the age at which a tunnel is replaced by a new one with the current token. Zero stands for an hour.
+	MaxAge time.Duration
 
 	limits   limits
 	versions []Version
@@ -61,6 +63,9 @@ func NewSidecar(relays ...string) *Sidecar {
 // Run keeps the tunnels until the context ends. Then it accepts no more streams, and returns when the open ones have
 // ended, after stopTime at the latest.
 func (s *Sidecar) Run(ctx context.Context) {
+	if s.MaxAge > 0 {
+		s.limits = s.limits.replacing(s.MaxAge)
+	}
 	var links sync.WaitGroup
 	for _, one := range s.relays {
 		links.Go(func() { s.keep(ctx, one) })

@@ -184,11 +184,14 @@ func (w *harness) relay(name, ip string) *proc.Process {
 		"--gateways-address="+ip+":15012", "--tunnels-address="+ip+":15443", "--health-address="+ip+health)
 }
 
-func (w *harness) sidecar() *proc.Process {
+func (w *harness) sidecar(flags ...string) *proc.Process {
 	w.t.Helper()
-	return w.start("sidecar", sidecarEnv(), "sidecar", "--credential="+filepath.Join(w.dir, "guest"), "--relay-namespace="+namespace,
-		"--certificate="+filepath.Join(w.dir, "tunnel/tls.crt"), "--key="+filepath.Join(w.dir, "tunnel/tls.key"),
-		"--pod-ip="+istiodIP, "--health-address="+istiodIP+health)
+	args := []string{
+		"sidecar", "--credential=" + filepath.Join(w.dir, "guest"), "--relay-namespace=" + namespace,
+		"--certificate=" + filepath.Join(w.dir, "tunnel/tls.crt"), "--key=" + filepath.Join(w.dir, "tunnel/tls.key"),
+		"--pod-ip=" + istiodIP, "--health-address=" + istiodIP + health,
+	}
+	return w.start("sidecar", sidecarEnv(), append(args, flags...)...)
 }
 
 // istiod serves TLS at istiod's port. It returns what it receives, or as many bytes as asked for by more. What gateways
@@ -272,6 +275,11 @@ func talk(conn net.Conn, text string) error {
 		return fmt.Errorf("%d bytes came back changed", len(text))
 	}
 	return <-sent
+}
+
+// work sends a request to the API server. It is the work of a round of hang.Within.
+func (w *harness) work() {
+	_, _ = w.guest.CoreV1().Namespaces().Get(w.t.Context(), namespace, metav1.GetOptions{}) // the answer does not matter
 }
 
 // talks expects that a new connection of a gateway reaches istiod, and returns the connection.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hypergate/hypergate/pkg/logs"
 	"github.com/hypergate/hypergate/pkg/text"
@@ -28,6 +29,9 @@ var version = "dev"
 
 // longestError is the maximum size of a printed error, in bytes.
 const longestError = 8 << 10
+
+// shortestAge and longestAge limit --max-age. With the shortest, a sidecar has at most three tunnels to a relay.
+const shortestAge, longestAge = 5 * time.Second, 24 * time.Hour
 
 const usage = `hypergate-tunnel carries connections of a guest's gateways to istiod, through the guest's own API server.
 
@@ -113,6 +117,7 @@ func runSidecar(ctx context.Context, args []string, errOut io.Writer) error {
 	namespace := flags.String("relay-namespace", "", "namespace of the relay pods in the guest (required)")
 	names := flags.String("relays", "istiod-relay-0,istiod-relay-1", "names of the relay pods")
 	podIP := flags.String("pod-ip", os.Getenv("POD_IP"), "address of this pod, by default from the variable POD_IP")
+	age := flags.Duration("max-age", time.Hour, "age at which a tunnel is replaced by a new one, with the current token")
 	port := flags.Uint("target-port", 15012, "istiod's port for gateways in this pod")
 	health := flags.String("health-address", ":15444", "address for /healthz, /readyz and /metrics")
 	if err := parse(flags, args); err != nil {
@@ -125,6 +130,9 @@ func runSidecar(ctx context.Context, args []string, errOut io.Writer) error {
 	if *port > 65535 {
 		return fmt.Errorf("--target-port is %d: a port is at most 65535", *port)
 	}
+	if *age < shortestAge || *age > longestAge {
+		return fmt.Errorf("--max-age is %s: give %s to %s", *age, shortestAge, longestAge)
+	}
 	target, err := tunnel.Target(*podIP, uint16(*port))
 	if err != nil {
 		return fmt.Errorf("--pod-ip: %w", err)
@@ -133,7 +141,7 @@ func runSidecar(ctx context.Context, args []string, errOut io.Writer) error {
 	sidecar.Log = slog.New(logs.Handler(errOut, logs.Text, 0))
 	sidecar.Credential = tunnel.Credential(*credential)
 	sidecar.Identity = tunnel.Identity{CertFile: *certificate, KeyFile: *key}
-	sidecar.Namespace, sidecar.Target = *namespace, target
+	sidecar.Namespace, sidecar.Target, sidecar.MaxAge = *namespace, target, *age
 	listeners, err := listen(ctx, *health)
 	if err != nil {
 		return err

@@ -33,6 +33,7 @@ func TestExecute(t *testing.T) {
 		sidecar:                            {1, `--pod-ip: "" is not the IP address of a pod`},
 		sidecar + "--pod-ip=127.0.0.1":     {1, "loopback, link-local and multicast addresses are refused"},
 		sidecar + "--target-port=70000":    {1, "--target-port is 70000"},
+		sidecar + "--max-age=1s":           {1, "--max-age is 1s: give 5s to 24h0m0s"},
 		sidecar + "--pod-ip=10.0.0.1":      {0, ""}, // it stops at once, because the context has ended
 		"relay --tunnel-name=x " + anyPort: {0, ""},
 		"relay --tunnel-name=x --tunnels-address=256.0.0.1:1": {1, "listening on"},
