@@ -150,7 +150,7 @@ func (w *capiWorld) quiet() {
 		was := before
 		before = w.guestWrites()
 		return was == before
-	}, "20s", "500ms").Should(gomega.BeTrue())
+	}).WithPolling(500 * time.Millisecond).Should(gomega.BeTrue())
 }
 
 // TestTheLifeOfAClusterOfClusterAPI checks the life of a Cluster in each version of the API: it comes up after

@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestGuestAPIOutageOfTwentyMinutes stops the guest's API until istiod's token is due. hypergate still manages
@@ -53,7 +54,7 @@ func TestGuestAPIOutageOfTwentyMinutes(t *testing.T) {
 		_, err := roles.Get(t.Context(), role, metav1.GetOptions{})
 		return err
 	}
-	w.Eventually(back, 30*time.Second).Should(gomega.Succeed())
+	hang.Within(w.Gomega, 30*time.Second, w.work, back, gomega.Succeed())
 	w.Eventually(w.token).ShouldNot(gomega.Equal(token))
 	w.Eventually(func() *metav1.Condition {
 		return w.condition("demo", "ControllerInstalled")
