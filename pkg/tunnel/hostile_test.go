@@ -61,7 +61,7 @@ func TestHostilePods(t *testing.T) {
 		b.ends(plain)
 		direct := b.dial(b.tunnels)
 		_, _ = io.WriteString(direct, "\x16\x03"+bytes)
-		_ = direct.CloseWrite() // as above
+		_ = direct.CloseWrite() // fails if the relay has closed the connection
 		if answer, err := io.ReadAll(direct); err == nil && !strings.HasPrefix(string(answer), "HTTP/1.1 4") {
 			t.Errorf("%s: the answer is %q", name, answer)
 		}

@@ -29,13 +29,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/untouched"
 )
 
-// recovery is the maximum time between the end of a fault and the planned state of both sides. It is counted in looks
-// at both sides, which take longer on a busy machine, as a repair does.
+// recovery is the maximum time between the end of a fault and the planned state of both sides.
 const recovery = 30 * time.Second
 
 // before is the state that a fault must not change.
@@ -62,8 +60,10 @@ func (w *chaosRun) remember() before {
 // both sides.
 func (w *chaosRun) check(f fault, was before, ended time.Time) time.Duration {
 	w.Helper()
-	hang.Within(w.Gomega, recovery, func() {}, w.difference, gomega.BeEmpty())
-	took := time.Since(ended).Round(10 * time.Millisecond)
+	took := w.asPlanned(ended)
+	if took > recovery {
+		w.Errorf("%s: both sides were as planned %s after its end, want at most %s", f.name, took, recovery)
+	}
 	if now := w.cas.only(w); now != was.ca && !f.installs {
 		w.Errorf("%s: the mesh CA has changed", f.name)
 	}
@@ -85,17 +85,16 @@ func (w *chaosRun) check(f fault, was before, ended time.Time) time.Duration {
 // asPlanned waits until both sides equal the reference, and returns the time since the given time.
 func (w *chaosRun) asPlanned(since time.Time) time.Duration {
 	w.Helper()
-	w.Eventually(w.difference).Should(gomega.BeEmpty(), "differences from an undisturbed installation")
-	return time.Since(since).Round(10 * time.Millisecond)
-}
-
-// difference returns how both sides differ from the reference.
-func (w *chaosRun) difference() string {
-	now, err := w.look(w.Context())
-	if err != nil {
-		return err.Error()
-	}
-	return cmp.Diff(w.reference, now)
+	var took time.Duration
+	w.Eventually(func() string {
+		now, err := w.look(w.Context())
+		took = time.Since(since)
+		if err != nil {
+			return err.Error()
+		}
+		return cmp.Diff(w.reference, now)
+	}).Should(gomega.BeEmpty(), "differences from an undisturbed installation")
+	return took.Round(10 * time.Millisecond)
 }
 
 // isAsPlanned reports whether both sides equal the reference now.

@@ -26,7 +26,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/cluster"
-	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -201,12 +200,13 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		begin := time.Now()
 		up := fmt.Sprintf("hypergate_tunnel_up{relay=%q}", pods[busy].Name)
-		hang.Within(t.Gomega, tunnelNoticed, t.work, func() float64 {
+		t.Eventually(func() (float64, error) {
 			now, err := t.sidecar()
-			t.Expect(err).NotTo(gomega.HaveOccurred())
-			return now[up]
-		}, gomega.BeZero())
-		t.Logf("the sidecar noticed after %s", time.Since(begin).Round(10*time.Millisecond))
+			return now[up], err
+		}).Should(gomega.BeZero())
+		noticed := time.Since(begin).Round(10 * time.Millisecond)
+		t.Logf("the sidecar noticed after %s", noticed)
+		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed))
 		t.reconfigured(edge)
 		t.Logf("new configuration reached the gateway through the other relay after %s", time.Since(begin).Round(10*time.Millisecond))
 		t.Expect(restore(t.step())).To(gomega.Succeed())
@@ -395,8 +395,10 @@ func halfOpen(t *fixture, edge *edgeOfTheGuest) {
 		restore, err := t.DropConnections(t.step(), t.istiodPod().UID, tunnelProgram, 6443, model.RelayReplicas)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		begin := time.Now()
-		hang.Within(t.Gomega, tunnelNoticed+redialPause, t.work, t.newTunnels(before), gomega.Succeed())
-		t.Logf("each relay has a new tunnel after %s", time.Since(begin).Round(10*time.Millisecond))
+		t.eachGotATunnel(before)
+		noticed := time.Since(begin).Round(10 * time.Millisecond)
+		t.Logf("each relay has a new tunnel after %s", noticed)
+		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed+redialPause))
 		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
 	})
 }

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -16,7 +15,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -152,34 +150,21 @@ func (t *fixture) mustRelays() ([]corev1.Pod, []metrics) {
 // tunnelUp waits until both relays have a tunnel and are ready, and gateways have connections through them.
 func (t *fixture) tunnelUp() {
 	t.Helper()
-	t.Eventually(t.tunnelIsUp).Should(gomega.Succeed())
-}
-
-// tunnelIsUp returns what the tunnel lacks: each relay serves and has a tunnel, and gateways have streams.
-func (t *fixture) tunnelIsUp() error {
-	sidecar, err := t.sidecar()
-	if err != nil {
-		return err
-	}
-	up, streams := sidecar.sum("hypergate_tunnel_up"), sidecar["hypergate_tunnel_streams"]
-	if up != model.RelayReplicas || streams < 1 {
-		return fmt.Errorf("the sidecar has %v tunnels and %v streams", up, streams)
-	}
-	pods, shown, err := t.relays()
-	if err != nil {
-		return err
-	}
-	held := 0.0
-	for i := range pods {
-		if !servesRequests(&pods[i]) || shown[i][relayTunnels] < 1 {
-			return fmt.Errorf("%s does not serve, or has no tunnel", pods[i].Name)
+	t.Eventually(func(g gomega.Gomega) {
+		sidecar, err := t.sidecar()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		g.Expect(sidecar.sum("hypergate_tunnel_up")).To(gomega.BeEquivalentTo(model.RelayReplicas))
+		g.Expect(sidecar["hypergate_tunnel_streams"]).To(gomega.BeNumerically(">=", 1))
+		pods, shown, err := t.relays()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		held := 0.0
+		for i := range pods {
+			g.Expect(servesRequests(&pods[i])).To(gomega.BeTrue(), pods[i].Name)
+			g.Expect(shown[i][relayTunnels]).To(gomega.BeNumerically(">=", 1), pods[i].Name)
+			held += shown[i][relayGateways]
 		}
-		held += shown[i][relayGateways]
-	}
-	if held < 1 {
-		return errors.New("the relays have no connection of a gateway")
-	}
-	return nil
+		g.Expect(held).To(gomega.BeNumerically(">=", 1))
+	}).Should(gomega.Succeed())
 }
 
 // reconfigured adds a route, and waits until the gateway serves it. Only istiod can bring it to the gateway.
@@ -226,7 +211,7 @@ func (t *fixture) newRouteAt(namespace, gateway string) (name, host string) {
 
 // Limits after a fault of the tunnel. tunnelsBack is the time until tunnels and streams are back, after both ends
 // answer again. tunnelNoticed is the time until the sidecar notices a tunnel that carries nothing.
-// redialPause is the longest pause before the sidecar connects again. All are counted as hang.Within does.
+// redialPause is the longest pause before the sidecar connects again.
 const tunnelsBack, tunnelNoticed, redialPause = 5 * time.Second, 20 * time.Second, 2 * time.Second
 
 // throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After
@@ -238,8 +223,10 @@ func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func()) {
 	t.undisturbed(edge, func() {
 		cause()
 		over := time.Now()
-		hang.Within(t.Gomega, tunnelsBack, t.work, t.tunnelIsUp, gomega.Succeed())
-		t.Logf("tunnels and streams are back %s after the end of the fault was seen", time.Since(over).Round(10*time.Millisecond))
+		t.tunnelUp()
+		back := time.Since(over).Round(10 * time.Millisecond)
+		t.Logf("tunnels and streams are back %s after the end of the fault was seen", back)
+		t.Expect(back).To(gomega.BeNumerically("<=", tunnelsBack))
 		t.reconfigured(edge)
 		t.Logf("new configuration has reached the gateway after %s", time.Since(over).Round(10*time.Millisecond))
 	})
@@ -257,18 +244,11 @@ func restartsOf(pod *corev1.Pod) map[string]int32 {
 // eachGotATunnel waits until each relay was given a new tunnel since.
 func (t *fixture) eachGotATunnel(before []metrics) {
 	t.Helper()
-	t.Eventually(t.newTunnels(before)).Should(gomega.Succeed())
-}
-
-// newTunnels returns a function that fails until each relay has a tunnel that it did not have before.
-func (t *fixture) newTunnels(before []metrics) func() error {
-	return func() error {
-		pods, shown, err := t.relays()
+	t.Eventually(func(g gomega.Gomega) {
+		_, shown, err := t.relays()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
 		for i := range shown {
-			if shown[i][relayTunnelsEver] <= before[i][relayTunnelsEver] {
-				return fmt.Errorf("%s has no new tunnel", pods[i].Name)
-			}
+			g.Expect(shown[i][relayTunnelsEver]).To(gomega.BeNumerically(">", before[i][relayTunnelsEver]))
 		}
-		return err
-	}
+	}).Should(gomega.Succeed())
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestRedial checks what happens to a tunnel if the API server no longer accepts its token: the open tunnel stays, and
-// a new one comes up with the next token. The relay is never without a tunnel.
+// a new one comes up with the next token. No tunnel ends by itself.
 func TestRedial(t *testing.T) {
 	w := newHarness(t)
 	w.pod("istiod-relay-0", relay0IP)
@@ -20,6 +20,8 @@ func TestRedial(t *testing.T) {
 
 	t.Log("the token is revoked after the file has the next one")
 	w.boundToken("second")
+	// An attempt may have read the first token. The next tunnel shows that it is over.
+	w.grows(relay0IP, "hypergate_relay_tunnels_total", w.value(relay0IP, "hypergate_relay_tunnels_total"))
 	w.revoke("first")
 	w.grows(istiodIP, reconnects("aged"), w.value(istiodIP, reconnects("aged"))+1)
 	w.talks(relay0IP)
