@@ -42,8 +42,7 @@ type Options struct {
 	CAOverlap time.Duration
 	// Clock is used for the ages of tokens and of the CA. Nil: the system's clock.
 	Clock clock.PassiveClock
-	// Probe is how istiod's endpoint is probed. In the standalone topology it is off: there is no cluster boundary
-	// between istiod and its clients.
+	// Probe is how istiod's endpoint is probed.
 	Probe          Probe
 	LeaderElection bool
 	// Reporting is whether conditions are written to the HostedControlPlane.

@@ -77,20 +77,20 @@ func (t *fixture) evictAll(pods []string) int {
 	refused := 0
 	left := slices.Clone(pods)
 	t.Eventually(func() []string {
-		var still []string
+		var still, why []string
 		for _, pod := range left {
 			err := t.MgmtClient.PolicyV1().Evictions(t.MgmtNamespace).
 				Evict(t.ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: t.MgmtNamespace, Name: pod}})
 			switch {
+			case err == nil, apierrors.IsNotFound(err):
+				continue
 			case apierrors.IsTooManyRequests(err):
 				refused++
-				still = append(still, pod)
-			case err != nil && !apierrors.IsNotFound(err):
-				still = append(still, pod)
 			}
+			still, why = append(still, pod), append(why, pod+": "+err.Error())
 		}
 		left = still
-		return still
+		return why
 	}).Should(gomega.BeEmpty())
 	return refused
 }

@@ -88,11 +88,11 @@ func parseHostPort(flag, s string) (model.HostPort, error) {
 const probeOff = "off"
 
 // probe returns the settings of the endpoint probe, which proves that istiod answers at the published address.
-func probe(topology model.Topology, flag string) (controller.Probe, error) {
-	switch {
-	case topology == model.TopologyStandalone, flag == probeOff:
+func probe(flag string) (controller.Probe, error) {
+	switch flag {
+	case probeOff:
 		return controller.Probe{Off: true}, nil
-	case flag == "":
+	case "":
 		return controller.Probe{}, nil
 	}
 	at, err := parseHostPort("--publish-probe", flag)

@@ -162,7 +162,7 @@ func (o *runOptions) options() (controller.Options, error) {
 	if err != nil {
 		return controller.Options{}, err
 	}
-	probe, err := probe(cfg.Topology, o.publishProbe)
+	probe, err := probe(o.publishProbe)
 	if err != nil {
 		return controller.Options{}, err
 	}
