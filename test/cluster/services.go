@@ -27,11 +27,11 @@ const (
 	verbRestart = "restart"
 	// mgmtControllers are the controllers that the management cluster needs. Starting all of them ("*") takes four
 	// seconds longer. node-lifecycle removes the not-ready taint. clusterrole-aggregation fills the roles admin, edit
-	// and view.
+	// and view. Without disruption, no pod that a PodDisruptionBudget selects can be evicted.
 	mgmtControllers = "deployment-controller,replicaset-controller,statefulset-controller,endpointslice-controller," +
 		"serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,namespace-controller," +
 		"node-lifecycle-controller,taint-eviction-controller,garbage-collector-controller,pod-garbage-collector-controller," +
-		"clusterrole-aggregation-controller"
+		"clusterrole-aggregation-controller,disruption-controller"
 )
 
 // nodeRole is the cluster to which a node belongs.
