@@ -6,13 +6,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // most is the target for requests per second that istiod and hypergate together send to the guest at rest.
@@ -120,7 +119,7 @@ func (w *environment) startIstiod(ctx context.Context, elects string) (stop func
 	if err := w.mountAll(ctx, pod, root); err != nil {
 		return nil, err
 	}
-	ports, err := freeAddresses(ctx, 4)
+	ports, err := freeport.Addresses(ctx, 4)
 	if err != nil {
 		return nil, err
 	}
@@ -222,23 +221,6 @@ func writeData(u *unstructured.Unstructured, folder, server string) error {
 		}
 	}
 	return nil
-}
-
-// freeAddresses returns n different loopback addresses with unused ports.
-func freeAddresses(ctx context.Context, n int) ([]string, error) {
-	seen := map[int]bool{}
-	var out []string
-	for len(out) < n {
-		port, err := freePort(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if !seen[port] {
-			seen[port] = true
-			out = append(out, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		}
-	}
-	return out, nil
 }
 
 // tail returns the last 40 lines of istiod's log, without the lines that it is not ready.

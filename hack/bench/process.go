@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // process is a running hypergate.
@@ -72,11 +73,11 @@ func unpack(from, to string) (err error) {
 
 // startController runs hypergate and waits until it has observed both sides and has nothing to do.
 func (w *environment) startController(ctx context.Context) error {
-	port, err := freePort(ctx)
+	health, err := freeport.Addresses(ctx, 1)
 	if err != nil {
 		return err
 	}
-	p := &process{log: filepath.Join(w.dir, "hypergate.log"), health: fmt.Sprintf("127.0.0.1:%d", port), ended: make(chan struct{})}
+	p := &process{log: filepath.Join(w.dir, "hypergate.log"), health: health[0], ended: make(chan struct{})}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the controller's log: %w", err)
@@ -190,19 +191,6 @@ func (w *environment) controllerLog() string {
 	}
 	lines := bytes.Split(bytes.TrimSpace(data), []byte{'\n'})
 	return "\nthe end of hypergate's log:\n" + string(bytes.Join(lines[max(0, len(lines)-8):], []byte{'\n'}))
-}
-
-func freePort(ctx context.Context) (int, error) {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
-	}
-	defer func() { _ = listener.Close() }()
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("finding a free port: %s is not a TCP address", listener.Addr())
-	}
-	return address.Port, nil
 }
 
 // guestServer is the server in istiod's kubeconfig. No process uses it here.

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // ask returns the response of a health check or metrics URL, or an empty string if nothing answers.
@@ -44,17 +44,6 @@ func passes(t *testing.T, metrics string) string {
 		}
 	}
 	return strings.Join(out, "")
-}
-
-// freeAddress returns an address at which nothing listens yet.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // clusterAPI returns a management side of Cluster API: the guest's kubeconfig in a Secret, and the Cluster that owns
@@ -123,7 +112,7 @@ func TestChecksAndMetricsWhilePassesRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := adversary.Guest(t)
 			m := tc.management(t, g)
-			health, metrics := freeAddress(t), freeAddress(t)
+			health, metrics := freeport.Address(t), freeport.Address(t)
 			run(t, m, g, tc.options, func(o *controller.Options) { o.HealthAddress, o.MetricsAddress = health, metrics })
 			eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 			ended := make(chan struct{})

@@ -14,6 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // The maximum durations of requests: of watches, and of all others.
@@ -168,7 +169,7 @@ func TestEveryRequestOfARolloutHasADeadline(t *testing.T) {
 // guest is not a reason to restart.
 func TestHealthWhileTheGuestDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	_, g, _ := start(t, func(o *controller.Options) { o.HealthAddress = address })
 	g.Between(func(_ http.ResponseWriter, r *http.Request) bool {
 		<-r.Context().Done()

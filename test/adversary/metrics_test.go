@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // TestMetricsShowAnOutage checks that a guest that does not answer is visible in the metrics: in those of hypergate,
 // and in the errors that controller-runtime counts. The log does not have a line for each of these errors. The test
 // does not run in parallel: all controllers of a process share one registry.
 func TestMetricsShowAnOutage(t *testing.T) {
-	address := freeAddress(t)
+	address := freeport.Address(t)
 	m, g, log := start(t, func(o *controller.Options) { o.MetricsAddress = address })
 	shows := func(lines ...string) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -18,7 +19,7 @@ func TestAClusterThatIsAwayIsOneLine(t *testing.T) {
 	g := hang.Gomega(t)
 	log := run(t, adversary.Mgmt(t, mgmtNS), adversary.Guest(t), func(o *controller.Options) {
 		o.MgmtConfig, o.GuestConfig = rest.CopyConfig(o.MgmtConfig), rest.CopyConfig(o.GuestConfig)
-		o.MgmtConfig.Host, o.GuestConfig.Host = "https://"+freeAddress(t), "https://"+freeAddress(t)
+		o.MgmtConfig.Host, o.GuestConfig.Host = "https://"+freeport.Address(t), "https://"+freeport.Address(t)
 		o.LoadGuest = func() (*rest.Config, error) { return rest.CopyConfig(o.GuestConfig), nil }
 	})
 	lines := func(cluster, level, message string) (n int) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -46,7 +47,7 @@ func newKubelet(t *testing.T, w *chaosRun) *kubelet {
 	}
 	return &kubelet{
 		mgmt: w.mgmt.clients, namespace: w.cfg.MgmtNamespace, name: w.cfg.IstiodName(), binary: binaries[w.istio.server], dir: w.dir,
-		xds: freeAddress(t), http: freeAddress(t), https: w.cfg.WebhookHost + ":443", metrics: freeAddress(t),
+		xds: freeport.Address(t), http: freeport.Address(t), https: w.cfg.WebhookHost + ":443", metrics: freeport.Address(t),
 	}
 }
 

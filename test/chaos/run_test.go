@@ -34,6 +34,7 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/proc"
 )
@@ -242,7 +243,7 @@ func (w *chaosRun) start(by way, hostname string) *hypergate {
 	if by == gated {
 		mgmt, guest = w.mgmt.gated, w.guest.gated
 	}
-	h := &hypergate{hostname: hostname, health: freeAddress(w.T)}
+	h := &hypergate{hostname: hostname, health: freeport.Address(w.T)}
 	argv := []string{
 		w.binary, "run", "--namespace", w.cfg.MgmtNamespace, "--kubeconfig", mgmt, "--guest-kubeconfig", guest,
 		"--istiod-guest-server", w.guest.plane.Config.Host, "--webhook-host", w.cfg.WebhookHost,

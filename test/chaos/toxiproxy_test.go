@@ -15,6 +15,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -32,7 +33,7 @@ type toxic struct {
 
 func (w *chaosRun) startToxiproxy() *toxiproxy {
 	w.Helper()
-	address := freeAddress(w.T)
+	address := freeport.Address(w.T)
 	host, port, err := net.SplitHostPort(address)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	p, err := proc.Start("toxiproxy", w.dir, buildToxiproxy(w.T), "-host", host, "-port", port)
@@ -68,7 +69,7 @@ func goBuild(t *testing.T, dir, binary, pkg string) {
 // between creates a proxy in front of an address and returns the proxy's address.
 func (x *toxiproxy) between(name, upstream string) string {
 	x.w.Helper()
-	address := freeAddress(x.w.T)
+	address := freeport.Address(x.w.T)
 	x.must(http.MethodPost, "/proxies", map[string]any{"name": name, "listen": address, "upstream": upstream, "enabled": true})
 	return address
 }
@@ -121,14 +122,4 @@ func (x *toxiproxy) call(method, path string, body any) error {
 		err = fmt.Errorf("toxiproxy's answer to %s %s: %s: %s", method, path, response.Status, text)
 	}
 	return err
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }

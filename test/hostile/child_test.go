@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/proc"
 )
@@ -81,7 +81,7 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server, group *m
 		"--xds-address", "istiod.apps.example.com:443", "--istiod-guest-server", "https://kube-apiserver:6443", "--publish-probe", "off",
 		"--health-address", "127.0.0.1:0", "--metrics-address", "0",
 	}
-	c := &child{address: freeAddress(t)}
+	c := &child{address: freeport.Address(t)}
 	var err error
 	if c.Process, err = (proc.Spec{
 		Name: "hypergate", LogDir: dir, Argv: group.command(argv),
@@ -210,13 +210,3 @@ func kubeconfig(t *testing.T, dir, side string, s *adversary.Server) string {
 
 // tokenOf returns hypergate's own token on one side. It must never reach the other side.
 func tokenOf(side string) string { return "own-token-on-the-side-of-" + side }
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}

@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -12,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // usedUp is the lifetime of a certificate that expires during the test. Before the expiry, a busy machine must manage
@@ -22,7 +23,7 @@ const usedUp = 45 * time.Second
 // hypergate does not restart, and the guest refuses no request.
 func TestAClientCertificateIsReplaced(t *testing.T) {
 	w := newHarness(t)
-	w.health = w.freeAddress()
+	w.health = freeport.Address(w.T)
 	kubeconfig := w.kubeconfig()
 	kubeconfig.installed()
 	short := w.guestCertificate("first", usedUp)
@@ -67,7 +68,7 @@ func TestAClientCertificateIsReplaced(t *testing.T) {
 // once when it replaces the expired one.
 func TestAClientCertificateExpiresWhileItIsUsed(t *testing.T) {
 	w := newHarness(t)
-	w.health = w.freeAddress()
+	w.health = freeport.Address(w.T)
 	kubeconfig := w.kubeconfig()
 	kubeconfig.installed()
 	short := w.guestCertificate("short", usedUp)
@@ -125,15 +126,6 @@ func (w *harness) expires(config *rest.Config) {
 		_, err := client.CoreV1().Namespaces().Get(w.Context(), metav1.NamespaceDefault, metav1.GetOptions{})
 		return apierrors.IsUnauthorized(err)
 	}).Should(gomega.BeTrue())
-}
-
-// freeAddress returns an address at which nothing listens.
-func (w *harness) freeAddress() string {
-	w.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0")
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // healthOf returns the answer of a health check.

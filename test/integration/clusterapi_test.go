@@ -2,7 +2,6 @@ package integration_test
 
 import (
 	"context"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/capi"
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // capiWorld is a test with a Cluster of Cluster API and its kubeconfig Secret, without HyperShift.
@@ -48,16 +48,8 @@ func withClusterAPI(t *testing.T, version string) *capiWorld {
 			return err
 		}).Should(gomega.Satisfy(apierrors.IsNotFound))
 	})
-	w.health = w.freeAddress()
+	w.health = freeport.Address(w.T)
 	return w
-}
-
-func (w *capiWorld) freeAddress() string {
-	w.Helper()
-	l, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", "127.0.0.1:0")
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // createCluster creates the Cluster and returns its UID.

@@ -3,7 +3,6 @@ package integration_test
 import (
 	"encoding/json"
 	"flag"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -31,6 +30,7 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/proc"
 )
@@ -263,10 +263,7 @@ func (d *deployed) containerArgs(mgmtKubeconfig, guestKubeconfig string) []strin
 // start starts hypergate, and returns when both probes of its container succeed.
 func (d *deployed) start(more []string, env ...string) *proc.Process {
 	d.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(d.Context(), "tcp", "127.0.0.1:0")
-	d.Expect(err).NotTo(gomega.HaveOccurred())
-	address := listener.Addr().String()
-	d.Expect(listener.Close()).To(gomega.Succeed())
+	address := freeport.Address(d.T)
 	args := append(append([]string{}, d.args...), more...)
 	p := d.process(append(args, "--health-address="+address), env)
 	container := d.deployment.Spec.Template.Spec.Containers[0]

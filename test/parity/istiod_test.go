@@ -3,7 +3,6 @@ package parity_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -85,7 +85,11 @@ func launchIstiod(ctx context.Context, t *testing.T, kubeconfig string, s settin
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, ports, output := t.TempDir(), freeAddresses(ctx, t, 5), &lockedBuffer{}
+	ports, err := freeport.Addresses(ctx, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, output := t.TempDir(), &lockedBuffer{}
 	for name, content := range s.files {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -136,22 +140,6 @@ func ready(ctx context.Context, address string) error {
 		return fmt.Errorf("istiod's /ready: %s", response.Status)
 	}
 	return nil
-}
-
-// freeAddresses returns n loopback addresses with free ports. It keeps all of them open until it has n, so that they
-// differ.
-func freeAddresses(ctx context.Context, t *testing.T, n int) []string {
-	t.Helper()
-	addresses := make([]string, 0, n)
-	for range n {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = listener.Close() }()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses
 }
 
 // gatewayCRDs returns the folder of the Gateway API's CRDs in the module of go.mod.

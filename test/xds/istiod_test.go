@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -31,6 +30,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/xds"
@@ -131,7 +131,10 @@ func startIstiod(ctx context.Context, t *testing.T, server, kubeconfig string) s
 	if err != nil {
 		t.Fatal(err)
 	}
-	ports := freeAddresses(ctx, t, 4)
+	ports, err := freeport.Addresses(ctx, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
 	output := &bytes.Buffer{}
 	cmd := exec.CommandContext(ctx, binaries[server], "discovery", "--kubeconfig="+kubeconfig,
 		"--secureGRPCAddr="+ports[0], "--httpAddr="+ports[1], "--httpsAddr="+ports[2], "--monitoringAddr="+ports[3],
@@ -167,22 +170,6 @@ func startIstiod(ctx context.Context, t *testing.T, server, kubeconfig string) s
 		return nil
 	}).WithPolling(50 * time.Millisecond).Should(gomega.Succeed())
 	return ports[0]
-}
-
-// freeAddresses returns n loopback addresses with free ports. It keeps all of them open until it has n, so that they
-// differ.
-func freeAddresses(ctx context.Context, t *testing.T, n int) []string {
-	t.Helper()
-	addresses := make([]string, 0, n)
-	for range n {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = listener.Close() }()
-		addresses = append(addresses, listener.Addr().String())
-	}
-	return addresses
 }
 
 func selfSigned(t *testing.T, host string) (cert, key []byte) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 )
 
 // Names of konnectivity's processes.
@@ -41,7 +42,7 @@ func (p *Plane) UseKonnectivity(ctx context.Context) error {
 		return fmt.Errorf("%w (konnectivity: hack/servers/build.sh %s %s)", err, konnectivityServer, konnectivityAgent)
 	}
 	maps.Copy(p.binaries, found)
-	ports, err := freePorts(ctx, 6)
+	ports, err := freeport.Ports(ctx, 6)
 	if err != nil {
 		return err
 	}

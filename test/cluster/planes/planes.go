@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -192,7 +192,7 @@ func (p *Plane) start(name string) error {
 
 // prepare chooses ports, writes the keys and sets the command lines.
 func (p *Plane) prepare(ctx context.Context, controllers bool) error {
-	ports, err := freePorts(ctx, 4)
+	ports, err := freeport.Ports(ctx, 4)
 	if err != nil {
 		return err
 	}
@@ -232,22 +232,4 @@ func (p *Plane) prepare(ctx context.Context, controllers bool) error {
 	}
 	p.Config, err = plane.RESTConfig(p.Kubeconfig)
 	return err
-}
-
-// freePorts asks the kernel for n free ports. It keeps all of them open until it has n, so that they differ.
-func freePorts(ctx context.Context, n int) ([]int, error) {
-	ports := make([]int, 0, n)
-	for range n {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
-		}
-		defer func() { _ = listener.Close() }()
-		address, ok := listener.Addr().(*net.TCPAddr)
-		if !ok {
-			return nil, fmt.Errorf("finding a free port: %s is not a TCP address", listener.Addr())
-		}
-		ports = append(ports, address.Port)
-	}
-	return ports, nil
 }
