@@ -62,6 +62,10 @@ func (c *Cluster) HasGuestNodes() bool { return c.run.GuestNodes > 0 }
 // addresses that a Service of type LoadBalancer has in its status.
 func (c *Cluster) GuestLoadBalancers() netip.Prefix { return c.run.Net.guestLoadBalancers() }
 
+// MgmtLoadBalancers returns the range of addresses of the management cluster's load balancers. This machine and the
+// guest's nodes route it to the management node, whose kube-proxy forwards it likewise.
+func (c *Cluster) MgmtLoadBalancers() netip.Prefix { return c.run.Net.mgmtLoadBalancers() }
+
 // startGuestNodes starts the real nodes of the first guest. It returns when they are ready.
 func (c *Cluster) startGuestNodes(ctx context.Context, o Options, images []importable) error {
 	if o.GuestNodes == 0 {

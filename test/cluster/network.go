@@ -65,7 +65,8 @@ var guestServices = netip.MustParsePrefix("172.31.0.0/16") //nolint:gochecknoglo
 // management node (Host), which forwards between this machine, the guest's nodes and its own pods.
 //
 // The nodes share the block of the run, so the one route of this machine leads to them as well: links in
-// 10.N.64.0/24, pods in 10.N.80.0/20, load balancers in 10.N.96.0/24.
+// 10.N.64.0/24, pods in 10.N.80.0/20, load balancers in 10.N.96.0/24. The load balancers of the
+// management cluster are in 10.N.97.0/24.
 func (n network) guestNode(number byte) network {
 	ip := func(c, d byte) netip.Addr { return netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], c, d}) }
 	return network{
@@ -78,6 +79,11 @@ func (n network) guestNode(number byte) network {
 // guestLoadBalancers returns the range of the addresses of the guest's load balancers.
 func (n network) guestLoadBalancers() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 96, 0}), 24)
+}
+
+// mgmtLoadBalancers returns the range of the addresses of the management cluster's load balancers.
+func (n network) mgmtLoadBalancers() netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 97, 0}), 24)
 }
 
 // Link names. The host's end contains the run's name (15 characters at most). The other end is renamed when it enters

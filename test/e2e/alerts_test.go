@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/proc"
 	"github.com/hypergate/hypergate/test/world"
@@ -74,7 +75,7 @@ func TestAlerts(t *testing.T) {
 	f.ctx, cancel = context.WithTimeout(t.Context(), 2*storyTimeout)
 	t.Cleanup(cancel)
 	f.Expect(f.AddControlPlane(f.step())).To(gomega.Succeed())
-	a := &alerted{fixture: f, metrics: f.freeAddress()}
+	a := &alerted{fixture: f, metrics: freeport.Address(f.T)}
 	f.settings = []string{"--metrics-address", a.metrics}
 	a.hypergate = f.installed()
 	a.api = f.startPrometheus(a.metrics)
@@ -96,20 +97,13 @@ type alerted struct {
 	metrics, api string
 }
 
-func (t *fixture) freeAddress() string {
-	t.Helper()
-	address, err := world.FreeAddress(t.ctx)
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	return address
-}
-
 // startPrometheus starts Prometheus, and returns its address. It scrapes each second, with the label namespace that a
 // PodMonitor adds.
 func (t *fixture) startPrometheus(metrics string) string {
 	t.Helper()
 	found, err := servers.Find(t.ctx, "prometheus")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	dir, address := t.TempDir(), t.freeAddress()
+	dir, address := t.TempDir(), freeport.Address(t.T)
 	for name, content := range map[string]any{"rules.yaml": map[string]any{"groups": t.fasterRules()}, "prometheus.yaml": map[string]any{
 		"global":     map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
 		"rule_files": []string{"rules.yaml"},

@@ -345,9 +345,7 @@ type migrationRow struct {
 func (m *move) arrives() {
 	m.Helper()
 	m.more(m.load, fewRequests)
-	report, err := m.load.Stop(2 * fewRequests)
-	m.Log("\n" + report.String())
-	m.Expect(err).NotTo(gomega.HaveOccurred())
+	report := m.ended(m.load, 2*fewRequests)
 	m.seen.readEndings(m.requests())
 	row := migrationRow{
 		story: m.story, requests: report.Requests, away: m.seen.awayAt(migration.Lead), took: time.Since(m.began),

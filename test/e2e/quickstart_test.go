@@ -53,7 +53,7 @@ func TestQuickstart(t *testing.T) {
 			f := started(t, world.Options{Name: "quick-" + name[:2], Topology: tc.topology, AsPod: true, Bare: true})
 			tc.require(f)
 			if tc.topology == model.TopologyHosted {
-				f.playCloud()
+				f.playCloud(guestnode.Options{OnlyLoadBalancers: true})
 				f.allowDNS()
 			}
 			q := newQuickstart(f)
@@ -172,10 +172,10 @@ func (q quickstart) isRemoved() {
 }
 
 // playCloud gives Services of the management cluster load balancers, until the end of the test.
-func (t *fixture) playCloud() {
+func (t *fixture) playCloud(o guestnode.Options) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- guestnode.Play(ctx, t.Mgmt, guestnode.Options{OnlyLoadBalancers: true}) }()
+	go func() { ended <- guestnode.Play(ctx, t.Mgmt, o) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {

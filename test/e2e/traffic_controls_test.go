@@ -15,13 +15,13 @@ import (
 // seen ends a load, prints its table, and fails the story if no request failed.
 func (t *fixture) seen(load *traffic.Load, least int) {
 	t.Helper()
-	report, err := load.Stop(least)
-	t.Log("\n" + report.String())
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(report.Failed).To(gomega.BeNumerically(">", 0))
+	t.Expect(t.ended(load, least).Failed).To(gomega.BeNumerically(">", 0))
 }
 
-func killedGatewayIsSeen(t *fixture, edge *edgeOfTheGuest) {
+// killedGatewayIsSeen kills the only pod of the gateway under load.
+func (t *fixture) killedGatewayIsSeen(edge *edgeOfTheGuest) {
+	t.Helper()
+	t.Log("control: a gateway that is killed costs requests")
 	load := edge.load(t)
 	old := t.gatewayPod()
 	now := int64(0)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/onsi/gomega"
@@ -45,6 +47,7 @@ func badInput(t *fixture, edge *edgeOfTheGuest) {
 		t.Expect(t.Apply(t.step(), "grant.yaml", values)).To(gomega.Succeed())
 		t.Eventually(edge.status).WithArguments(t.ctx, "elsewhere.guest1.example.com").Should(gomega.Equal(http.StatusServiceUnavailable))
 		t.withoutCertificate(edge)
+		t.manyListeners(edge)
 	})
 	t.Expect(t.GuestClient.CoreV1().Namespaces().Delete(t.ctx, elsewhere, metav1.DeleteOptions{})).To(gomega.Succeed())
 	for _, name := range []string{"empty", "missing", elsewhere} {
@@ -52,9 +55,14 @@ func badInput(t *fixture, edge *edgeOfTheGuest) {
 	}
 }
 
-// status returns the status of a GET request.
+// status returns the status of a GET request at port 80.
 func (e *edgeOfTheGuest) status(ctx context.Context, host string) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(e.address, "80")+"/", http.NoBody)
+	return statusAt(ctx, net.JoinHostPort(e.address, "80"), host)
+}
+
+// statusAt returns the status of a GET request.
+func statusAt(ctx context.Context, address, host string) (int, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
 	if err != nil {
 		return 0, err
 	}
@@ -103,6 +111,34 @@ func (t *fixture) withoutCertificate(edge *edgeOfTheGuest) {
 	t.Expect(handshake(t.ctx, net.JoinHostPort(edge.address, port), trafficHost, edge.roots)).NotTo(gomega.Succeed())
 	t.patchGateway(`[{"op":"test","path":"/spec/listeners/2/name","value":"` + name + `"},{"op":"remove","path":"/spec/listeners/2"}]`)
 	t.Expect(t.GuestClient.CoreV1().Secrets(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// manyListeners gives the gateway 200 listeners, which the guest's API server refuses, and then as many as Gateway API
+// allows. All of these serve.
+func (t *fixture) manyListeners(edge *edgeOfTheGuest) {
+	t.Helper()
+	const allowed, tooMany, firstPort = 64, 200, 9000
+	gateways := t.Gateways.Gateways(world.GuestNamespace)
+	with := func(count int) error {
+		gateway, err := gateways.Get(t.ctx, trafficGateway, metav1.GetOptions{})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		gateway.Spec.Listeners = gateway.Spec.Listeners[:2]
+		for i := 2; i < count; i++ {
+			gateway.Spec.Listeners = append(gateway.Spec.Listeners, gatewayv1.Listener{
+				Name: gatewayv1.SectionName(fmt.Sprintf("many-%d", i)), Port: gatewayv1.PortNumber(firstPort + i),
+				Protocol: gatewayv1.HTTPProtocolType, AllowedRoutes: gateway.Spec.Listeners[0].AllowedRoutes,
+			})
+		}
+		_, err = gateways.Update(t.ctx, gateway, metav1.UpdateOptions{})
+		return err
+	}
+	t.Expect(with(tooMany)).To(gomega.MatchError(gomega.ContainSubstring("must have at most 64 items")))
+	t.Eventually(with).WithArguments(allowed).Should(gomega.Succeed())
+	for i := 2; i < allowed; i++ {
+		address := net.JoinHostPort(edge.address, strconv.Itoa(firstPort+i))
+		t.Eventually(statusAt).WithArguments(t.ctx, address, trafficHost).Should(gomega.Equal(http.StatusOK), address)
+	}
+	t.Eventually(with).WithArguments(2).Should(gomega.Succeed())
 }
 
 func (t *fixture) patchGateway(patch string) {

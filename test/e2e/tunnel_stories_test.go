@@ -26,6 +26,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/cluster/guestnode"
 	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -445,15 +446,32 @@ func strategySwitched(t *fixture, edge *edgeOfTheGuest) {
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, second, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
+// publishedByLoadBalancer switches from the router to a load balancer of the management cluster, and back. The load is
+// that of publishedByTunnel, for the same reason.
+func publishedByLoadBalancer(t *fixture, edge *edgeOfTheGuest) {
+	t.playCloud(guestnode.Options{OnlyLoadBalancers: true, LoadBalancerAddresses: t.MgmtLoadBalancers()})
+	address := net.JoinHostPort(t.MgmtLoadBalancers().Addr().Next().String(), "15012")
+	gateways := []string{trafficGateway}
+	there := *t
+	there.settings = []string{"--xds-address=", "--publish=loadbalancer", "--publish-probe="}
+	there.switched(edge, edge.halfOfTheLoad(), address, gateways)
+	t.switched(edge, edge.halfOfTheLoad(), t.XDS().String(), gateways)
+}
+
+// halfOfTheLoad returns the usual streams with half of their rate.
+func (e *edgeOfTheGuest) halfOfTheLoad() []traffic.Stream {
+	streams := e.shortStreams()
+	for i := range streams {
+		streams[i].Rate /= 2
+	}
+	return streams
+}
+
 // publishedByTunnel switches from the router to the tunnel. Pods of istiod, the relays and the gateway start meanwhile,
 // so half of the usual load leaves them CPU time on two cores. TestTunnel does the same with all of it.
 func publishedByTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.settings = world.ByTunnel()
-	streams := edge.shortStreams()
-	for i := range streams {
-		streams[i].Rate /= 2
-	}
-	t.switched(edge, streams, relayAddress(), []string{trafficGateway})
+	t.switched(edge, edge.halfOfTheLoad(), relayAddress(), []string{trafficGateway})
 	t.tunnelUp()
 }
 

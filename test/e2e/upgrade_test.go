@@ -1,7 +1,9 @@
 package e2e_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster"
+	"github.com/hypergate/hypergate/test/fromyaml"
+	"github.com/hypergate/hypergate/test/previous"
 	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -29,11 +33,13 @@ func TestUpgrade(t *testing.T) {
 	}
 	other := release{version.PilotImage(), version.ProxyImage(), []string{"--charts-dir", testcharts.Dir1282(t)}}
 	fixture := started(t, world.Options{Name: "e2e-upgrade", GuestNodes: 2, Versions: []world.IstioVersion{version}})
-	upgrades(fixture, other, embeddedRelease()).run(fixture)
+	u := upgrades(fixture, other, embeddedRelease())
+	u.run(fixture)
+	u.replaced(fixture)
 }
 
 // TestUpgradeToTheNextIstio is TestUpgrade from the embedded Istio to a development snapshot, which stands for the next
-// minor. `make next` runs it.
+// minor. The guest's administrator has the Gateway API of that Istio from the start. `make next` runs it.
 func TestUpgradeToTheNextIstio(t *testing.T) {
 	t.Parallel()
 	version := world.IstioVersion{
@@ -41,7 +47,27 @@ func TestUpgradeToTheNextIstio(t *testing.T) {
 	}
 	next := release{version.PilotImage(), version.ProxyImage(), []string{"--charts-dir", testcharts.DirNext(t)}}
 	fixture := started(t, world.Options{Name: "e2e-next", GuestNodes: 2, Versions: []world.IstioVersion{version}})
+	fixture.createCRDs(testcharts.GatewayCRDsNext(t))
 	upgrades(fixture, embeddedRelease(), next).run(fixture)
+}
+
+// createCRDs creates the CRDs of a directory in the guest.
+func (t *fixture) createCRDs(dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	created := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		for _, u := range fromyaml.Objects(t.T, data) {
+			if u.GetKind() == "CustomResourceDefinition" {
+				t.Expect(t.ApplyObject(t.step(), u)).To(gomega.Succeed())
+				created++
+			}
+		}
+	}
+	t.Expect(created).To(gomega.BeNumerically(">=", 8), "CRDs, among them those of TLSRoutes and ListenerSets")
 }
 
 // release is a version of Istio as hypergate installs it.
@@ -199,6 +225,57 @@ func (u *upgrade) released(t *fixture) {
 	t.Eventually(func() []string { return u.withProxy(t, u.newer.withoutImage().proxy) }).Should(gomega.ConsistOf(u.gateways))
 	t.more(load, 3000)
 	t.Expect(t.heldGateways()).To(gomega.BeEmpty())
+	t.judge(load, 3000)
+}
+
+// replaced runs a previous hypergate with the same version of Istio, and then this one again: an upgrade of hypergate,
+// and the way back.
+func (u *upgrade) replaced(t *fixture) {
+	dir, err := previous.Build(t.ctx, previous.OwnNames)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.runAll(u.edge, []trafficStory{
+		{"a previous hypergate takes over, istiod is replaced, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			u.takesOver(t, len(u.gateways), func() *world.Hypergate {
+				h, err := t.StartPrevious(t.ctx, filepath.Join(dir, "hypergate"), u.newer.flags()...)
+				t.Expect(err).NotTo(gomega.HaveOccurred())
+				t.Cleanup(h.Release)
+				return h
+			})
+		}},
+		{"hypergate is upgraded, istiod is replaced, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			u.takesOver(t, 1, func() *world.Hypergate { return t.start(u.newer.flags()...) })
+		}},
+	})
+}
+
+// takesOver starts another hypergate under load. It changes istiod's Deployment. At most that many Gateways roll at
+// once, if any do. In the end, its istiod serves a new route.
+func (u *upgrade) takesOver(t *fixture, most int, start func() *world.Hypergate) {
+	istiods := t.istiodPods()
+	load := t.loaded(u.streams())
+	h := start()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	t.Eventually(func() []string {
+		var same []string
+		for _, pod := range t.istiodPods() {
+			if slices.ContainsFunc(istiods, func(p corev1.Pod) bool { return p.UID == pod.UID }) {
+				same = append(same, pod.Name)
+			}
+		}
+		return same
+	}).Should(gomega.BeEmpty())
+	t.rolledOut()
+	t.oneByOne(u.gateways, most, func(*appsv1.Deployment) bool { return true })
+	for _, name := range u.gateways {
+		d, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, name+"-"+class, metav1.GetOptions{})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Logf("%s: generation %d", d.Name, d.Generation)
+	}
+	t.Eventually(t.heldGateways).Should(gomega.BeEmpty())
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	t.Log(t.installedMessage())
+	t.reconfigured(u.edge)
+	t.more(load, 500)
 	t.judge(load, 3000)
 }
 

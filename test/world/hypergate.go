@@ -3,12 +3,13 @@ package world
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/hypergate/hypergate/test/freeport"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -62,16 +63,30 @@ func (w *World) StartHypergate(ctx context.Context, more ...string) (*Hypergate,
 // that a pod does not allow, and for more than one hypergate. The process ends with this process, unless the world is
 // detached. It does not wait until hypergate is ready. See Ready.
 func (w *World) StartProcess(ctx context.Context, more ...string) (*Hypergate, error) {
-	health, err := FreeAddress(ctx)
+	return w.startBinary(ctx, w.options.Binary, append(w.Args(), more...))
+}
+
+func (w *World) startBinary(ctx context.Context, binary string, args []string) (*Hypergate, error) {
+	health, err := freeport.Addresses(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	argv := append([]string{w.options.Binary}, append(append(w.Args(), "--health-address", health), more...)...)
+	argv := append([]string{binary}, append(args, "--health-address", health[0])...)
 	p, err := proc.Spec{Name: "hypergate", LogDir: w.Dir, Argv: argv, Detach: w.options.Detach}.Start()
 	if err != nil {
 		return nil, err
 	}
-	return &Hypergate{process{p, health}}, nil
+	return &Hypergate{process{p, health[0]}}, nil
+}
+
+// StartPrevious starts a previous hypergate, which is in a file, as StartProcess does. It has the permissions of this
+// one.
+func (w *World) StartPrevious(ctx context.Context, binary string, more ...string) (*Hypergate, error) {
+	args := w.Args()
+	if i := slices.Index(args, "--kubeconfig"); i >= 0 {
+		args[i] = "--management-kubeconfig" // its name then
+	}
+	return w.startBinary(ctx, binary, append(args, more...))
 }
 
 // process is a process on this machine.
@@ -115,14 +130,4 @@ func (h *Hypergate) Ready(ctx context.Context, check string) error {
 		return fmt.Errorf("waiting for hypergate's %s (last: %s): %w", check, last, err)
 	}
 	return nil
-}
-
-// FreeAddress returns an address of loopback whose port was free a moment ago.
-func FreeAddress(ctx context.Context) (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String(), nil
 }
