@@ -26,6 +26,8 @@ const (
 	briefGateway = "brief"
 	briefLife    = time.Minute
 	agentPort    = 15020
+	// longOutage is how long an API server is away.
+	longOutage = 5 * time.Minute
 )
 
 // smallGateway creates a gateway with one pod, and a route to the backends. It returns the address.
@@ -161,29 +163,39 @@ func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	t.judge(load, 10_000)
 }
 
-// guestAPIDownForLong stops the guest's API server. istiod can no longer verify the tokens of agents.
+// guestAPIDownForLong stops the guest's API server. istiod can no longer verify the tokens of agents. Drift on the
+// management side is repaired, at the latest after the outage.
 func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
+	services, service := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
 	t.downForLong(edge, h, func(pods []corev1.Pod) {
 		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
 		t.Log("the guest's API server is away")
+		t.Expect(services.Delete(t.ctx, service, metav1.DeleteOptions{})).To(gomega.Succeed())
 		t.expire(pods)
 	}, func() {
 		t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+		t.Eventually(func() error {
+			_, err := services.Get(t.ctx, service, metav1.GetOptions{})
+			return err
+		}).Should(gomega.Succeed())
 	})
 }
 
 // mgmtAPIDownForLong stops the management API server. Neither istiod nor a gateway needs it: certificates are
-// renewed, and new routes arrive. hypergate cannot renew its Lease, and ends. The kubelet restarts it.
+// renewed, and new routes arrive. hypergate cannot renew its Lease, and ends. The kubelet restarts it. After the
+// outage, drift in the guest is repaired.
 func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.downForLong(edge, h, func(pods []corev1.Pod) {
 		t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
-		<-time.After(2 * briefLife) // the load goes on meanwhile, and the story is about this time
+		t.Eventually(h.Done()).Should(gomega.BeClosed())
+		t.Expect(t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
+			Delete(t.ctx, t.webhooks().Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		<-time.After(2 * briefLife)
 		t.renewed(pods)
 		t.reconfigured(edge)
-		t.Eventually(h.Done()).Should(gomega.BeClosed())
 	}, func() {
 		t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
 		// A container that the kubelet started during the outage may have ended, too.
@@ -194,6 +206,7 @@ func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 			}
 			return next.Ready(t.step(), "readyz")
 		}).Should(gomega.Succeed())
+		t.Eventually(t.webhooks).ShouldNot(gomega.BeNil())
 	})
 }
 
@@ -208,6 +221,7 @@ func (t *fixture) downForLong(edge *edgeOfTheGuest, h *world.Hypergate, outage f
 	t.Expect(pods).To(gomega.HaveLen(2))
 	t.undisturbedUnder(t.loaded(streams), func() {
 		outage(pods)
+		<-time.After(time.Until(began.Add(longOutage))) // the load goes on meanwhile, and the story is about this time
 		t.Logf("the outage took %s", time.Since(began).Round(time.Second))
 		end()
 		t.Log("the API server is back")

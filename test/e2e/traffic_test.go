@@ -42,6 +42,10 @@ func TestTraffic(t *testing.T) {
 	world := alone(t, world.Options{Name: "e2e-traffic", GuestNodes: 2, Conformance: true})
 	edge := world.trafficGateway()
 	world.runAll(edge, trafficStories())
+	peak, err := world.PeakMemory()
+	world.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Logf("peak memory of both clusters, page cache included: %.1f GiB", float64(peak)/(1<<30))
+	world.Expect(peak).To(gomega.And(gomega.BeNumerically(">", 1<<30), gomega.BeNumerically("<=", int64(12)<<30)))
 }
 
 // runAll runs stories with a gateway, one after the other.
