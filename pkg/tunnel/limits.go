@@ -102,8 +102,12 @@ const (
 	// redialEvery is the age at which a tunnel is replaced. An open tunnel outlives the expiry and the revocation of
 	// its token, so only a new request shows whether the sidecar still has its permission.
 	redialEvery = time.Hour
-	// drainTime is the time in which the streams of a replaced tunnel are closed, one after the other. It is shorter
-	// than redialEvery, so that a sidecar has at most two tunnels to a relay.
+	// endTime is the time in which the streams of a replaced tunnel end by themselves: istiod ends a connection after
+	// 30 minutes (keepaliveMaxServerConnectionAge in its chart), give or take a tenth (gRPC).
+	endTime = 35 * time.Minute
+	// drainTime is the time in which the streams of a replaced tunnel end. Those that are left after endTime are
+	// closed, one after the other. It is shorter than redialEvery, so that a sidecar has at most two tunnels to a
+	// relay.
 	drainTime = 50 * time.Minute
 	// stopTime is the time for which a stopping sidecar keeps streams. It is shorter than the usual grace period of a
 	// pod, which is 30 s.
@@ -119,11 +123,11 @@ type limits struct {
 
 	opens, newStreams throttle.Rate
 
-	proof, dial, target, open, wait, firstByte      time.Duration
-	idle, stall, closing, quiet                     time.Duration
-	ping, silence, write                            time.Duration
-	firstPause, longestPause, proven, redial, drain time.Duration
-	stop, place                                     time.Duration
+	proof, dial, target, open, wait, firstByte time.Duration
+	idle, stall, closing, quiet                time.Duration
+	ping, silence, write                       time.Duration
+	firstPause, longestPause, proven, redial   time.Duration
+	end, drain, stop, place                    time.Duration
 }
 
 func defaultLimits() limits {
@@ -136,14 +140,14 @@ func defaultLimits() limits {
 		proof:      proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,
 		idle: idleTime, stall: stallTime, closing: closeTime, quiet: quietTime,
 		ping: pingEvery, silence: silenceTime, write: writeTime,
-		firstPause: firstPause, longestPause: longestPause, proven: provenAfter, redial: redialEvery, drain: drainTime,
-		stop: stopTime,
+		firstPause: firstPause, longestPause: longestPause, proven: provenAfter, redial: redialEvery,
+		end: endTime, drain: drainTime, stop: stopTime,
 	}
 }
 
 // replacing returns limits for tunnels that are replaced at an age. The streams then have the same share of it as by
 // default.
 func (l limits) replacing(age time.Duration) limits {
-	l.redial, l.drain = age, age/6*5
+	l.redial, l.end, l.drain = age, age/12*7, age/6*5
 	return l
 }

@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -105,6 +106,25 @@ func (s *session) streams() []*joint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.open)
+}
+
+// left waits until all streams that are open now have ended, and returns none. After a time, or when the tunnel or the
+// context ends, it returns those that have not.
+func (s *session) left(ctx context.Context, after time.Duration) []*joint {
+	ctx, cancel := context.WithTimeout(ctx, after)
+	defer cancel()
+	streams := s.streams()
+	for len(streams) > 0 {
+		select {
+		case <-streams[0].done:
+			streams = streams[1:]
+			continue
+		case <-s.done:
+		case <-ctx.Done():
+		}
+		break
+	}
+	return slices.DeleteFunc(streams, (*joint).hasEnded)
 }
 
 // keepAlive sends a ping in each interval, and ends the tunnel if there is no answer. It returns when the tunnel ends.

@@ -125,8 +125,9 @@ func (s *Sidecar) failed(ctx context.Context, log *slog.Logger, pause *throttle.
 	}
 }
 
-// retire ends a tunnel that another one replaced. It accepts no more streams. Its streams are closed one after the
-// other within drainTime, so that not all gateways connect again at the same time.
+// retire ends a tunnel that another one replaced. It accepts no more streams. Its streams end by themselves, because
+// istiod ends each connection some time. Those that are left after endTime are closed one after the other until
+// drainTime, so that not all gateways connect again at the same time.
 func (s *Sidecar) retire(ctx context.Context, one *session) {
 	_ = one.mux.GoAway() // fails only if the tunnel has ended
 	defer one.finish(errReplaced)
@@ -135,8 +136,9 @@ func (s *Sidecar) retire(ctx context.Context, one *session) {
 	case <-one.done:
 	case <-ctx.Done():
 	}
-	end := time.Now().Add(s.limits.drain)
-	streams := one.streams()
+	begin := time.Now()
+	streams := one.left(ctx, s.limits.end)
+	end := begin.Add(s.limits.drain)
 	for i, stream := range streams {
 		share := time.Until(end) / time.Duration(len(streams)-i)
 		select {

@@ -58,6 +58,7 @@ func TestLimitsFitTogether(t *testing.T) {
 		"a relay ends a held gateway before gRPC does":         waitTime < 20*time.Second,
 		"istiod's pings keep a connection":                     idleTime > 2*30*time.Second,
 		"a sidecar has at most two tunnels to a relay":         drainTime < redialEvery,
+		"istiod ends streams before the sidecar does":          endTime > 33*time.Minute && endTime < drainTime,
 		"two istiods that replace their tunnels find room":     maxTunnels >= 4,
 		"the pace of a tunnel allows one read":                 inboundBurst >= streamWindow,
 		"a stopping sidecar ends before its pod":               stopTime < 30*time.Second,

@@ -115,7 +115,7 @@ func TestTheMeshRootIsReplaced(t *testing.T) {
 func TestRedial(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.redial, l.drain, l.target = 50*time.Millisecond, 10*time.Millisecond, time.Second
+	l.redial, l.end, l.drain, l.target = 50*time.Millisecond, 5*time.Millisecond, 10*time.Millisecond, time.Second
 	b := newBench(t, defaultLimits(), supportedVersions())
 	b.sidecar(l, supportedVersions())
 	conn := b.talks()
@@ -137,11 +137,11 @@ func TestRedial(t *testing.T) {
 	}).Should(gomega.BeNumerically(">=", before+5))
 }
 
-// TestAReplacedTunnelKeepsItsStreams: they have drainTime to end.
+// TestAReplacedTunnelKeepsItsStreams: they have endTime to end by themselves. The short drainTime counts only after it.
 func TestAReplacedTunnelKeepsItsStreams(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.redial, l.target = 50*time.Millisecond, time.Second
+	l.redial, l.drain, l.target = 50*time.Millisecond, time.Millisecond, time.Second
 	many := defaultLimits()
 	many.tunnels = 10_000 // a second has more tunnels than a relay allows
 	b := newBench(t, many, supportedVersions())
