@@ -133,43 +133,26 @@ func removeCgroups(ctx context.Context, name string) error {
 	return nil
 }
 
-// PeakMemory returns the most memory in bytes that the nodes have used, with all that runs on them and the page cache.
-// It is the sum of the peaks of the nodes, so the peak of the sum is at most this.
+// PeakMemory returns the most memory in bytes that all nodes have used together, with all that runs on them and the
+// page cache. The cgroups of the guest's nodes are in that of the management node.
 func (c *Cluster) PeakMemory() (int64, error) {
-	names := append(make([]string, 0, 1+len(c.GuestNodes)), c.run.Cgroup)
-	for _, node := range c.GuestNodes {
-		names = append(names, node.run.Cgroup)
-	}
-	total := int64(0)
-	for _, name := range names {
-		peak, err := peakMemory(name)
-		if err != nil {
-			return 0, err
-		}
-		total += peak
-	}
-	return total, nil
-}
-
-// peakMemory returns the most memory in bytes that a cgroup has used.
-func peakMemory(name string) (int64, error) {
 	roots, err := cgroupRoots()
 	if err != nil {
 		return 0, err
 	}
 	for _, root := range roots {
 		for _, file := range []string{"memory.max_usage_in_bytes", "memory.peak"} { // v1 and v2
-			data, err := os.ReadFile(filepath.Join(root, name, file))
+			data, err := os.ReadFile(filepath.Join(root, c.run.Cgroup, file))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
 			}
 			if err != nil {
-				return 0, fmt.Errorf("reading the peak memory of cgroup %s: %w", name, err)
+				return 0, fmt.Errorf("reading the peak memory of cgroup %s: %w", c.run.Cgroup, err)
 			}
 			return strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("no hierarchy has the peak memory of cgroup %s", name)
+	return 0, fmt.Errorf("no hierarchy has the peak memory of cgroup %s", c.run.Cgroup)
 }
 
 // eachCgroup visits the named cgroup in every hierarchy, parents before children.

@@ -1,6 +1,9 @@
 package e2e_test
 
 import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -165,13 +169,14 @@ func relayKilled(t *fixture, edge *edgeOfTheGuest) {
 	if before[1][relayGateways] > before[0][relayGateways] {
 		busy = 1
 	}
-	t.throughFault(edge, func() { t.killRelay(&pods[busy]) })
+	t.throughFault(edge, func() time.Time { return t.killRelay(&pods[busy]) })
 	_, after := t.mustRelays()
 	t.Expect(after[1-busy][relayTunnelsEver]).To(gomega.Equal(before[1-busy][relayTunnelsEver]), "the tunnel of the other relay stays")
 }
 
-// killRelay kills a relay, and waits until the sidecar has noticed and the kubelet has restarted it.
-func (t *fixture) killRelay(relay *corev1.Pod) {
+// killRelay kills a relay, and waits until the sidecar has noticed and the kubelet has restarted it. It returns that
+// moment.
+func (t *fixture) killRelay(relay *corev1.Pod) time.Time {
 	t.Helper()
 	sidecar, err := t.sidecar()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -184,6 +189,7 @@ func (t *fixture) killRelay(relay *corev1.Pod) {
 		now, err := t.GuestClient.CoreV1().Pods(relay.Namespace).Get(t.ctx, relay.Name, metav1.GetOptions{})
 		return restartsOf(now), err
 	}).ShouldNot(gomega.Equal(restartsOf(relay)))
+	return time.Now()
 }
 
 // relayCutOff cuts the relay with the most connections of gateways off, as if its node had lost the network. Neither
@@ -196,7 +202,7 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 	if before[1][relayGateways] > before[0][relayGateways] {
 		busy = 1
 	}
-	t.throughFault(edge, func() {
+	t.throughFault(edge, func() time.Time {
 		restore, err := t.CutOff(t.step(), pods[busy].UID)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		begin := time.Now()
@@ -211,33 +217,36 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 		t.reconfigured(edge)
 		t.Logf("new configuration reached the gateway through the other relay after %s", time.Since(begin).Round(10*time.Millisecond))
 		t.Expect(restore(t.step())).To(gomega.Succeed())
+		return time.Now()
 	})
 	_, after := t.mustRelays()
 	t.Expect(after[1-busy][relayTunnelsEver]).To(gomega.Equal(before[1-busy][relayTunnelsEver]), "the tunnel of the other relay stays")
 }
 
 func sidecarKilled(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() {
+	t.throughFault(edge, func() time.Time {
 		_, before := t.mustRelays()
 		istiod := t.istiodPod()
 		t.Expect(t.KillIn(t.step(), istiod.UID, tunnelProgram)).To(gomega.Succeed())
-		t.eachGotATunnel(before)
 		t.Eventually(func() map[string]int32 { return restartsOf(t.istiodPod()) }).Should(gomega.Equal(map[string]int32{
 			"discovery": restartsOf(istiod)["discovery"], tunnelContainer: restartsOf(istiod)[tunnelContainer] + 1,
 		}), "istiod does not restart")
+		answers := time.Now()
+		t.eachGotATunnel(before)
+		return answers
 	})
 }
 
 // killInAPIServerPod kills a program in the pod of the guest's API server, and waits until both relays got a new
-// tunnel. The kubelet restarts the container.
-func (t *fixture) killInAPIServerPod(program string) {
+// tunnel. The kubelet restarts the container. It returns the moment in which the API server reached pods again.
+func (t *fixture) killInAPIServerPod(program string) time.Time {
 	t.Helper()
 	_, before := t.mustRelays()
 	t.Expect(t.KillIn(t.step(), t.podOf("app=kube-apiserver").UID, program)).To(gomega.Succeed())
 	t.reachesPods()
 	reaches := time.Now()
 	t.eachGotATunnel(before)
-	t.Logf("both tunnels are new %s after the API server reaches pods", time.Since(reaches).Round(10*time.Millisecond))
+	return reaches
 }
 
 // reachesPods waits until the guest's API server is ready and reaches a kubelet through konnectivity.
@@ -254,7 +263,7 @@ func (t *fixture) reachesPods() {
 }
 
 func guestAPIKilled(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() { t.killInAPIServerPod("kube-apiserver") })
+	t.throughFault(edge, func() time.Time { return t.killInAPIServerPod("kube-apiserver") })
 }
 
 // guestAPIRolls gives the guest three API servers, each with a konnectivity server of its own, as HyperShift does for a
@@ -274,13 +283,22 @@ func guestAPIRolls(t *fixture, edge *edgeOfTheGuest) {
 		}
 	})
 	defer t.rollGuestAPI(func(s *appsv1.DeploymentSpec) { *s = one })
-	t.throughFault(edge, func() {
-		_, before := t.mustRelays()
-		t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
-			s.Template.Annotations = map[string]string{"example.com/rolled": "under load"}
-		})
-		t.eachGotATunnel(before)
+	t.throughFault(edge, t.replacedGuestAPI)
+}
+
+// guestAPIReplaced replaces the only API server of the guest, as a new release does.
+func guestAPIReplaced(t *fixture, edge *edgeOfTheGuest) { t.throughFault(edge, t.replacedGuestAPI) }
+
+// replacedGuestAPI replaces all API servers of the guest, and waits until both relays got a new tunnel. It returns the
+// moment in which the API server reached pods again.
+func (t *fixture) replacedGuestAPI() time.Time {
+	_, before := t.mustRelays()
+	t.rollGuestAPI(func(s *appsv1.DeploymentSpec) {
+		s.Template.Annotations = map[string]string{"example.com/rolled": time.Now().Format(time.RFC3339Nano)}
 	})
+	reaches := time.Now()
+	t.eachGotATunnel(before)
+	return reaches
 }
 
 // guestAPIServers returns the Deployment of the guest's API servers.
@@ -311,13 +329,13 @@ func (t *fixture) rollGuestAPI(change func(*appsv1.DeploymentSpec)) {
 }
 
 func konnectivityServerKilled(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() { t.killInAPIServerPod("proxy-server") })
+	t.throughFault(edge, func() time.Time { return t.killInAPIServerPod("proxy-server") })
 }
 
 // konnectivityAgentsKilled kills the agents on all nodes. istiod reaches the guest's API server, and sees a new route
 // meanwhile. Nothing brings it to the gateway before the agents are back.
 func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() {
+	t.throughFault(edge, func() time.Time {
 		for _, node := range t.GuestNodes {
 			t.Expect(node.Stop(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
 		}
@@ -333,15 +351,17 @@ func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
 			t.Expect(node.Start(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
 		}
 		t.reachesPods()
+		reaches := time.Now()
 		t.eachGotATunnel(before)
 		t.Eventually(edge.status).WithArguments(t.ctx, host).Should(gomega.Equal(http.StatusOK))
+		return reaches
 	})
 }
 
 // permissionTaken takes the sidecar's permission while hypergate does not run. Open tunnels stay. A relay that restarts
 // gets none, until hypergate gives the permission back.
 func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() {
+	t.throughFault(edge, func() time.Time {
 		t.start().Terminate()
 		pods, before := t.mustRelays()
 		t.Expect(t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace).Delete(t.ctx, model.TunnelAccountName, metav1.DeleteOptions{})).
@@ -361,13 +381,14 @@ func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
 			_, err := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace).Get(t.ctx, model.TunnelAccountName, metav1.GetOptions{})
 			return err
 		}).Should(gomega.Succeed())
+		return time.Now()
 	})
 }
 
 // sidecarAccountReplaced deletes the sidecar's account in the guest, which ends its token. hypergate makes another one
 // with another token. Open tunnels stay, and the next one uses the new token.
 func sidecarAccountReplaced(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() {
+	t.throughFault(edge, func() time.Time {
 		pods, before := t.mustRelays()
 		pid, err := t.ProcessIn(t.istiodPod().UID, tunnelProgram)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -385,13 +406,13 @@ func sidecarAccountReplaced(t *fixture, edge *edgeOfTheGuest) {
 		for i := range now {
 			t.Expect(now[i][relayTunnelsEver]).To(gomega.Equal(before[i][relayTunnelsEver]), "the open tunnels stay")
 		}
-		t.killRelay(&pods[0])
+		return t.killRelay(&pods[0])
 	})
 }
 
 // halfOpen drops the packets of both open tunnels between the sidecar and the API server. No end is notified.
 func halfOpen(t *fixture, edge *edgeOfTheGuest) {
-	t.throughFault(edge, func() {
+	t.throughFault(edge, func() time.Time {
 		_, before := t.mustRelays()
 		restore, err := t.DropConnections(t.step(), t.istiodPod().UID, tunnelProgram, 6443, model.RelayReplicas)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -401,6 +422,7 @@ func halfOpen(t *fixture, edge *edgeOfTheGuest) {
 		t.Logf("each relay has a new tunnel after %s", noticed)
 		t.Expect(noticed).To(gomega.BeNumerically("<=", tunnelNoticed+redialPause))
 		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
+		return time.Now()
 	})
 }
 
@@ -415,13 +437,73 @@ func istiodRollsBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 // the new root.
 func rotationBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 	servesDuringRotation(t, edge)
-	t.throughFault(edge, func() {
-		pods, before := t.mustRelays()
-		for i := range pods {
-			t.killRelay(&pods[i])
+	root := t.caFiles()["root-cert.pem"]
+	pods, _ := t.mustRelays()
+	t.Log("the relays have only the new root, and the sidecar has a certificate of the new CA")
+	for i := range pods {
+		t.Eventually(t.fileIn).WithArguments(pods[i].UID, "/var/run/secrets/istio/root-cert.pem").Should(gomega.Equal(root))
+	}
+	roots := x509.NewCertPool()
+	t.Expect(roots.AppendCertsFromPEM([]byte(root))).To(gomega.BeTrue())
+	t.Eventually(func() error {
+		text, err := t.fileIn(t.istiodPod().UID, "/var/run/secrets/tunnel/tls.crt")
+		if err != nil {
+			return err
 		}
-		t.Logf("before, the relays had got %v and %v tunnels", before[0][relayTunnelsEver], before[1][relayTunnelsEver])
+		block, _ := pem.Decode([]byte(text))
+		if block == nil {
+			return errors.New("the file has no certificate")
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return err
+		}
+		_, err = certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		return err
+	}).Should(gomega.Succeed())
+	t.throughFault(edge, func() time.Time {
+		t.killRelay(&pods[0])
+		return t.killRelay(&pods[1])
 	})
+}
+
+// fileIn returns a file as the program of the tunnel sees it in a pod.
+func (t *fixture) fileIn(pod types.UID, path string) (string, error) {
+	pid, err := t.ProcessIn(pod, tunnelProgram)
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/root%s", pid, path))
+	return string(data), err
+}
+
+// tunnelsAreReplaced lets the sidecar replace its tunnels every five seconds. Two must be replaced at each relay.
+func tunnelsAreReplaced(t *fixture, edge *edgeOfTheGuest) {
+	t.start()
+	t.tunnelUp()
+	defer t.byHand(`{"spec":{"template":{"spec":{"containers":[{"name":"`+tunnelContainer+`","args":`+
+		t.sidecarArgs("--max-age=5s")+`}]}}}}`, 1)()
+	t.undisturbed(edge, func() {
+		for range 2 {
+			_, before := t.mustRelays()
+			t.eachGotATunnel(before)
+		}
+		t.reconfigured(edge)
+	})
+}
+
+// sidecarArgs returns the arguments of the sidecar and more, as JSON.
+func (t *fixture) sidecarArgs(more ...string) string {
+	t.Helper()
+	for _, container := range t.istiodPod().Spec.Containers {
+		if container.Name == tunnelContainer {
+			text, err := json.Marshal(slices.Concat(container.Args, more))
+			t.Expect(err).NotTo(gomega.HaveOccurred())
+			return string(text)
+		}
+	}
+	t.Fatal("istiod's pod has no sidecar")
+	return ""
 }
 
 // strategySwitched publishes istiod at the router, and by the tunnel again. The Gateways roll one by one.

@@ -38,11 +38,13 @@ func tunnelStories() []trafficStory {
 		{"a relay loses its network, and no request fails", relayCutOff},
 		{"the sidecar is killed, and no request fails", sidecarKilled},
 		{"the guest's API server is killed, and no request fails", guestAPIKilled},
+		{"the guest's only API server is replaced, and no request fails", guestAPIReplaced},
 		{"three API servers of the guest are replaced, and no request fails", guestAPIRolls},
 		{"konnectivity's server is killed, and no request fails", konnectivityServerKilled},
 		{"konnectivity's agents are killed, and no request fails", konnectivityAgentsKilled},
 		{"the sidecar loses its permission, and no request fails", permissionTaken},
 		{"the sidecar's account is replaced, and no request fails", sidecarAccountReplaced},
+		{"tunnels are replaced at their age, and no request fails", tunnelsAreReplaced},
 		{"both tunnels carry nothing any more, and no request fails", halfOpen},
 		{"istiod is replaced behind the tunnel, and no request fails", istiodRollsBehindTheTunnel},
 		{"the mesh CA is rotated behind the tunnel, and no request fails", rotationBehindTheTunnel},
@@ -214,18 +216,17 @@ func (t *fixture) newRouteAt(namespace, gateway string) (name, host string) {
 // redialPause is the longest pause before the sidecar connects again.
 const tunnelsBack, tunnelNoticed, redialPause = 5 * time.Second, 20 * time.Second, 2 * time.Second
 
-// throughFault causes a fault of the tunnel under load. cause returns when the fault was noticed and is over. After
-// it, both tunnels are up again within tunnelsBack, and new configuration reaches the gateway.
-func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func()) {
+// throughFault causes a fault of the tunnel under load. cause returns the moment in which both ends of the tunnels
+// answer again. Within tunnelsBack after it, both tunnels are up again. Then new configuration reaches the gateway.
+func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func() time.Time) {
 	t.Helper()
 	t.start()
 	t.tunnelUp()
 	t.undisturbed(edge, func() {
-		cause()
-		over := time.Now()
+		over := cause()
 		t.tunnelUp()
 		back := time.Since(over).Round(10 * time.Millisecond)
-		t.Logf("tunnels and streams are back %s after the end of the fault was seen", back)
+		t.Logf("tunnels and streams are back %s after both ends answer", back)
 		t.Expect(back).To(gomega.BeNumerically("<=", tunnelsBack))
 		t.reconfigured(edge)
 		t.Logf("new configuration has reached the gateway after %s", time.Since(over).Round(10*time.Millisecond))
