@@ -458,7 +458,11 @@ func rotationBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 		if err != nil {
 			return err
 		}
-		_, err = certificate.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
+		others := x509.NewCertPool() // of the intermediate CA, which the file has, too
+		others.AppendCertsFromPEM([]byte(text))
+		_, err = certificate.Verify(x509.VerifyOptions{
+			Roots: roots, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny},
+		})
 		return err
 	}).Should(gomega.Succeed())
 	t.throughFault(edge, func() time.Time {
