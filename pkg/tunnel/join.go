@@ -54,16 +54,6 @@ func (j *joint) run(fromConn, fromStream *atomic.Int64) {
 	j.end()
 }
 
-// hasEnded reports whether both directions have ended.
-func (j *joint) hasEnded() bool {
-	select {
-	case <-j.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // half copies one direction. When the source ends, it passes the end on, and gives the other direction closeTime.
 func (j *joint) half(to, from halfCloser, count *atomic.Int64) {
 	if err := j.copy(to, from, count); err != nil || to.CloseWrite() != nil {

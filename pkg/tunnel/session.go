@@ -1,7 +1,6 @@
 package tunnel
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -108,23 +107,21 @@ func (s *session) streams() []*joint {
 	return slices.Clone(s.open)
 }
 
-// left waits until all streams that are open now have ended, and returns none. After a time, or when the tunnel or the
-// context ends, it returns those that have not.
-func (s *session) left(ctx context.Context, after time.Duration) []*joint {
-	ctx, cancel := context.WithTimeout(ctx, after)
-	defer cancel()
-	streams := s.streams()
-	for len(streams) > 0 {
+// waitStreams waits until all streams that are open now have ended, and not longer than a time. It returns earlier when
+// the tunnel ends, or when the channel is closed.
+func (s *session) waitStreams(longest time.Duration, canceled <-chan struct{}) {
+	over := time.After(longest)
+	for _, stream := range s.streams() {
 		select {
-		case <-streams[0].done:
-			streams = streams[1:]
-			continue
+		case <-stream.done:
 		case <-s.done:
-		case <-ctx.Done():
+			return
+		case <-canceled:
+			return
+		case <-over:
+			return
 		}
-		break
 	}
-	return slices.DeleteFunc(streams, (*joint).hasEnded)
 }
 
 // keepAlive sends a ping in each interval, and ends the tunnel if there is no answer. It returns when the tunnel ends.

@@ -136,9 +136,9 @@ func (s *Sidecar) retire(ctx context.Context, one *session) {
 	case <-one.done:
 	case <-ctx.Done():
 	}
-	begin := time.Now()
-	streams := one.left(ctx, s.limits.end)
-	end := begin.Add(s.limits.drain)
+	end := time.Now().Add(s.limits.drain)
+	one.waitStreams(s.limits.end, ctx.Done())
+	streams := one.streams()
 	for i, stream := range streams {
 		share := time.Until(end) / time.Duration(len(streams)-i)
 		select {
@@ -159,16 +159,7 @@ func (s *Sidecar) retire(ctx context.Context, one *session) {
 func (s *Sidecar) stop(one *session) {
 	_ = one.mux.GoAway() // fails only if the tunnel has ended
 	defer one.finish(errStopped)
-	deadline := time.After(s.limits.stop)
-	for _, stream := range one.streams() {
-		select {
-		case <-stream.done:
-		case <-one.done:
-			return
-		case <-deadline:
-			return
-		}
-	}
+	one.waitStreams(s.limits.stop, nil)
 }
 
 // serve accepts streams of a tunnel until it ends.

@@ -2,8 +2,6 @@ package chaos_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -14,7 +12,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	testcharts "github.com/hypergate/hypergate/test/charts"
-	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // snapshot is a development snapshot of Istio that stands for the next minor: its istiod, its charts, and the CRDs of
@@ -71,26 +68,14 @@ func (s snapshot) installed(t *testing.T) {
 	w.Expect(w.kubelet.started()).To(gomega.Equal(1), "istiod was not restarted")
 }
 
-// createCRDs creates the CRDs of a directory in the guest. The directory also contains a ValidatingAdmissionPolicy.
+// createCRDs creates the CRDs of a directory in the guest.
 func (w *chaosRun) createCRDs(dir string) {
 	w.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	created := 0
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for _, crd := range testcharts.CRDs(w.T, dir) {
+		resource := crd.GroupVersionKind().GroupVersion().WithResource("customresourcedefinitions")
+		_, err := w.guest.objects.Resource(resource).Create(w.Context(), crd, metav1.CreateOptions{})
 		w.Expect(err).NotTo(gomega.HaveOccurred())
-		for _, u := range fromyaml.Objects(w.T, data) {
-			if u.GetKind() != "CustomResourceDefinition" {
-				continue
-			}
-			resource := u.GroupVersionKind().GroupVersion().WithResource("customresourcedefinitions")
-			_, err := w.guest.objects.Resource(resource).Create(w.Context(), u, metav1.CreateOptions{})
-			w.Expect(err).NotTo(gomega.HaveOccurred())
-			created++
-		}
 	}
-	w.Expect(created).To(gomega.BeNumerically(">=", 8), "CRDs, among them those of TLSRoutes and ListenerSets")
 }
 
 // createGateway creates a Gateway with a listener for HTTP, a route, and the route's Service.

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // Folders in the checkout whose go.mod pins Istio.
@@ -78,6 +81,32 @@ func GatewayCRDsNext(tb testing.TB) string {
 func GatewayCRDsLater(tb testing.TB) string {
 	tb.Helper()
 	return gatewayCRDs(tb, pinLater)
+}
+
+// CRDs returns the CRDs of a directory of GatewayCRDsNext or GatewayCRDsLater, which also contains a
+// ValidatingAdmissionPolicy. Fewer than eight CRDs fail the test: those of TLSRoutes and ListenerSets are among them.
+func CRDs(tb testing.TB, dir string) []*unstructured.Unstructured {
+	tb.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for _, u := range fromyaml.Objects(tb, data) {
+			if u.GetKind() == "CustomResourceDefinition" {
+				out = append(out, u)
+			}
+		}
+	}
+	if len(out) < 8 {
+		tb.Fatalf("%s has %d CRDs", dir, len(out))
+	}
+	return out
 }
 
 func gatewayCRDs(tb testing.TB, pin string) string {

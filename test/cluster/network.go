@@ -77,13 +77,14 @@ func (n network) guestNode(number byte) network {
 }
 
 // guestLoadBalancers returns the range of the addresses of the guest's load balancers.
-func (n network) guestLoadBalancers() netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 96, 0}), 24)
-}
+func (n network) guestLoadBalancers() netip.Prefix { return n.range24(96) }
 
 // mgmtLoadBalancers returns the range of the addresses of the management cluster's load balancers.
-func (n network) mgmtLoadBalancers() netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], 97, 0}), 24)
+func (n network) mgmtLoadBalancers() netip.Prefix { return n.range24(97) }
+
+// range24 returns a range of the block, by its third byte.
+func (n network) range24(third byte) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n.Block.Addr().As4()[1], third, 0}), 24)
 }
 
 // Link names. The host's end contains the run's name (15 characters at most). The other end is renamed when it enters

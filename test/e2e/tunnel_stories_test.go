@@ -390,12 +390,8 @@ func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
 func sidecarAccountReplaced(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() time.Time {
 		pods, before := t.mustRelays()
-		pid, err := t.ProcessIn(t.istiodPod().UID, tunnelProgram)
-		t.Expect(err).NotTo(gomega.HaveOccurred())
-		mounted := func() (string, error) {
-			token, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/var/run/secrets/guest/token", pid))
-			return string(token), err
-		}
+		istiod := t.istiodPod().UID
+		mounted := func() (string, error) { return t.fileIn(istiod, "/var/run/secrets/guest/token") }
 		old, err := mounted()
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		accounts := t.GuestClient.CoreV1().ServiceAccounts(world.GuestNamespace)
