@@ -254,13 +254,15 @@ func (u *upgrade) takesOver(t *fixture, most int, start func() *world.Hypergate)
 	t.judge(load, 3000)
 }
 
-// gatewayPods returns the names of the pods of all gateways.
+// gatewayPods returns the names of the pods of all gateways, without those that end.
 func (u *upgrade) gatewayPods(t *fixture) []string {
 	t.Helper()
 	var out []string
 	for _, name := range u.gateways {
 		for _, pod := range t.podsOf(world.GuestNamespace, "gateway.networking.k8s.io/gateway-name="+name) {
-			out = append(out, pod.Name)
+			if pod.DeletionTimestamp == nil {
+				out = append(out, pod.Name)
+			}
 		}
 	}
 	return out
