@@ -84,9 +84,14 @@ func speedOf(t *testing.T, side conformance.Side) conformance.Speed {
 		m.istiod, m.namespace = m.world.GuestClient, world.GuestNamespace
 	}
 	m.url = m.urlOfGateway()
-	return conformance.Speed{
-		FirstRequests: m.firstRequests(), Validated: m.writes(world.Revision), NotValidated: m.writes("another"), Many: m.manyRoutes(),
+	out := conformance.Speed{
+		FirstRequests: m.firstRequests(), Validated: m.writes(world.Revision), NotValidated: m.writes("another"),
 	}
+	if side == conformance.Split {
+		out.Pushes = m.pushes()
+	}
+	out.Many = m.manyRoutes()
+	return out
 }
 
 // meter measures one side.
