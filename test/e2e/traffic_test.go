@@ -252,6 +252,7 @@ func (t *fixture) ended(load *traffic.Load, least int) traffic.Report {
 		data, err := json.MarshalIndent(report, "", "  ")
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 		name := regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.T.Name(), "-") + report.Began.UTC().Format("-150405.000") + ".json"
+		t.Expect(os.MkdirAll(dir, 0o700)).To(gomega.Succeed())
 		t.Expect(os.WriteFile(filepath.Join(dir, name), data, 0o600)).To(gomega.Succeed())
 	}
 	t.Expect(err).NotTo(gomega.HaveOccurred())

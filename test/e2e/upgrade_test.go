@@ -232,40 +232,46 @@ func (u *upgrade) replaced(t *fixture) {
 		{"hypergate is upgraded, istiod is replaced, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
 			u.takesOver(t, 1, func() *world.Hypergate { return t.start(u.newer.flags()...) })
 		}},
+		{"with --gateway-rollout=AllAtOnce no Gateway is held, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			u.allAtOnce(t)
+		}},
 	})
+}
+
+// allAtOnce changes Istio to the older release under load, without a rollout of one Gateway after another. hypergate
+// holds no Gateway, and the new istiod deploys all of them.
+func (u *upgrade) allAtOnce(t *fixture) {
+	load := t.loaded(u.streams())
+	h := t.start(append(u.older.flags(), "--gateway-rollout=AllAtOnce")...)
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	t.oneByOne(u.gateways, len(u.gateways), func(d *appsv1.Deployment) bool {
+		t.Expect(t.heldGateways()).To(gomega.BeEmpty())
+		return proxyImageOf(d) == u.older.proxy
+	})
+	t.rolledOut()
+	t.Expect(t.heldGateways()).To(gomega.BeEmpty())
+	t.reconfigured(u.edge)
+	t.more(load, 500)
+	t.judge(load, 3000)
+	u.onlyPodsOf(t, u.older)
 }
 
 // takesOver starts another hypergate under load. It changes istiod's Deployment. At most that many Gateways roll at
 // once, if any do. In the end, its istiod serves a new route.
 func (u *upgrade) takesOver(t *fixture, most int, start func() *world.Hypergate) {
-	istiods, before := t.namesOfIstiods(), u.gatewayPods(t)
+	istiods := t.namesOfIstiods()
 	load := t.loaded(u.streams())
 	h := start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.Eventually(func() []string { return same(istiods, t.namesOfIstiods()) }).Should(gomega.BeEmpty())
 	t.rolledOut()
 	t.oneByOne(u.gateways, most, func(*appsv1.Deployment) bool { return true })
-	t.Logf("%d of the gateways' %d pods are the same", len(same(before, u.gatewayPods(t))), len(before))
 	t.Eventually(t.heldGateways).Should(gomega.BeEmpty())
 	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
 	t.Log(t.installedMessage())
 	t.reconfigured(u.edge)
 	t.more(load, 500)
 	t.judge(load, 3000)
-}
-
-// gatewayPods returns the names of the pods of all gateways, without those that end.
-func (u *upgrade) gatewayPods(t *fixture) []string {
-	t.Helper()
-	var out []string
-	for _, name := range u.gateways {
-		for _, pod := range t.podsOf(world.GuestNamespace, "gateway.networking.k8s.io/gateway-name="+name) {
-			if pod.DeletionTimestamp == nil {
-				out = append(out, pod.Name)
-			}
-		}
-	}
-	return out
 }
 
 func proxyImageOf(d *appsv1.Deployment) string { return d.Spec.Template.Spec.Containers[0].Image }
