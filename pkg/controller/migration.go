@@ -210,7 +210,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		g.Connected = r.connected[g.UID] == g.Deployment.Generation && g.Deployment.Generation != 0
 		out.Gateways = append(out.Gateways, g.Gateway)
 	}
-	out.Findings = migration.Run(r.checked, accepted)
+	out.Findings, out.Leftovers = migration.Run(r.checked, accepted), facts.Inventory.Leftovers()
 	return out
 }
 

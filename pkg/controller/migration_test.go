@@ -204,10 +204,13 @@ func TestMigrationEvidence(t *testing.T) {
 		Origin: migration.Origin{Exists: true, Replicas: 1, Pods: 1, Ready: 1, Webhook: migration.WebhookBlocks},
 		Hosted: migration.Hosted{Mode: migration.HostedLeading, Ready: true, Trusted: true}, Lock: migration.LockHosted,
 	}
-	gateways, findings := got.Gateways, got.Findings
-	got.Gateways, got.Findings = nil, nil
+	gateways, findings, leftovers := got.Gateways, got.Findings, got.Leftovers
+	got.Gateways, got.Findings, got.Leftovers = nil, nil, nil
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(leftovers) == 0 {
+		t.Error("no leftovers")
 	}
 	if len(gateways) != 1 || !gateways[0].Connected || gateways[0].Of != migration.OfOrigin {
 		t.Errorf("Gateways: %+v", gateways)

@@ -252,7 +252,7 @@ func (r *inventoryReader) originObjects(ctx context.Context) error {
 // sailSubscription is the Subscription of OpenShift's ingress operator (cluster-ingress-operator,
 // pkg/operator/controller/names.go).
 func sailSubscription() types.NamespacedName {
-	return types.NamespacedName{Namespace: "openshift-operators", Name: "servicemeshoperator3"}
+	return types.NamespacedName{Namespace: migration.SubscriptionNamespace, Name: "servicemeshoperator3"}
 }
 
 // gateways reads the Gateways of hypergate's classes, and those that hypergate holds.

@@ -20,6 +20,8 @@ type Evidence struct {
 	Gateways []Gateway
 	// Findings are the results of the check.
 	Findings []Finding
+	// Leftovers are what stays in the guest once the origin is removed.
+	Leftovers []Leftover
 	// Outage is the last outage of the guest's API server.
 	Outage model.Outage
 }

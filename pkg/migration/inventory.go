@@ -154,6 +154,10 @@ func (i Inventory) Ordered() []InventoryGateway {
 	return out
 }
 
+// SubscriptionNamespace is the namespace of the Subscription that OpenShift's ingress operator creates
+// (cluster-ingress-operator, pkg/operator/controller/names.go).
+const SubscriptionNamespace = "openshift-operators"
+
 // OriginWebhook returns the name of the origin's validating webhook.
 func OriginWebhook(revision, namespace string) string {
 	return "istio-validator-" + revision + "-" + namespace

@@ -72,6 +72,8 @@ type Report struct {
 	Findings []Finding
 	// HasOrigin reports whether anything of the origin is left.
 	HasOrigin bool
+	// Leftovers are what a finished migration leaves in the guest.
+	Leftovers []Leftover
 	// Gateways are in the order in which they move. More is how many others there are.
 	Gateways []ReportedGateway
 	More     int
@@ -94,6 +96,9 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 		Intent: Intent{Goal: i.Goal, Paused: i.Paused, At: i.At}, Phase: step.In(), Since: m.Since, HasOrigin: e.Origin.Exists,
 	}
 	out.answer(step)
+	if out.Why == Finished {
+		out.Leftovers = e.Leftovers
+	}
 	if out.WhySince = now; out.Why == before.Why && out.Progress == before.Progress && out.Gateway == before.Gateway {
 		out.WhySince = before.WhySince
 	}
@@ -193,7 +198,11 @@ func (d decision) onItsWay(g Gateway) bool {
 
 // clean returns the report with as much of it as an encoding can have.
 func (r Report) clean() Report {
-	const mostFindings = 5
+	const mostFindings, mostLeftovers = 5, 4
+	r.Leftovers = slices.Clone(r.Leftovers[:min(len(r.Leftovers), mostLeftovers)])
+	for i := range r.Leftovers {
+		r.Leftovers[i] = r.Leftovers[i].clean()
+	}
 	r.Findings = slices.Clone(r.Findings[:min(len(r.Findings), mostFindings)])
 	for i := range r.Findings {
 		r.Findings[i] = r.Findings[i].clean()

@@ -39,6 +39,7 @@ type encodedReport struct {
 	Gateway     string           `json:"gateway,omitempty"`
 	Findings    []Finding        `json:"findings,omitempty"`
 	HasOrigin   bool             `json:"hasOrigin,omitempty"`
+	Leftovers   []Leftover       `json:"leftovers,omitempty"`
 	Moved       int              `json:"moved,omitempty"`
 	Moving      int              `json:"moving,omitempty"`
 	Gateways    []encodedGateway `json:"gateways,omitempty"`
@@ -84,7 +85,8 @@ func (r Report) line() (string, error) {
 	in := encodedReport{
 		Schema: reportSchema, Goal: r.Intent.Goal, Paused: r.Intent.Paused, RequestedAt: seconds(r.Intent.At),
 		Phase: r.Phase, Since: seconds(r.Since), Progress: r.Progress, Why: r.Why, WhySince: seconds(r.WhySince), Gateway: r.Gateway,
-		Findings: r.Findings, HasOrigin: r.HasOrigin, Moved: counted(r.Moved), Moving: counted(r.Moving), More: counted(r.More),
+		Findings: r.Findings, HasOrigin: r.HasOrigin, Leftovers: r.Leftovers,
+		Moved: counted(r.Moved), Moving: counted(r.Moving), More: counted(r.More),
 	}
 	for _, g := range r.Gateways {
 		in.Gateways = append(in.Gateways, encodedGateway{g.Namespace, g.Name, g.State, seconds(g.Since)})
@@ -115,7 +117,8 @@ func ParseReport(annotation string) (Report, error) {
 	out := Report{
 		Intent: Intent{Goal: in.Goal, Paused: in.Paused, At: timeOf(in.RequestedAt)},
 		Phase:  in.Phase, Since: timeOf(in.Since), Progress: in.Progress, Why: Reason(word(string(in.Why))), WhySince: timeOf(in.WhySince),
-		Gateway: in.Gateway, Findings: in.Findings, HasOrigin: in.HasOrigin, Moved: in.Moved, Moving: in.Moving, More: in.More,
+		Gateway: in.Gateway, Findings: in.Findings, HasOrigin: in.HasOrigin, Leftovers: in.Leftovers,
+		Moved: in.Moved, Moving: in.Moving, More: in.More,
 	}
 	for _, g := range in.Gateways {
 		out.Gateways = append(out.Gateways, ReportedGateway{g.Namespace, g.Name, g.State, timeOf(g.Since)})
@@ -157,12 +160,17 @@ func name(s string) string { return unescaped(text.Line(s, longestName)) }
 
 func word(s string) string { return unescaped(text.Line(s, longestQuoted)) }
 
+func limited(s string) string { return unescaped(text.Line(s, longestText)) }
+
 func unescaped(s string) string { return strings.NewReplacer(`"`, "'", `\`, "/").Replace(s) }
 
 // clean returns a finding with texts of limited size.
 func (f Finding) clean() Finding {
 	f.Severity, f.Code, f.More = Severity(word(string(f.Severity))), Code(word(string(f.Code))), counted(f.More)
-	f.Object = Object{Kind: word(f.Object.Kind), Namespace: name(f.Object.Namespace), Name: name(f.Object.Name)}
-	f.Message, f.NextStep = unescaped(text.Line(f.Message, longestText)), unescaped(text.Line(f.NextStep, longestText))
+	f.Object, f.Message, f.NextStep = f.Object.clean(), limited(f.Message), limited(f.NextStep)
 	return f
+}
+
+func (o Object) clean() Object {
+	return Object{Kind: word(o.Kind), Namespace: name(o.Namespace), Name: name(o.Name)}
 }

@@ -158,6 +158,8 @@ type migrationStatus struct {
 	Moved    int                 `json:"moved"`
 	Moving   int                 `json:"moving"`
 	Findings []migration.Finding `json:"findings,omitempty"`
+	// Leftovers are what a finished migration leaves in the guest.
+	Leftovers []migration.Leftover `json:"leftovers,omitempty"`
 	// Gateways are in the order in which they move. More is how many others there are.
 	Gateways []gatewayLine `json:"gateways"`
 	More     int           `json:"more,omitempty"`
@@ -185,8 +187,8 @@ func newMigrationStatus(namespace, lease string, exists bool, annotations map[st
 	out := migrationStatus{
 		Namespace: namespace, Lease: lease, Goal: i.Goal, Paused: i.Paused, RequestedAt: inRFC3339(i.At), Accepted: i.Accepted.String(),
 		Seen: err == nil && r.IsFor(i), Phase: r.Phase, Since: inRFC3339(r.Since), Progress: r.Progress, Reason: r.Why,
-		Gateway: r.Gateway, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Gateways: []gatewayLine{}, More: r.More,
-		Notes: notes, record: record, exists: exists, now: now,
+		Gateway: r.Gateway, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Leftovers: r.Leftovers, Gateways: []gatewayLine{},
+		More: r.More, Notes: notes, record: record, exists: exists, now: now,
 	}
 	if err != nil {
 		out.Problem = err.Error()
@@ -253,6 +255,7 @@ func (s migrationStatus) table(out io.Writer) {
 		fmt.Fprintln(out)
 		migrationPlan{Findings: s.Findings}.findings(out)
 	}
+	s.leftovers(out)
 	if len(s.Gateways) == 0 {
 		return
 	}
@@ -264,6 +267,22 @@ func (s migrationStatus) table(out io.Writer) {
 	columns(out, rows...)
 	if s.More > 0 {
 		fmt.Fprintf(out, "... and %d more\n", s.More)
+	}
+}
+
+// leftovers prints what a finished migration leaves in the guest.
+func (s migrationStatus) leftovers(out io.Writer) {
+	if len(s.Leftovers) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "\nLeft in the guest. hypergate deletes nothing there:")
+	for _, l := range s.Leftovers {
+		exists := ", if it exists"
+		if l.Seen {
+			exists = ""
+		}
+		fmt.Fprintf(out, "  %s%s: %s\n", oneLine(l.Object.String()), exists, oneLine(l.Message))
+		fmt.Fprintf(out, "    Removed by: %s\n    Next step: %s\n", oneLine(l.Remover), oneLine(l.NextStep))
 	}
 }
 

@@ -67,6 +67,15 @@ func TestMigrationStatusOutput(t *testing.T) {
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Park, migration.Ended, migration.Parked, "", 3
 			r.Gateways = r.Gateways[:1]
 		}), exitOK},
+		"finished": {migrating(t, func(i *migration.Intent, r *migration.Report) {
+			i.Goal, r.Intent.Goal, r.HasOrigin = migration.Retired, migration.Retired, false
+			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Done, migration.Ended, migration.Finished, "", 3
+			r.Gateways = r.Gateways[:1]
+			r.Leftovers = migration.Inventory{
+				Revision: "openshift-gateway", Namespace: "openshift-ingress",
+				Origin: migration.OriginFacts{Subscription: "servicemeshoperator3"},
+			}.Leftovers()
+		}), exitOK},
 		"unseen": {migrating(t, func(i *migration.Intent, _ *migration.Report) {
 			i.Goal, i.At, i.Accepted = migration.Backward, noon().Add(-time.Second), migration.Waivers{Untested: true}
 		}), exitUnderWay},
@@ -98,6 +107,14 @@ func TestMigrationStatusIsDocumented(t *testing.T) {
 	}
 	if want := "$ hypergate migrate status -n clusters-guest1\n" + out.String() + "```\n"; !strings.Contains(string(page), want) {
 		t.Errorf("docs/migration.md does not have:\n%s", want)
+	}
+	finished, err := os.ReadFile("testdata/migrate-finished.table")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, left, _ := strings.Cut(string(finished), "\n\n")
+	if left, _, found := strings.Cut(left, "\n\n"); !found || !strings.Contains(string(page), "```\n"+left+"\n```\n") {
+		t.Errorf("docs/migration.md does not have:\n%s", left)
 	}
 }
 
