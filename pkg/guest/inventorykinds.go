@@ -46,12 +46,12 @@ func (r *inventoryReader) foreign(ctx context.Context) error {
 		revision := u.GetLabels()[revisionLabel]
 		return revision == "" || revision == r.c.cfg.Revision
 	}
-	for _, kind := range istioKinds() {
-		if slices.Contains(r.c.cfg.IstioResources, kind.resource) || !r.served(kind.resource.CRD()) {
+	for _, kind := range model.IstioKinds() {
+		if slices.Contains(r.c.cfg.IstioResources, kind.IstioResource) || !r.served(kind.CRD()) {
 			continue
 		}
-		gvr := schema.GroupVersionResource{Group: kind.resource.Group, Version: kind.version, Resource: kind.resource.Resource}
-		found, err := r.objects(ctx, kind.kind, gvr, metav1.ListOptions{}, forOrigin)
+		gvr := schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Resource}
+		found, err := r.objects(ctx, kind.Kind, gvr, metav1.ListOptions{}, forOrigin)
 		if err != nil {
 			return err
 		}
@@ -69,33 +69,6 @@ func (r *inventoryReader) served(crd string) bool {
 		})
 	}
 	return !matches(r.ignored) || matches(r.included)
-}
-
-// istioKindOf is a kind of Istio's API, in a version that each supported Istio has.
-type istioKindOf struct {
-	resource      model.IstioResource
-	kind, version string
-}
-
-// istioKinds returns the kinds of Istio's API, those that restrict access first.
-func istioKinds() []istioKindOf {
-	security, networking := "security.istio.io", "networking.istio.io"
-	return []istioKindOf{
-		{model.IstioResource{Group: security, Resource: "authorizationpolicies"}, "AuthorizationPolicy", "v1"},
-		{model.IstioResource{Group: security, Resource: "requestauthentications"}, "RequestAuthentication", "v1"},
-		{model.IstioResource{Group: security, Resource: "peerauthentications"}, "PeerAuthentication", "v1"},
-		{model.IstioResource{Group: networking, Resource: "envoyfilters"}, "EnvoyFilter", "v1alpha3"},
-		{model.IstioResource{Group: networking, Resource: "virtualservices"}, "VirtualService", "v1"},
-		{model.IstioResource{Group: networking, Resource: "destinationrules"}, "DestinationRule", "v1"},
-		{model.IstioResource{Group: networking, Resource: "gateways"}, "Gateway.networking.istio.io", "v1"},
-		{model.IstioResource{Group: networking, Resource: "serviceentries"}, "ServiceEntry", "v1"},
-		{model.IstioResource{Group: networking, Resource: "sidecars"}, "Sidecar", "v1"},
-		{model.IstioResource{Group: networking, Resource: "workloadentries"}, "WorkloadEntry", "v1"},
-		{model.IstioResource{Group: networking, Resource: "workloadgroups"}, "WorkloadGroup", "v1"},
-		{model.IstioResource{Group: networking, Resource: "proxyconfigs"}, "ProxyConfig", "v1beta1"},
-		{model.IstioResource{Group: "extensions.istio.io", Resource: "wasmplugins"}, "WasmPlugin", "v1alpha1"},
-		{model.IstioResource{Group: "telemetry.istio.io", Resource: "telemetries"}, "Telemetry", "v1"},
-	}
 }
 
 // alpha reads objects that only a later Istio serves without alpha features. The first version of a resource that the

@@ -99,3 +99,22 @@ func TestAKindOfIstioThatNoRowKnows(t *testing.T) {
 	})
 	f.Expect(f.observed().Unserved).To(gomega.Equal([]string{name}))
 }
+
+// TestAKindInAGroupOfIstioThatIsNotKnownIsFound checks a kind of a later Istio, which no row of model.IstioKinds has.
+func TestAKindInAGroupOfIstioThatIsNotKnownIsFound(t *testing.T) {
+	t.Parallel()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const known, later = "wasmplugins", "laterplugins"
+	crd, objects := realKind(t, source, model.IstioResource{Group: "extensions.istio.io", Resource: known})
+	objects.Path = strings.ReplaceAll(objects.Path, known, later)
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(objects, "{metadata: {namespace: app, name: a}}")
+		api.Put(theCRDs, strings.ReplaceAll(crd, known, later))
+	})
+	want := []crds.InUse{{CRD: later + ".extensions.istio.io", Namespace: "app", Name: "a"}}
+	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
+}

@@ -19,31 +19,55 @@ func (c Config) SortedIstioResources() []IstioResource {
 	return slices.Compact(sorted)
 }
 
-// KnownIstioResources returns the resources of Istio's API that Config.IstioResources can contain.
-func KnownIstioResources() []IstioResource {
-	var out []IstioResource
-	for _, group := range []struct {
-		name      string
-		resources []string
-	}{
-		{"extensions.istio.io", []string{"wasmplugins"}},
-		{"networking.istio.io", []string{
-			"destinationrules", "envoyfilters", "gateways", "proxyconfigs", "serviceentries", "sidecars", "virtualservices",
-			"workloadentries", "workloadgroups",
-		}},
-		{"security.istio.io", []string{"authorizationpolicies", "peerauthentications", "requestauthentications"}},
-		{"telemetry.istio.io", []string{"telemetries"}},
-	} {
-		for _, resource := range group.resources {
-			out = append(out, IstioResource{group.name, resource})
-		}
+// IstioKind is a kind of Istio's API.
+type IstioKind struct {
+	IstioResource
+
+	// Kind is the name of the kind, as a user of the Gateway API reads it.
+	// Version is one that each supported Istio has.
+	Kind, Version string
+}
+
+// IstioKinds returns the kinds of Istio's API that istiod can serve (istio pkg/config/schema/metadata.yaml), those that
+// restrict access first.
+func IstioKinds() []IstioKind {
+	const security, networking = "security.istio.io", "networking.istio.io"
+	return []IstioKind{
+		{IstioResource{security, "authorizationpolicies"}, "AuthorizationPolicy", "v1"},
+		{IstioResource{security, "requestauthentications"}, "RequestAuthentication", "v1"},
+		{IstioResource{security, "peerauthentications"}, "PeerAuthentication", "v1"},
+		{IstioResource{networking, "envoyfilters"}, "EnvoyFilter", "v1alpha3"},
+		{IstioResource{networking, "virtualservices"}, "VirtualService", "v1"},
+		{IstioResource{networking, "destinationrules"}, "DestinationRule", "v1"},
+		{IstioResource{networking, "gateways"}, "Gateway.networking.istio.io", "v1"},
+		{IstioResource{networking, "serviceentries"}, "ServiceEntry", "v1"},
+		{IstioResource{networking, "sidecars"}, "Sidecar", "v1"},
+		{IstioResource{networking, "workloadentries"}, "WorkloadEntry", "v1"},
+		{IstioResource{networking, "workloadgroups"}, "WorkloadGroup", "v1"},
+		{IstioResource{networking, "proxyconfigs"}, "ProxyConfig", "v1beta1"},
+		{IstioResource{"extensions.istio.io", "wasmplugins"}, "WasmPlugin", "v1alpha1"},
+		{IstioResource{"telemetry.istio.io", "telemetries"}, "Telemetry", "v1"},
 	}
-	return out
+}
+
+// KnownIstioResources returns the resources of Istio's API that Config.IstioResources can contain, sorted by group and
+// resource.
+func KnownIstioResources() []IstioResource {
+	var all Config
+	for _, kind := range IstioKinds() {
+		all.IstioResources = append(all.IstioResources, kind.IstioResource)
+	}
+	return all.SortedIstioResources()
+}
+
+// IsKnownIstioCRD reports whether a name is that of the CustomResourceDefinition of a known resource.
+func IsKnownIstioCRD(name string) bool {
+	return slices.ContainsFunc(IstioKinds(), func(k IstioKind) bool { return k.CRD() == name })
 }
 
 // IsIstioGroup reports whether a group is one of Istio's API, in which istiod serves kinds.
 func IsIstioGroup(group string) bool {
-	return slices.ContainsFunc(KnownIstioResources(), func(r IstioResource) bool { return r.Group == group })
+	return slices.ContainsFunc(IstioKinds(), func(k IstioKind) bool { return k.Group == group })
 }
 
 // LayeredProductResources returns the resources that products on top of OpenShift's Gateway API use. They are the

@@ -616,6 +616,13 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			"[remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources); " +
 			"hypergate crds lists up to 100 of them]",
 	})
+	// A kind in a group of Istio's that no table knows cannot be named in --istio-resources.
+	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: "wafpolicies.security.istio.io", Namespace: "demo", Name: "a"}}},
+		status.UnsupportedFieldsInUse, want{
+			metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
+				"that these are meant to restrict can be open: " +
+				"wafpolicies.security.istio.io demo/a: the whole object, because istiod does not know its kind" + step,
+		})
 	var many []crds.InUse
 	for i := range 1000 {
 		many = append(many, crds.InUse{CRD: routes, Namespace: "demo", Name: fmt.Sprint(i), Fields: []crds.Field{retry}})

@@ -136,17 +136,11 @@ func (r Result) fieldsInUse() metav1.Condition {
 // inUseStep returns the next step for objects that istiod ignores, or of which it ignores a part.
 func (r Result) inUseStep() string {
 	const list = "; hypergate crds lists up to 100 of them"
-	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && isIstios(use.CRD) })
+	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD) })
 	if served {
 		return "remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources)" + list
 	}
 	return "remove these fields and objects" + list
-}
-
-// isIstios reports whether a kind is one of Istio's API.
-func isIstios(crd string) bool {
-	_, group, _ := strings.Cut(crd, ".")
-	return model.IsIstioGroup(group)
 }
 
 // object returns the name of an object in the form of kubectl.
@@ -160,7 +154,7 @@ func object(use crds.InUse) string {
 // ignored returns what istiod ignores of an object. Fields that can restrict access come first.
 func ignored(use crds.InUse) string {
 	switch {
-	case len(use.Fields) == 0 && isIstios(use.CRD):
+	case len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD):
 		return "the whole object, because istiod does not serve its kind"
 	case len(use.Fields) == 0:
 		return "the whole object, because istiod does not know its kind"
