@@ -136,7 +136,7 @@ func TestControllerInstalled(t *testing.T) {
 				Rollout: model.RolledOut,
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
-				"plan was rejected and nothing was changed; see hypergate's log for the reason"},
+				"plan was rejected and nothing was changed [hypergate status shows the reason, on the management cluster]"},
 		},
 		"a third party reverts a write": {
 			status.Result{
@@ -338,8 +338,8 @@ func TestControllerInstalledUnmanaged(t *testing.T) {
 		},
 		"refused": {
 			status.Result{PlanProblem: errors.New("Deployment secret-namespace/secret-object is planned twice")},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed; see hypergate's " +
-				"log for the reason"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed " +
+				"[hypergate status shows the reason, on the management cluster]"},
 		},
 		"refused because the CA cannot be read": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},

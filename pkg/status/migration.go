@@ -131,7 +131,7 @@ func blockedMigration(err error) (planProblem, bool) {
 	}
 	public := e.Error()
 	if e.Cause != nil {
-		public = "a migration was requested, and the guest cannot be checked; see hypergate's log for the reason"
+		public = "a migration was requested, and the guest cannot be checked" + reasonElsewhere()
 	}
 	p := rejectedPlan("checking a migration", err, e.Error(), e.Fingerprint())
 	p.reason = ReasonMigrationBlocked

@@ -35,9 +35,14 @@ func planProblemOf(err error) planProblem {
 		}
 	}
 	return planProblem{
-		public:  "the plan was rejected and nothing was changed; see hypergate's log for the reason",
+		public:  "the plan was rejected and nothing was changed" + reasonElsewhere(),
 		problem: rejectedPlan("planning", err, err.Error(), err.Error()),
 	}
+}
+
+// reasonElsewhere is the next step for a reason that the guest must not see.
+func reasonElsewhere() string {
+	return nextStep("hypergate status shows the reason, on the management cluster")
 }
 
 // rejectedPlan returns the problem of a plan that is rejected, with its text and its fingerprint.

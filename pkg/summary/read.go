@@ -125,11 +125,11 @@ func (e Expiry) why(paused bool, now time.Time) string {
 func (e Expiry) step() string {
 	switch e.What {
 	case expiringToken:
-		return "see hypergate's log"
+		return "see the condition Degraded"
 	case expiringAccess:
 		return "run hypergate guest-kubeconfig --apply with the flags of the runbook HypergateGuestCredentialExpiring"
 	default:
-		return "see hypergate's log, or replace your own CA"
+		return "see the condition Degraded, or replace your own CA"
 	}
 }
 

@@ -113,7 +113,7 @@ func TestAPauseHasItsBeginning(t *testing.T) {
 func TestOverdueRenewals(t *testing.T) {
 	t.Parallel()
 	for want, s := range map[string]summary.Summary{
-		"istiod's token expires soon, and was not renewed: see hypergate's log": edited(func(s *summary.Summary) {
+		"istiod's token expires soon, and was not renewed: see the condition Degraded": edited(func(s *summary.Summary) {
 			s.Token = left(time.Hour, time.Minute)
 		}),
 		"istiod's token expires soon, and is not renewed during a pause of the control plane: " +
@@ -122,7 +122,8 @@ func TestOverdueRenewals(t *testing.T) {
 		}),
 		"hypergate's guest credential expires soon, and was not renewed: run hypergate guest-kubeconfig --apply " +
 			"with the flags of the runbook HypergateGuestCredentialExpiring": credential(time.Hour, time.Minute),
-		"the mesh CA has expired, and was not renewed: see hypergate's log, or replace your own CA": edited(func(s *summary.Summary) {
+		"the mesh CA has expired, and was not renewed: " +
+			"see the condition Degraded, or replace your own CA": edited(func(s *summary.Summary) {
 			s.CA.Expires = noon()
 		}),
 	} {

@@ -236,7 +236,14 @@ func TestTheFleet(t *testing.T) {
 			t.Errorf("%s: code %d, output %q, error %q", name, code, out, errOut)
 		}
 	}
-	watchFleet(t, kubernetes.NewForConfigOrDie(own.Config), user)
+	client := kubernetes.NewForConfigOrDie(own.Config)
+	if got := watchChanges(t, client, user, "fleet", "fleet-7", "ok ", "UNREADABLE "); len(got) != 6 {
+		t.Errorf("%q: want a list with a header, and one change", got)
+	}
+	got := watchChanges(t, client, user, "status", "fleet-9", "guest9   ok", "  guest9  state: unreadable: ")
+	if len(got) < 3 || !strings.Contains(got[len(got)-1], "state: unreadable") {
+		t.Errorf("%q: want a table, and one change", got)
+	}
 }
 
 // fleetByPages checks that a fleet is read page by page, and that a Cluster without hypergate is found.
@@ -291,8 +298,9 @@ func fleetOfHyperShift(t *testing.T, own *planes.Plane, reader *fleetclient.Clie
 		"the Clusters of both namespaces are HyperShift's")
 }
 
-// watchFleet checks that the command fleet prints a state that changes, and ends well when it is interrupted.
-func watchFleet(t *testing.T, client kubernetes.Interface, kubeconfig string) {
+// watchChanges checks that a command with --watch prints a state that changes, and ends well when it is interrupted.
+// A line that begins with first is printed at once, and one with changed after the change.
+func watchChanges(t *testing.T, client kubernetes.Interface, kubeconfig, command, namespace, first, changed string) []string {
 	t.Helper()
 	g := hang.Gomega(t)
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -300,25 +308,25 @@ func watchFleet(t *testing.T, client kubernetes.Interface, kubeconfig string) {
 	reader, writer := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- app.Execute(ctx, []string{"fleet", "--watch", "-n", "fleet-7", "--kubeconfig=" + kubeconfig}, writer, io.Discard)
+		ended <- app.Execute(ctx, []string{command, "--watch", "-n", namespace, "--kubeconfig=" + kubeconfig}, writer, io.Discard)
 		_ = writer.Close()
 	}()
 	var printed []string
 	for lines := bufio.NewScanner(reader); lines.Scan(); {
 		printed = append(printed, lines.Text())
 		switch {
-		case strings.HasPrefix(lines.Text(), "ok "):
+		case strings.HasPrefix(lines.Text(), first):
 			patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"forged"}}}`, summary.Annotation)
-			_, err := client.CoordinationV1().Leases("fleet-7").
+			_, err := client.CoordinationV1().Leases(namespace).
 				Patch(ctx, "hypergate-x", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 			g.Expect(err).NotTo(gomega.HaveOccurred())
-		case strings.HasPrefix(lines.Text(), "UNREADABLE "):
+		case strings.Contains(lines.Text(), changed):
 			interrupt()
 		}
 	}
 	t.Log("\n" + strings.Join(printed, "\n"))
 	g.Expect(<-ended).To(gomega.BeZero())
-	g.Expect(printed).To(gomega.HaveLen(6), "a list with a header, and one change")
+	return printed
 }
 
 // fleetSize is how many installations there are. foreignLeases is how many other Leases there are.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,9 +19,8 @@ import (
 type fleetOptions struct {
 	waitOptions
 
-	only  []string
-	sort  string
-	watch bool
+	only []string
+	sort string
 }
 
 // onlyOld is the value of --only for installations that do not have the latest version in the fleet.
@@ -76,14 +74,12 @@ func newFleet() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	o.addFlags(flags)
+	o.addFlags(flags, "After the list, print the installations whose state changes, until the command is interrupted.")
 	flags.Lookup("namespace").Usage = "Namespace on the management cluster. Defaults to all namespaces."
 	flags.Lookup("all-namespaces").Usage = "If true, read all namespaces of the management cluster. This is the default."
 	flags.StringSliceVar(&o.only, "only", nil, "List only installations in these states, or "+onlyOld+
 		" for those that do not have the latest version of hypergate in the fleet. The first lines still count all.")
 	choose(flags, &o.sort, "sort", "", "state", "Order of the list. {values}.", "state", "since", "name")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "After the list, print the installations whose state changes, "+
-		"until the command is interrupted.")
 	return cmd
 }
 
@@ -95,12 +91,6 @@ func (o *fleetOptions) checkAll() error {
 		if values := onlyValues(); !slices.Contains(values, only) {
 			return unsupported("only", only, values)
 		}
-	}
-	switch tables := []string{outputTable, outputWide}; {
-	case o.watch && o.wait > 0:
-		return errors.New("--watch and --wait are mutually exclusive")
-	case o.watch && !slices.Contains(tables, o.output):
-		return fmt.Errorf("--watch prints lines of a table: use -o %s, or omit --watch", strings.Join(tables, " or -o "))
 	}
 	return nil
 }
@@ -165,26 +155,14 @@ func (o *fleetOptions) report(found fleet.Fleet, screen screen) fleetReport {
 	return out
 }
 
-// follow prints the installations whose state changes, until ctx ends. What cannot be read is reported once.
+// follow prints the installations whose state changes, until ctx ends.
 func (o *fleetOptions) follow(ctx context.Context, client *fleet.Client, first fleetReport, out, errOut io.Writer) error {
-	known, problem := statesOf(first.Installations), ""
-	ticker := time.NewTicker(fleetEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil // this is how it ends
-		case <-ticker.C:
-		}
+	known := statesOf(first.Installations)
+	return follow(ctx, fleetEvery, out, errOut, func(ctx context.Context) (string, bool, error) {
 		found, err := client.Fleet(ctx, o.cluster.namespace)
 		if err != nil {
-			if ctx.Err() == nil && err.Error() != problem {
-				fmt.Fprintf(errOut, "hypergate: %s\n", oneLine(err.Error()))
-				problem = err.Error()
-			}
-			continue
+			return "", true, err
 		}
-		problem = ""
 		report := o.report(found, first.screen)
 		changed := slices.DeleteFunc(slices.Clone(report.Installations), func(r summary.Reading) bool {
 			return known[r.Namespace+"/"+r.Lease] == r.State
@@ -193,10 +171,8 @@ func (o *fleetOptions) follow(ctx context.Context, client *fleet.Client, first f
 		report.Installations = changed
 		var lines strings.Builder
 		report.rows(&lines, false)
-		if _, err := io.WriteString(out, lines.String()); err != nil {
-			return fmt.Errorf("printing the report: %w", err)
-		}
-	}
+		return lines.String(), true, nil
+	})
 }
 
 func statesOf(readings []summary.Reading) map[string]summary.State {

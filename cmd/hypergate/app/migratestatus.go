@@ -96,33 +96,25 @@ func (o *migrateStatusOptions) read(ctx context.Context, lease *migrationLease) 
 	return newMigrationStatus(lease.namespace, lease.name, exists, annotations, lease.now()), nil
 }
 
-// follow prints each change, until the migration is no longer in progress. What cannot be read is reported once.
+// follow prints each change, until the migration is no longer in progress.
 func (o *migrateStatusOptions) follow(
 	ctx context.Context, lease *migrationLease, last migrationStatus, out, errOut io.Writer,
 ) error {
-	ticker, problem := time.NewTicker(statusEvery), ""
-	defer ticker.Stop()
-	for last.code() == exitUnderWay {
-		select {
-		case <-ctx.Done():
-			return nil // this is how it ends
-		case <-ticker.C:
-		}
-		status, err := o.read(ctx, lease)
-		if err != nil {
-			if ctx.Err() == nil && err.Error() != problem {
-				fmt.Fprintf(errOut, "hypergate: %s\n", errorText(err))
-				problem = err.Error()
+	if last.code() == exitUnderWay {
+		if err := follow(ctx, statusEvery, out, errOut, func(ctx context.Context) (string, bool, error) {
+			status, err := o.read(ctx, lease)
+			if err != nil {
+				return "", true, err
 			}
-			continue
-		}
-		problem = ""
-		for _, change := range status.changesSince(last) {
-			if _, err := fmt.Fprintf(out, "%s  %s\n", status.now.UTC().Format(time.RFC3339), oneLine(change)); err != nil {
-				return fmt.Errorf("printing the report: %w", err)
+			var lines strings.Builder
+			for _, change := range status.changesSince(last) {
+				fmt.Fprintf(&lines, "%s  %s\n", status.now.UTC().Format(time.RFC3339), oneLine(change))
 			}
+			last = status
+			return lines.String(), status.code() == exitUnderWay, nil
+		}); err != nil || ctx.Err() != nil {
+			return err
 		}
-		last = status
 	}
 	if code := last.code(); code != exitOK {
 		return codeError(code)

@@ -22,6 +22,7 @@ import (
 type waitOptions struct {
 	cluster     clusterFlags
 	everywhere  bool
+	watch       bool
 	output, aim string
 	wait        time.Duration
 	goal        goal
@@ -46,7 +47,7 @@ const exitCodesOfSummaries = `Exit codes:
   2  An action is required: hypergate is unavailable, degraded, silent, or its summary cannot be read; a credential expires.
   3  A change is in progress, or hypergate is on hold.`
 
-func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
+func (o *waitOptions) addFlags(flags *pflag.FlagSet, watchUsage string) {
 	o.cluster.addFlags(flags)
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "If true, read all namespaces of the management cluster.")
 	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}. "+stable+" html is one file for a browser.",
@@ -56,6 +57,7 @@ func (o *waitOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.wait, "wait", 0, "Wait until --for is met, at most this long. Without a value: 5m. "+
 		"A change takes up to half a minute to appear.")
 	flags.Lookup("wait").NoOptDefVal = usualWait.String()
+	flags.BoolVarP(&o.watch, "watch", "w", false, watchUsage)
 }
 
 // noDuration refuses a duration as an argument: the value of --wait is optional, so that it needs an equals sign.
@@ -75,8 +77,10 @@ func (o *waitOptions) check() (err error) {
 	if o.everywhere && o.cluster.namespace != "" {
 		return errors.New("--all-namespaces and --namespace are mutually exclusive: remove one of the two flags")
 	}
-	o.goal, err = parseGoal(o.aim)
-	return err
+	if o.goal, err = parseGoal(o.aim); err != nil {
+		return err
+	}
+	return o.checkWatch()
 }
 
 // until calls read until what it returns is well, or the time of --wait is over. It returns the last result. An error
@@ -153,6 +157,9 @@ func newStatus() *cobra.Command {
   # Wait until the installation is complete
   hypergate status -n clusters-guest1 --wait=10m
 
+  # Show each change
+  hypergate status -n clusters-guest1 --watch
+
   # Continue with an upgrade only if hypergate allows it
   hypergate status -n clusters-guest1 --for=upgradeable && ./upgrade.sh
 
@@ -166,7 +173,7 @@ func newStatus() *cobra.Command {
 			return o.status(cmd.Context(), strings.Join(args, ""), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.addFlags(cmd.Flags())
+	o.addFlags(cmd.Flags(), "After the table, print each change, until the command is interrupted.")
 	return cmd
 }
 
@@ -185,18 +192,26 @@ func (o *waitOptions) status(ctx context.Context, guest string, out, errOut io.W
 	if err != nil {
 		return err
 	}
-	report := statusReport{screen: screenOf(out), wide: o.output == outputWide, goal: o.goal}
-	if err := o.until(ctx, statusEvery, errOut, func(ctx context.Context) (summary.Outcome, string, error) {
+	read := func(ctx context.Context) ([]summary.Reading, time.Time, error) {
 		readings, now, err := client.Installations(ctx, namespace)
 		if err == nil {
 			readings, err = ofGuest(readings, namespace, guest)
 		}
-		report.Installations, report.now = readings, now
-		return o.goal.worst(readings), o.goal.why(readings), err
+		return readings, now, err
+	}
+	report := statusReport{screen: screenOf(out), wide: o.output == outputWide, goal: o.goal}
+	if err := o.until(ctx, statusEvery, errOut, func(ctx context.Context) (summary.Outcome, string, error) {
+		report.Installations, report.now, err = read(ctx)
+		return o.goal.worst(report.Installations), o.goal.why(report.Installations), err
 	}); err != nil {
 		return err
 	}
-	return printed(out, o.output, report)
+	if err := printed(out, o.output, report); err != nil || !o.watch {
+		if _, is := errors.AsType[codeError](err); !is || !o.watch {
+			return err
+		}
+	}
+	return o.followStatus(ctx, report.Installations, out, errOut, read)
 }
 
 // errNotInstalled is the end of an error about a namespace without hypergate.

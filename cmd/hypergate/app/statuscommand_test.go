@@ -44,6 +44,8 @@ func TestStatusWithoutACluster(t *testing.T) {
 			"a goal":          {[]string{"--for=ready"}, `--for: unsupported value "ready"`},
 			"a wait":          {[]string{"--wait=-1s"}, "--wait: -1s must not be negative"},
 			"wait, a space":   {[]string{"--wait", "10m"}, `"10m" is not the name of a guest: write --wait=10m`},
+			"watch and wait":  {[]string{"--watch", "--wait"}, "--watch and --wait are mutually exclusive"},
+			"watch as YAML":   {[]string{"-w", "-o=yaml"}, "--watch prints lines of a table"},
 			"not a time":      {[]string{"--wait=long"}, `invalid argument "long" for "--wait"`},
 			"a timeout":       {[]string{"--request-timeout=0s"}, "--request-timeout: 0s must be greater than 0"},
 		} {
@@ -62,8 +64,6 @@ func TestStatusWithoutACluster(t *testing.T) {
 		{[]string{"fleet", "a"}, `unknown command "a" for "hypergate fleet"`},
 		{[]string{"fleet", "--only=bad"}, `--only: unsupported value "bad"`},
 		{[]string{"fleet", "--sort=size"}, `--sort: unsupported value "size"`},
-		{[]string{"fleet", "--watch", "--wait"}, "--watch and --wait are mutually exclusive"},
-		{[]string{"fleet", "-w", "-o=yaml"}, "--watch prints lines of a table"},
 	} {
 		fails(t, tc.flags, tc.want)
 	}
