@@ -61,14 +61,8 @@ func newSession(config *rest.Config) (*session, error) {
 		return nil, fmt.Errorf("reading the server's URL: %w", err)
 	}
 	conns := newConnections(config.Dial)
-	own := rest.CopyConfig(config)
+	own := Limited(config)
 	own.Dial = conns.dial
-	if own.Proxy == nil {
-		// This is also the default without a proxy function. client-go does not cache the transport of a config with
-		// a proxy function. In its cache, a session would outlive its end.
-		own.Proxy = http.ProxyFromEnvironment
-	}
-	own.WrapTransport = clienttransport.Wrappers(limitTransport, own.WrapTransport)
 	sender, err := rest.TransportFor(own)
 	if err != nil {
 		return nil, fmt.Errorf("preparing its credentials: %w", err)
@@ -87,8 +81,20 @@ const streamBuffer = 256 << 10
 // streams together: a full stream must not stop the others.
 const connectionBuffer = 32 << 20
 
-// limitTransport sets headerLimit and the buffers on the transport of a session. client-go does not share this
-// transport with other configs.
+// Limited returns a copy of a guest's config. The headers of one answer to its clients are limited, and so is what they
+// buffer of an answer that is not read. Each client has connections of its own.
+func Limited(config *rest.Config) *rest.Config {
+	out := rest.CopyConfig(config)
+	if out.Proxy == nil {
+		// This is also the default without a proxy function. client-go does not cache the transport of a config with
+		// a proxy function. In its cache, a transport would outlive its session, and be shared with other configs.
+		out.Proxy = http.ProxyFromEnvironment
+	}
+	out.WrapTransport = clienttransport.Wrappers(limitTransport, out.WrapTransport)
+	return out
+}
+
+// limitTransport sets headerLimit and the buffers on a transport that no other config shares.
 func limitTransport(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok && t != http.DefaultTransport {
 		t.MaxResponseHeaderBytes = headerLimit

@@ -7,7 +7,6 @@ import (
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
-	clienttransport "k8s.io/client-go/transport"
 )
 
 // Accepts reports whether the guest's API server accepts a token. For example, it does not accept a token of another
@@ -16,12 +15,8 @@ func (c *Conn) Accepts(ctx context.Context, token string) (bool, error) {
 	c.mu.Lock()
 	config := c.current.config
 	c.mu.Unlock()
-	config = rest.AnonymousClientConfig(config)
+	config = Limited(rest.AnonymousClientConfig(config))
 	config.BearerToken = token
-	if config.Proxy == nil {
-		config.Proxy = http.ProxyFromEnvironment // as for a session: client-go does not cache this transport
-	}
-	config.WrapTransport = clienttransport.Wrappers(limitTransport, config.WrapTransport)
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return false, fmt.Errorf("checking whether the guest accepts the token: %w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/bundle"
 	"github.com/hypergate/hypergate/pkg/fleet"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
 // bundleOptions holds the flags of the command bundle.
@@ -101,6 +102,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 		if guestConfig, _, err = o.guest.configOf(guestRole()); err != nil {
 			return err
 		}
+		guestConfig = guestconn.Limited(guestConfig)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()

@@ -11,6 +11,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -43,8 +44,17 @@ func (a *guestAccess) addFlags(flags *pflag.FlagSet) {
 	}
 }
 
-// config returns a client configuration for the guest, which is the management cluster in the standalone topology.
+// config returns a client configuration for the guest, which is the management cluster in the standalone topology. The
+// answers to its clients are limited.
 func (a *guestAccess) config(ctx context.Context, topology model.Topology, timeout time.Duration) (*rest.Config, error) {
+	config, err := a.unlimited(ctx, topology, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return guestconn.Limited(config), nil
+}
+
+func (a *guestAccess) unlimited(ctx context.Context, topology model.Topology, timeout time.Duration) (*rest.Config, error) {
 	switch {
 	case a.secret != "" && a.guest.isSet():
 		return nil, errTwoKubeconfigs

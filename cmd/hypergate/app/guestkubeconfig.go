@@ -141,6 +141,7 @@ func (o *guestKubeconfigOptions) run(ctx context.Context, out, errOut io.Writer)
 	if err != nil {
 		return err
 	}
+	guestConfig = guestconn.Limited(guestConfig)
 	guestConfig.Wrap(guest.Limit())
 	var mgmt coreclient.CoreV1Interface
 	if o.mgmt.namespace != "" {

@@ -17,6 +17,7 @@ import (
 
 	answers "github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
 // leastKubernetes is the oldest version of Kubernetes that a guest can have (README.md).
@@ -76,6 +77,7 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer, shown p
 			return printed(out, o.output, report.with("guest kubeconfig", "", err))
 		}
 	}
+	guestConfig = guestconn.Limited(guestConfig)
 	done := shown.waits("asking both API servers for their version")
 	report = report.with(versionOf(ctx, "management cluster", options.MgmtConfig, "")).
 		with(versionOf(ctx, "guest", guestConfig, leastKubernetes))

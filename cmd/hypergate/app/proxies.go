@@ -16,6 +16,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/proxies"
 	"github.com/hypergate/hypergate/pkg/summary"
@@ -126,7 +127,7 @@ func (o *proxiesOptions) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	config.Wrap(guest.Limit())
-	client, err := coreclient.NewForConfig(config)
+	client, err := coreclient.NewForConfig(guestconn.Limited(config))
 	if err != nil {
 		return fmt.Errorf("creating a client for the guest: %w", err)
 	}
