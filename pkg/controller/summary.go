@@ -50,6 +50,7 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 	if o.mgmtSeen && o.mgmtProblem == nil {
 		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation)
 		s.last.Istiod.State = istiodState(o.mgmt)
+		s.last.Istiod.Ready, s.last.Istiod.Wanted = int(o.mgmt.IstiodReady), int(o.mgmt.IstiodWanted)
 	}
 	repairing := s.noteRepairs(o, d, out)
 	if converged, is := d.(converge); is && out.problem == nil {

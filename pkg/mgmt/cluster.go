@@ -180,7 +180,7 @@ func statusOnly(obj any) (any, error) {
 			Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion,
 			Generation: d.Generation, DeletionTimestamp: d.DeletionTimestamp,
 		},
-		Spec: appsv1.DeploymentSpec{Template: configOnly(d.Spec.Template)},
+		Spec: appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Template: configOnly(d.Spec.Template)},
 		Status: appsv1.DeploymentStatus{
 			ObservedGeneration: d.Status.ObservedGeneration, Replicas: d.Status.Replicas, UpdatedReplicas: d.Status.UpdatedReplicas,
 			ReadyReplicas: d.Status.ReadyReplicas, Conditions: d.Status.Conditions,

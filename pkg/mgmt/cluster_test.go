@@ -166,6 +166,34 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
+// TestPodsOfIstiod checks how many pods are reported as ready and as wanted.
+func TestPodsOfIstiod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spec        string
+		ready       int
+		want, total int32
+	}{
+		"one of two":            {"replicas: 2", 1, 1, 2},
+		"the API's default":     {"", 1, 1, 1},
+		"more during a rollout": {"replicas: 2", 3, 2, 2},
+		"scaled to none":        {"replicas: 0", 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, func(api *fakeapi.Server) {
+				api.Put(theDeployments, fmt.Sprintf("{metadata: {name: %s, namespace: clusters-guest1, uid: u}, "+
+					"spec: {%s}, status: {readyReplicas: %d}}", istiod, tc.spec, tc.ready))
+			})
+			if got := f.observed(); got.IstiodReady != tc.want || got.IstiodWanted != tc.total {
+				t.Errorf("%d of %d pods, want %d of %d", got.IstiodReady, got.IstiodWanted, tc.want, tc.total)
+			}
+		})
+	}
+	f := start(t, func(*fakeapi.Server) {})
+	if got := f.observed(); got.IstiodReady != 0 || got.IstiodWanted != 0 {
+		t.Errorf("%d of %d pods without a Deployment", got.IstiodReady, got.IstiodWanted)
+	}
+}
+
 // secret returns the YAML of a Secret without apiVersion and kind.
 func secret(name string, annotations map[string]string, data map[string][]byte) string {
 	quote := func(m map[string]string) string {

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -21,6 +22,9 @@ func (c *Cluster) istiodStatus() model.ManagementObservation {
 	out := model.ManagementObservation{
 		Istiod: model.Unavailable, Rollout: rollout(d), IstiodConfig: configOf(d.Spec.Template, c.cfg), IstiodMode: modeOf(d.Spec.Template),
 	}
+	out.IstiodWanted = ptr.Deref(d.Spec.Replicas, 1)
+	// A rollout has more pods than are wanted for a while.
+	out.IstiodReady = min(d.Status.ReadyReplicas, out.IstiodWanted)
 	_, out.IgnoresPools = d.Spec.Template.Annotations[model.IgnoredPoolsAnnotation]
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {

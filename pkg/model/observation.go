@@ -37,6 +37,9 @@ type ManagementObservation struct {
 	// IstiodSince is the time since which istiod is available. The result of a webhook probe is valid for one value of
 	// it.
 	IstiodSince time.Time `json:"-"`
+	// IstiodReady is how many pods of istiod are ready, and at most IstiodWanted, which is how many its Deployment asks
+	// for. Both are 0 if there is no istiod.
+	IstiodReady, IstiodWanted int32 `json:"-"`
 	// Rollout is the state of the rollout of istiod's newest version.
 	Rollout Rollout `json:"-"`
 	// IstiodConfig is the configuration that istiod's Deployment has.

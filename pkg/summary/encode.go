@@ -24,8 +24,10 @@ const (
 	leastMessage   = 60
 	// maxRead is how much of a message is read. Conditions have at most 8 KiB (pkg/status).
 	maxRead = 8 << 10
-	// mostGateways is more than a rollout handles, mostCounted more than there are of anything else.
+	// mostGateways is more than a rollout handles, mostPods more than istiod has, mostCounted more than there are of
+	// anything else.
 	mostGateways = 9999
+	mostPods     = 99
 	mostCounted  = 999_999
 )
 
@@ -152,10 +154,12 @@ func (s Summary) clean() Summary {
 	}
 	for _, n := range []*int{
 		&s.Classes, &s.CRDs.Ours, &s.CRDs.Others, &s.CRDs.Blocked, &s.CRDs.Undetermined, &s.Gateways.Done, &s.Gateways.Total,
+		&s.Istiod.Ready, &s.Istiod.Wanted,
 	} {
 		*n = min(max(*n, 0), mostCounted)
 	}
 	s.Gateways.Done, s.Gateways.Total = min(s.Gateways.Done, mostGateways), min(s.Gateways.Total, mostGateways)
+	s.Istiod.Ready, s.Istiod.Wanted = min(s.Istiod.Ready, mostPods), min(s.Istiod.Wanted, mostPods)
 	s.Writes, s.Repairs = max(s.Writes, 0), max(s.Repairs, 0)
 	s.Conditions = cleanConditions(s.Conditions, unescaped)
 	return s

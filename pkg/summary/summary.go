@@ -109,11 +109,14 @@ const (
 )
 
 // Istiod is the state of istiod's Deployment. Since is when istiod began to serve. Version is what the running istiod
-// reports; it is empty if that is not known.
+// reports; it is empty if that is not known. Ready is how many of its pods are ready, of Wanted, which is zero if that
+// is not known.
 type Istiod struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
 	Version string    `json:"version,omitempty"`
+	Ready   int       `json:"ready,omitempty"`
+	Wanted  int       `json:"wanted,omitempty"`
 }
 
 // The values of Istiod.State.

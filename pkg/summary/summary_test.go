@@ -31,7 +31,7 @@ func installed() summary.Summary {
 			{summary.Degraded, summary.False, "AsExpected", at, "no action required"},
 			{summary.Upgradeable, summary.True, "AsExpected", at, "another version can be installed"},
 		},
-		Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3"},
+		Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3", Ready: 1, Wanted: 2},
 		Published: summary.Published{
 			Strategy: "route", Address: "istiod-guest1.apps.example.com:443", State: summary.PublishedReached,
 		},
@@ -93,7 +93,7 @@ func TestEncodeFits(t *testing.T) {
 		s := summary.Summary{
 			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
 			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40,
-			Istiod: summary.Istiod{long, noon(), long}, Published: summary.Published{long, long, long},
+			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
 			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},
 			CRDs:     summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},

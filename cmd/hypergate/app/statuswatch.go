@@ -87,6 +87,9 @@ func watchedOf(r summary.Reading) []labelled {
 		return out
 	}
 	istiod := strings.TrimSpace(s.Istiod.State + " " + s.Istiod.Version)
+	if s.Istiod.Wanted > 0 {
+		istiod += fmt.Sprintf(", %d of %d pods ready", s.Istiod.Ready, s.Istiod.Wanted)
+	}
 	out = append(out,
 		labelled{"lifecycle", string(s.Lifecycle)},
 		labelled{"istiod", istiod + ", planned version " + s.Istio},

@@ -48,7 +48,7 @@ func TestChangesOfInstallations(t *testing.T) {
 			"guest1  Progressing: False Blocked: ", "guest1  Degraded: True Forbidden: ",
 		}},
 		"another istiod": {reading(usual), reading(newer), []string{
-			"guest1  istiod: serving 1.20.3, planned version 1.28.3", "guest1  gateways: ",
+			"guest1  istiod: serving 1.20.3, 2 of 2 pods ready, planned version 1.28.3", "guest1  gateways: ",
 		}},
 		"forged":  {reading(usual), forged, []string{"guest1  state: unreadable: "}},
 		"removed": {reading(usual), nil, []string{"guest1  its Lease does not exist any more"}},
