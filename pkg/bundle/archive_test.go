@@ -6,7 +6,10 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +67,55 @@ func TestAnArchiveStaysInItsFolder(t *testing.T) {
 	}
 	if got := slices.Sorted(maps.Keys(files(t, out.Bytes()))); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestAFolderHasTheFilesOfAnArchive checks that both forms have the same files, and that a folder's are for their owner
+// only. A file that leads out of the folder, or that exists, is not written.
+func TestAFolderHasTheFilesOfAnArchive(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	root, err := os.OpenRoot(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = root.Close() })
+	var out bytes.Buffer
+	for _, archive := range []*bundle.Archive{bundle.New(&out, "root", noon(), 60), bundle.NewFolder(root, "root", 60)} {
+		for _, path := range [][]string{{"a", "b.yaml"}, {"a", "c.yaml"}, {"..", "up"}, {"a", "b.yaml"}, {strings.Repeat("x", 61)}} {
+			if err := archive.Add([]byte(path[len(path)-1]), path...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := archive.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, got := files(t, out.Bytes()), map[string]string{}
+	err = filepath.WalkDir(parent, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode() != 0o600 {
+			t.Errorf("%s: mode %o", path, info.Mode())
+		}
+		content, err := os.ReadFile(path)
+		name, _ := filepath.Rel(parent, path)
+		got[name] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(got, want) || len(want) != 4 || !strings.Contains(want["root/errors.txt"], "root/a/b.yaml: left out, because") {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if err := bundle.NewFolder(root, "root", 60).Add([]byte("other"), "a", "b.yaml"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a file that exists: %v", err)
 	}
 }
 

@@ -4,6 +4,8 @@
 //
 //	Tables of kinds ─► pages of lists of both sides ─► redact ─► one YAML file for each kind and namespace ─► Archive
 //
+// An Archive is written as a compressed tar archive, or as a folder.
+//
 // # Invariants
 //
 //   - No Secret is requested, so the archive has no value of one. A text that looks like a credential is replaced,

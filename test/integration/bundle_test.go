@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"bytes"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,6 +55,7 @@ func TestTheBundleHasNoSecret(t *testing.T) {
 	for _, e := range entries {
 		names[strings.SplitN(e.Where, "/", 2)[1]] = true
 	}
+	w.Expect(w.bundleFolder()).To(gomega.Equal(names), "a folder has the same files")
 	mgmt, guest := "management/namespaces/"+w.cfg.MgmtNamespace+"/", "guest/namespaces/"+w.cfg.GuestNamespace+"/"
 	for _, want := range []string{
 		"version.txt", "status.txt", "status.json", "status.html", mgmt + "apps/deployments.yaml", mgmt + "core/configmaps.yaml",
@@ -98,14 +100,37 @@ func (w *harness) plantCredentials() map[string]string {
 func (w *harness) bundle() []leak.Entry {
 	w.Helper()
 	file := filepath.Join(w.TempDir(), "bundle.tar.gz")
-	var stdout, stderr bytes.Buffer
-	code := app.Execute(w.Context(), []string{
-		"bundle", "--kubeconfig=" + w.pair.Mgmt.Kubeconfig, "-n=" + w.cfg.MgmtNamespace, "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig,
-		"--guest-namespace=" + w.cfg.GuestNamespace, "-o=" + file,
-	}, &stdout, &stderr)
-	w.Expect(code).To(gomega.BeZero(), stderr.String())
-	w.Expect(stderr.String()).To(gomega.BeEmpty(), "everything was read")
+	w.Expect(w.bundleTo(file)).To(gomega.Equal(file))
 	entries, err := leak.Archive(file)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return entries
+}
+
+// bundleFolder writes the archive as a folder, and returns the names of its files.
+func (w *harness) bundleFolder() map[string]bool {
+	w.Helper()
+	parent := filepath.Join(w.TempDir(), "support")
+	root := w.bundleTo(parent + "/")
+	w.Expect(filepath.Dir(root)).To(gomega.Equal(parent))
+	names := map[string]bool{}
+	w.Expect(filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			names[strings.TrimPrefix(path, root+"/")] = true
+		}
+		return err
+	})).To(gomega.Succeed())
+	return names
+}
+
+// bundleTo runs the command with --output, and returns what it prints.
+func (w *harness) bundleTo(output string) string {
+	w.Helper()
+	var stdout, stderr bytes.Buffer
+	code := app.Execute(w.Context(), []string{
+		"bundle", "--kubeconfig=" + w.pair.Mgmt.Kubeconfig, "-n=" + w.cfg.MgmtNamespace, "--guest-kubeconfig=" + w.pair.Guest.Kubeconfig,
+		"--guest-namespace=" + w.cfg.GuestNamespace, "-o=" + output,
+	}, &stdout, &stderr)
+	w.Expect(code).To(gomega.BeZero(), stderr.String())
+	w.Expect(stderr.String()).To(gomega.BeEmpty(), "everything was read")
+	return strings.TrimSpace(stdout.String())
 }

@@ -1,11 +1,13 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -58,6 +60,9 @@ func newBundle() *cobra.Command {
   # Archive the management side alone
   hypergate bundle -n clusters-guest1 -o guest1.tar.gz
 
+  # Write a folder
+  hypergate bundle -n clusters-guest1 --guest-context guest1 -o support/
+
   # List the files
   hypergate bundle -n clusters-guest1 -o - | tar tz`,
 		Args: cobra.NoArgs,
@@ -73,7 +78,8 @@ func (o *bundleOptions) addFlags(flags *pflag.FlagSet) {
 	o.mgmt.addFlags(flags)
 	o.guest.addGuestFlags(flags)
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
-	flags.StringVarP(&o.output, "output", "o", "", "File to write, or - for stdout. Defaults to hypergate-<namespace>-<time>.tar.gz.")
+	flags.StringVarP(&o.output, "output", "o", "", "File to write, - for stdout, or an existing folder, or a path that "+
+		"ends with a slash. There, the archive is a folder and no file. Defaults to hypergate-<namespace>-<time>.tar.gz.")
 	flags.Int64Var(&o.maxSize, "max-size", usualSize, "Maximum size before compression, in MiB. What exceeds it is left out.")
 	flags.DurationVar(&o.timeout, "timeout", 2*time.Minute, "The length of time to wait for all responses.")
 }
@@ -107,31 +113,66 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
 	name := "hypergate-" + namespace + "-" + now.UTC().Format("20060102T150405Z")
-	if o.output == "-" {
-		_, away, err := o.collect(ctx, bundle.New(out, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now, progressOn(errOut))
-		if err != nil {
-			return err
-		}
-		return reportAway(errOut, away)
-	}
-	if o.output == "" {
-		o.output = name + ".tar.gz"
-	}
-	file, err := os.OpenFile(o.output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	to, err := o.destination(out, name, now)
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	problems, away, err := o.collect(ctx, bundle.New(file, name, now, o.maxSize<<20), namespace, mgmt, guestConfig, now, progressOn(errOut))
-	if err := errors.Join(err, file.Close()); err != nil {
-		return errors.Join(err, os.Remove(o.output))
+	problems, away, err := o.collect(ctx, to.archive, namespace, mgmt, guestConfig, now, progressOn(errOut))
+	if err := errors.Join(err, to.close()); err != nil {
+		return errors.Join(err, to.remove())
 	}
-	if n := len(problems); n > 0 {
-		fmt.Fprintf(errOut, "hypergate: %s in errors.txt of the archive\n", counted(n, "problem"))
-	}
-	if _, err := fmt.Fprintf(out, "%s\n", o.output); err != nil {
-		return err
+	if to.path != "" {
+		if n := len(problems); n > 0 {
+			fmt.Fprintf(errOut, "hypergate: %s in errors.txt of the archive\n", counted(n, "problem"))
+		}
+		if _, err := fmt.Fprintf(out, "%s\n", to.path); err != nil {
+			return err
+		}
 	}
 	return reportAway(errOut, away)
+}
+
+// destination is where an archive is written to. path is empty for stdout. Call close when the archive is complete, and
+// remove if it is not.
+type destination struct {
+	archive       *bundle.Archive
+	path          string
+	close, remove func() error
+}
+
+// destination returns where the flag --output says. name is that of the archive. No existing file is changed.
+func (o *bundleOptions) destination(out io.Writer, name string, now time.Time) (destination, error) {
+	most := o.maxSize << 20
+	if o.output == "-" {
+		none := func() error { return nil }
+		return destination{bundle.New(out, name, now, most), "", none, none}, nil
+	}
+	if isFolder(o.output) {
+		path := filepath.Join(o.output, name)
+		if err := os.MkdirAll(o.output, 0o700); err != nil {
+			return destination{}, err
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return destination{}, err
+		}
+		root, err := os.OpenRoot(o.output)
+		if err != nil {
+			return destination{}, err
+		}
+		return destination{bundle.NewFolder(root, name, most), path, root.Close, func() error { return os.RemoveAll(path) }}, nil
+	}
+	path := cmp.Or(o.output, name+".tar.gz")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return destination{}, err
+	}
+	return destination{bundle.New(file, name, now, most), path, file.Close, func() error { return os.Remove(path) }}, nil
+}
+
+// isFolder reports whether a path is that of a folder: it exists as one, or ends with a slash.
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir() || strings.HasSuffix(path, string(filepath.Separator))
 }
 
 // reportAway prints which sides could not be read. If there are any, it ends the command with code 2.

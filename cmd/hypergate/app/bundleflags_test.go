@@ -17,6 +17,7 @@ func TestSupportFlags(t *testing.T) {
 		{[]string{"bundle"}, "finding the management cluster: no kubeconfig was found"},
 		{[]string{"bundle", "--kubeconfig=" + cluster, "--guest-kubeconfig=/does/not/exist"}, "finding the guest: stat /does/not/exist"},
 		{[]string{"bundle", "--kubeconfig=" + cluster, "-o=" + cluster}, "--output: open " + cluster + ": file exists"},
+		{[]string{"bundle", "--kubeconfig=" + cluster, "-o=" + cluster + "/"}, "--output: mkdir " + cluster},
 		{[]string{"proxies"}, "--guest-context or --guest-kubeconfig is required"},
 		{[]string{"proxies", "--guest-context=a"}, "--address or --namespace is required"},
 		{[]string{"proxies", "--guest-context=a", "-n=b", "-o=html"}, `--output: unsupported value "html"`},
