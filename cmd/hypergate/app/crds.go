@@ -86,7 +86,9 @@ func newCRDs() *cobra.Command {
 		Long:    crdsLong,
 		Example: crdsExample,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context(), cmd.OutOrStdout(), progressOn(cmd.ErrOrStderr()))
+		},
 	}
 	flags := cmd.Flags()
 	o.addGuestFlags(flags)
@@ -99,7 +101,7 @@ func newCRDs() *cobra.Command {
 	return cmd
 }
 
-func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
+func (o *crdsOptions) run(ctx context.Context, out io.Writer, shown progress) error {
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
@@ -111,6 +113,7 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	defer shown.waits("reading the CRDs of the guest, and what uses them")()
 	config, err := o.guest.config(ctx, cfg.Topology, o.timeout)
 	if err != nil {
 		return err

@@ -143,6 +143,7 @@ func (o *guestKubeconfigOptions) run(ctx context.Context, out, errOut io.Writer)
 	}
 	guestConfig = guestconn.Limited(guestConfig)
 	guestConfig.Wrap(guest.Limit())
+	defer progressOn(errOut).waits("requesting a token in the guest")()
 	var mgmt coreclient.CoreV1Interface
 	if o.mgmt.namespace != "" {
 		if mgmt, err = o.management(ctx, guestConfig); err != nil {

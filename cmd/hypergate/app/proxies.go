@@ -113,35 +113,14 @@ func (o *proxiesOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
-	question := proxies.Question{Address: o.address, ConnectTo: o.connectTo, Namespace: o.guestNamespace}
-	byTunnel := false
-	if question.Address == "" {
-		published, err := o.published(ctx)
-		if err != nil {
-			return err
-		}
-		question.Address, byTunnel = published.Address, published.Strategy == string(model.PublishTunnel) && o.connectTo == ""
-	}
-	config, _, err := o.guest.configOf(guestRole())
+	shown := progressOn(errOut)
+	done := shown.waits("reading both clusters")
+	question, err := o.question(ctx)
+	done()
 	if err != nil {
 		return err
 	}
-	config.Wrap(guest.Limit())
-	client, err := coreclient.NewForConfig(guestconn.Limited(config))
-	if err != nil {
-		return fmt.Errorf("creating a client for the guest: %w", err)
-	}
-	if question.Roots, err = o.roots(ctx, client); err != nil {
-		return err
-	}
-	if question.Token, err = o.token(ctx, client, o.account, proxies.Audience); err != nil {
-		return err
-	}
-	if byTunnel {
-		if question.Dial, err = o.throughRelay(ctx, config, client); err != nil {
-			return err
-		}
-	}
+	defer shown.waits("asking istiod at " + question.Address)()
 	pods := o.istiods(ctx, errOut)
 	found, err := proxies.AskAll(ctx, question, pods.ready)
 	if err != nil {
@@ -151,6 +130,38 @@ func (o *proxiesOptions) run(ctx context.Context, out, errOut io.Writer) error {
 	silent := pods.silent(found.Istiods)
 	noteSilent(silent, found.Failure, errOut)
 	return printed(out, o.output, proxiesReport{Proxies: found.Proxies, Silent: silent})
+}
+
+// question returns what to ask istiod, and how to reach it. It reads the summary, the mesh roots and a token.
+func (o *proxiesOptions) question(ctx context.Context) (proxies.Question, error) {
+	question := proxies.Question{Address: o.address, ConnectTo: o.connectTo, Namespace: o.guestNamespace}
+	byTunnel := false
+	if question.Address == "" {
+		published, err := o.published(ctx)
+		if err != nil {
+			return question, err
+		}
+		question.Address, byTunnel = published.Address, published.Strategy == string(model.PublishTunnel) && o.connectTo == ""
+	}
+	config, _, err := o.guest.configOf(guestRole())
+	if err != nil {
+		return question, err
+	}
+	config.Wrap(guest.Limit())
+	client, err := coreclient.NewForConfig(guestconn.Limited(config))
+	if err != nil {
+		return question, fmt.Errorf("creating a client for the guest: %w", err)
+	}
+	if question.Roots, err = o.roots(ctx, client); err != nil {
+		return question, err
+	}
+	if question.Token, err = o.token(ctx, client, o.account, proxies.Audience); err != nil {
+		return question, err
+	}
+	if byTunnel {
+		question.Dial, err = o.throughRelay(ctx, config, client)
+	}
+	return question, err
 }
 
 // noteOmitted prints that proxies are not listed, and why.

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/summary"
 	"github.com/hypergate/hypergate/pkg/webpage"
 )
@@ -104,7 +105,7 @@ func (p page) management(s *summary.Summary) [][2]string {
 		where := strings.TrimSpace(s.Published.Strategy + " " + s.Published.Address)
 		rows = append(rows, [2]string{"published", strings.TrimPrefix(where+", "+s.Published.State, ", ")})
 	}
-	rows = append(rows, [2]string{"token", p.left(s.Token.Until)})
+	rows = append(rows, [2]string{"token", p.left(s.Token.Until) + p.renewed(s)})
 	if !s.CA.Expires.IsZero() {
 		rows = append(rows, [2]string{"mesh CA", "until " + s.CA.Expires.Format(time.DateOnly) + ", " + s.CA.Phase})
 	}
@@ -199,6 +200,16 @@ func (p page) until(t time.Time) string {
 		return ""
 	}
 	return " until " + t.Format(time.RFC3339)
+}
+
+// renewed returns when hypergate renews istiod's token. It is empty if that is due, or if hypergate is on hold or does
+// not run.
+func (p page) renewed(s *summary.Summary) string {
+	at := model.Credential{Issued: s.Token.From, Expires: s.Token.Until}.RenewAt()
+	if s.Token.From.IsZero() || !p.now.Before(at) || s.Lifecycle.IsOnHold() || p.reading.State == summary.Silent {
+		return ""
+	}
+	return ", renewed in " + duration.HumanDuration(at.Sub(p.now))
 }
 
 // left returns how long something is still valid. It returns an empty string if that is not known.
