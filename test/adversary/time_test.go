@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/controller"
@@ -81,6 +82,43 @@ func written(s *adversary.Server, from int) []string {
 	return out
 }
 
+// sent is a log of the writes that hypergate sends to both sides, without those of the HostedControlPlane's conditions.
+// The log of a server has a request only when the server begins to handle it, which can be after its client gave up.
+type sent struct {
+	mu     sync.Mutex
+	writes []string
+}
+
+// record adds the log to the clients of a controller.
+func (s *sent) record(o *controller.Options) {
+	for _, config := range []*rest.Config{o.MgmtConfig, o.GuestConfig} {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorder{s, next} })
+	}
+}
+
+// since returns the writes from an index on. soFar is the index of the next one.
+func (s *sent) since(from int) (writes []string, soFar int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes[from:]), len(s.writes)
+}
+
+// recorder is a transport that logs what it sends.
+type recorder struct {
+	log  *sent
+	next http.RoundTripper
+}
+
+// RoundTrip sends a request. net/http sends none whose context has ended.
+func (r recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, hcps) && request.Context().Err() == nil {
+		r.log.mu.Lock()
+		r.log.writes = append(r.log.writes, request.Method+" "+request.URL.Path)
+		r.log.mu.Unlock()
+	}
+	return r.next.RoundTrip(request)
+}
+
 // noTimeout fails the test if a request ran into its timeout.
 func noTimeout(t *testing.T, log *logged) {
 	t.Helper()
@@ -102,26 +140,32 @@ func endings() map[string]struct{ plane, logged string } {
 	}
 }
 
-// TestNothingIsWrittenAfterAPauseOrDeletion pauses or deletes the HostedControlPlane while the guest delays requests.
-// The current pass ends and gives up its requests. hypergate reports the pause at once.
+// slowWrites are writes that a side delays, by a part of their path. In the tests, the work of hypergate ends meanwhile.
+func slowWrites() map[string]model.Side {
+	return map[string]model.Side{"/clusterroles/": model.SideGuest, "/status": model.SideGuest, "/deployments/": model.SideMgmt}
+}
+
+// TestNothingIsWrittenAfterAPauseOrDeletion pauses or deletes the HostedControlPlane while a side delays writes. The
+// current pass ends and gives up its requests. hypergate reports the pause at once.
 //
-// After that, it writes nothing on either side, even when the guest answers again.
+// After that, it writes nothing on either side, even when the side answers again.
 func TestNothingIsWrittenAfterAPauseOrDeletion(t *testing.T) {
 	t.Parallel()
 	for name, end := range endings() {
-		for _, held := range []string{"/clusterroles/", "/status"} {
+		for held, side := range slowWrites() {
 			t.Run(name+" during "+strings.Trim(held, "/"), func(t *testing.T) {
 				t.Parallel()
 				m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
 				putHCP(m, "")
-				log, stop := runUntil(t, m, g)
+				writes := &sent{}
+				log, stop := runUntil(t, m, g, writes.record)
 				t.Cleanup(func() { _ = stop() })
 				eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
-				gate := hold(t, g, http.MethodPatch, held)
+				gate := hold(t, map[model.Side]*adversary.Server{model.SideMgmt: m, model.SideGuest: g}[side], http.MethodPatch, held)
 				for i := range 20 {
 					putClass(g, fmt.Sprintf("class-%02d", i))
 				}
-				eventually(t, "the guest holds back requests", func() bool { n, _ := gate.holds(); return n > 0 })
+				eventually(t, "writes are delayed", func() bool { n, _ := gate.holds(); return n > 0 })
 
 				m.Put(hcpVersion, hcps, end.plane)
 				eventually(t, "the pass ends", func() bool { return strings.Contains(log.String(), end.logged) })
@@ -130,18 +174,64 @@ func TestNothingIsWrittenAfterAPauseOrDeletion(t *testing.T) {
 				}
 				eventually(t, "the current requests are cancelled", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
 				noTimeout(t, log)
-				onMgmt, inGuest := len(m.Log()), len(g.Log())
+				_, before := writes.since(0)
 				gate.open()
 				putClass(g, "one-more")
 				g.Delete("v1", "namespaces", "", "openshift-ingress")
 				if err := stop(); err != nil {
 					t.Error("the controller ended:", err)
 				}
-				if after := slices.Concat(written(m, onMgmt), written(g, inGuest)); len(after) > 0 {
+				if after, _ := writes.since(before); len(after) > 0 {
 					t.Errorf("written after the HostedControlPlane was %s:\n%s", name, strings.Join(after, "\n"))
 				}
 			})
 		}
+	}
+}
+
+// TestNothingIsWrittenAfterTheLeaseIsLost gives hypergate's own Lease to another pod while a side delays writes. The
+// next renewal of the Lease fails, 26 s later at most. Then the process ends, and gives up its requests. It writes
+// nothing more on either side, also not the Lease, even when the side answers again.
+func TestNothingIsWrittenAfterTheLeaseIsLost(t *testing.T) {
+	t.Parallel()
+	for held, side := range slowWrites() {
+		if held == "/status" {
+			continue // such a write has a deadline that is before the renewal
+		}
+		t.Run("during "+strings.Trim(held, "/"), func(t *testing.T) {
+			t.Parallel()
+			m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+			putHCP(m, "")
+			writes := &sent{}
+			log, stop := runUntil(t, m, g, writes.record, func(o *controller.Options) { o.LeaderElection = true })
+			t.Cleanup(func() { _ = stop() })
+			eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+			gate := hold(t, map[model.Side]*adversary.Server{model.SideMgmt: m, model.SideGuest: g}[side], http.MethodPatch, held)
+			putClass(g, "demo")
+			eventually(t, "writes are delayed", func() bool { n, _ := gate.holds(); return n > 0 })
+
+			const another = "another-pod"
+			m.Put(leaseAPI, leases, "{metadata: {namespace: "+mgmtNS+", name: hypergate-"+config().Revision+"}, "+
+				"spec: {holderIdentity: "+another+", leaseDurationSeconds: 137}}")
+			eventually(t, "the renewal shows it, and the current requests are cancelled", func() bool {
+				held, gaveUp := gate.holds()
+				return held == gaveUp
+			})
+			noTimeout(t, log)
+			_, before := writes.since(0)
+			gate.open()
+			putClass(g, "one-more")
+			if err := stop(); err == nil || !strings.Contains(err.Error(), another) {
+				t.Errorf("the process ended: %v", err)
+			}
+			if after, _ := writes.since(before); len(after) > 0 {
+				t.Errorf("written after another pod took the Lease:\n%s", strings.Join(after, "\n"))
+			}
+			spec, _ := m.Get(leaseAPI, leases, mgmtNS, "hypergate-"+config().Revision)["spec"].(map[string]any)
+			if spec["holderIdentity"] != another {
+				t.Errorf("the Lease was written: %v", spec)
+			}
+		})
 	}
 }
 
