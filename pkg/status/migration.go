@@ -63,12 +63,11 @@ func (r Result) migration() (metav1.Condition, bool) {
 	if !m.requested() {
 		return metav1.Condition{}, false
 	}
-	text := m.what() + m.step()
 	switch m.Report.Progress {
 	case migration.Acting, migration.Waiting:
 		return isTrue(string(m.Report.Phase), "the Gateways of this class move to another istiod, one after another"), true
 	default:
-		return isFalse(string(m.Report.Phase), plain(text)), true
+		return isFalse(string(m.Report.Phase), plain(m.what())+m.step()), true
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -200,6 +201,15 @@ func TestAMigrationProblemEndsWithItsNextStep(t *testing.T) {
 	if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// TestAMigrationOfAClassEndsWithItsNextStep: the class has the next step in brackets, as all conditions have.
+func TestAMigrationOfAClassEndsWithItsNextStep(t *testing.T) {
+	what, next := migration.Parked.Explain()
+	report := with(serving(), func(r *status.Result) {
+		r.Migration.Report = migration.Report{Phase: migration.Park, Progress: migration.Ended, Why: migration.Parked}
+	})
+	checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, "Park", what + " [" + next + "]"})
 }
 
 // TestTheNextStepOfATunnel: with the tunnel, an endpoint that is not reached has a next step of the tunnel. There is no
