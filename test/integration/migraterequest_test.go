@@ -2,10 +2,12 @@ package integration_test
 
 import (
 	"bytes"
+	"context"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -53,6 +55,12 @@ func (w *migrationWorld) operatorKubeconfig() string {
 // migrate runs a command of hypergate migrate as that user, and returns its exit code and output.
 func (w *migrationWorld) migrate(kubeconfig, verb string, args ...string) (code int, output string) {
 	w.Helper()
+	return w.migrateUntil(w.Context(), kubeconfig, verb, args...)
+}
+
+// migrateUntil is migrate with a context, whose end interrupts the command.
+func (w *migrationWorld) migrateUntil(ctx context.Context, kubeconfig, verb string, args ...string) (code int, output string) {
+	w.Helper()
 	var out bytes.Buffer
 	line := append([]string{
 		"migrate", verb, "--kubeconfig=" + kubeconfig, "-n=" + w.cfg.MgmtNamespace, "--revision=" + w.cfg.Revision,
@@ -61,7 +69,7 @@ func (w *migrationWorld) migrate(kubeconfig, verb string, args ...string) (code 
 		line = append(line, "--guest-kubeconfig="+w.kubeconfig, "--guest-namespace="+w.cfg.GuestNamespace,
 			"--controller-name="+w.cfg.ControllerName)
 	}
-	code = app.Execute(w.Context(), line, &out, &out)
+	code = app.Execute(ctx, line, &out, &out)
 	return code, out.String()
 }
 
@@ -121,6 +129,10 @@ func TestAMigrationIsRequested(t *testing.T) {
 	expect(1, "nothing to resume", "resume")
 	w.Expect(w.lease().ResourceVersion).To(gomega.Equal(version))
 	expect(3, "hypergate has not answered it yet", "status")
+	interrupted, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	code, out := w.migrateUntil(interrupted, user, "status", "--watch")
+	w.Expect(code).To(gomega.Equal(3), "an interrupted --watch ends with the code of the last state: %s", out)
 	expect(0, "pause requested at", "pause")
 	version = w.lease().ResourceVersion
 	expect(0, "pause was requested before; nothing is changed", "pause")

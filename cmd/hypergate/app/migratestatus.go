@@ -42,7 +42,7 @@ Exit codes:
   0  The migration, or the rollback, has ended, or none was requested.
   1  An error occurred, for example no response.
   2  An action is required: a finding blocks, a Gateway failed, or a request cannot be read.
-  3  It is in progress, or paused.`
+  3  It is in progress, or paused, also if you interrupt --watch.`
 
 func newMigrateStatus() *cobra.Command {
 	o := &migrateStatusOptions{}
@@ -96,7 +96,8 @@ func (o *migrateStatusOptions) read(ctx context.Context, lease *migrationLease) 
 	return newMigrationStatus(lease.namespace, lease.name, exists, annotations, lease.now()), nil
 }
 
-// follow prints each change, until the migration is no longer in progress.
+// follow prints each change, until the migration is no longer in progress, or until ctx ends. The exit code is that of
+// the last state.
 func (o *migrateStatusOptions) follow(
 	ctx context.Context, lease *migrationLease, last migrationStatus, out, errOut io.Writer,
 ) error {
@@ -112,7 +113,7 @@ func (o *migrateStatusOptions) follow(
 			}
 			last = status
 			return lines.String(), status.code() == exitUnderWay, nil
-		}); err != nil || ctx.Err() != nil {
+		}); err != nil {
 			return err
 		}
 	}
