@@ -95,6 +95,7 @@ func TestTheLeaseHasASummary(t *testing.T) {
 	s := got.Summary
 	w.Expect([]any{s.Topology, s.Lifecycle, s.Classes, s.Istiod.State, s.CA.Phase, s.Repairs, s.CRDs.Ours}).
 		To(gomega.Equal([]any{"hosted", summary.Active, 1, summary.IstiodServing, summary.PhaseSteady, int64(1), 6}))
+	w.Expect([]int{s.Istiod.Ready, s.Istiod.Wanted}).To(gomega.Equal([]int{1, 1}))
 	w.Expect(s.Published).To(gomega.Equal(summary.Published{
 		Strategy: "address", Address: "istiod.apps.example.com:443", State: summary.PublishedReached,
 	}))
