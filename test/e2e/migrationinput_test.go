@@ -11,6 +11,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/origin"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -92,6 +93,7 @@ func (t *migrationTest) isRefused(of unfit) {
 		g.Expect(r.Reason).To(gomega.BeEquivalentTo(migration.Blocked))
 		g.Expect(r.Findings).To(gomega.ContainElement(gomega.HaveField("Code", string(of.code))))
 	}).Should(gomega.Succeed())
+	t.says(map[string]string{status.ControlPlaneDegraded: "True MigrationBlocked: "})
 	code, out = t.command("status")
 	t.Expect(code).To(gomega.Equal(2), out)
 }

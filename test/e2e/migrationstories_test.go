@@ -8,6 +8,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/origin"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -27,8 +28,11 @@ func migrationsFromOLM() []migrationStory {
 		{"one Gateway moves, and moves back", thereAndBack},
 		{"what does not fit is refused by name, and nothing is changed", refusedByName},
 		{"three Gateways move, and move back", threeThereAndBack},
+		{"the conditions of the class and the HostedControlPlane follow", conditionsFollow},
 	}
-	for _, phase := range []migration.Phase{migration.StandBy, migration.Hold, migration.Lead, migration.Roll, migration.Park} {
+	for _, phase := range []migration.Phase{
+		migration.StandBy, migration.Hold, migration.Lead, migration.Roll, migration.Park, migration.Retire,
+	} {
 		stories = append(stories, migrationStory{"rolled back from " + string(phase), func(t *migrationTest) { rolledBackFrom(t, phase) }})
 	}
 	return append(stories,
@@ -152,9 +156,14 @@ func threeThereAndBack(t *migrationTest) {
 func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 	m := t.moving()
 	m.request("start")
-	if phase == migration.Park {
+	switch phase {
+	case migration.Park:
 		m.parks()
-	} else {
+	case migration.Retire:
+		m.parks()
+		m.request("retire")
+		m.until("it waits for the owner", waitsForOwner)
+	default:
 		m.reaches(phase)
 	}
 	m.request("rollback")
@@ -162,6 +171,51 @@ func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 	m.Logf("the way back began in %s", began.record.Report.Phase)
 	m.returned()
 	m.arrives()
+}
+
+// waitsForOwner reports whether a migration waits until the owner removes the istiod in the guest.
+func waitsForOwner(r migration.Record) bool { return r.Report.Why == migration.OriginExists }
+
+// conditionsFollow reads the conditions on the way to the hosted istiod, at its end, and at the end of the way back.
+// Then hypergate stands by again, as before the migration: it installs nothing beside the istiod in the guest.
+func conditionsFollow(t *migrationTest) {
+	t.addTwo()
+	m := t.moving()
+	m.request("start")
+	m.rolls()
+	m.says(map[string]string{
+		status.MigrationCondition: "True Roll: ", status.ControlPlaneProgressing: "True Migrating: migration, phase Roll: ",
+		status.ControlPlaneDegraded: "False ", status.ControlPlaneUpgradeable: "False ", status.ControlPlaneAvailable: "True ",
+	})
+	m.parks()
+	m.says(map[string]string{
+		status.MigrationCondition: "False Park: ", status.ControlPlaneProgressing: "False ", status.ControlPlaneDegraded: "False ",
+		status.ControlPlaneUpgradeable: "True ", status.ControlPlaneAvailable: "True ",
+	})
+	m.rollsBack()
+	m.says(map[string]string{
+		status.MigrationCondition: "False Check: ", status.ControlPlaneProgressing: "False Blocked: ",
+		status.ControlPlaneDegraded: "True ", status.ControlPlaneUpgradeable: "Unknown PlanRejected: ",
+	})
+	m.arrives()
+}
+
+// says waits until the conditions of the GatewayClass and the HostedControlPlane begin with texts: the status, the
+// reason, and the message.
+func (t *migrationTest) says(texts map[string]string) {
+	t.Helper()
+	for kind, text := range texts {
+		read := func() (string, error) { return t.planeText(kind) }
+		if kind == status.MigrationCondition {
+			read = func() (string, error) {
+				c := t.condition(kind)
+				return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message), nil
+			}
+		}
+		t.Eventually(read).Should(gomega.HavePrefix(text), kind)
+		said, _ := read() // for the log alone
+		t.Logf("%s: %s", kind, said)
+	}
 }
 
 // many adds Gateways in three further namespaces, so that there are that many.
@@ -194,7 +248,7 @@ func ownerRemoves(t *migrationTest) {
 	m.request("start")
 	m.parks()
 	m.request("retire")
-	m.until("it waits for the owner", func(r migration.Record) bool { return r.Report.Why == migration.OriginExists })
+	m.until("it waits for the owner", waitsForOwner)
 	m.Expect(t.origin.Remove(m.ctx)).To(gomega.Succeed())
 	m.ends(migration.Finished)
 	m.allAt(m.XDS().String())

@@ -76,7 +76,10 @@ func relayAddress() string {
 }
 
 // availableText returns status, reason and message of the HostedControlPlane's condition Available.
-func (t *fixture) availableText() (string, error) {
+func (t *fixture) availableText() (string, error) { return t.planeText(status.ControlPlaneAvailable) }
+
+// planeText returns status, reason and message of a condition of the HostedControlPlane.
+func (t *fixture) planeText(kind string) (string, error) {
 	plane, err := t.controlPlanes().Get(t.ctx, t.GuestName, metav1.GetOptions{})
 	if err != nil {
 		return "", err
@@ -84,11 +87,11 @@ func (t *fixture) availableText() (string, error) {
 	state, _ := plane.Object["status"].(map[string]any)
 	conditions, _ := state["conditions"].([]any)
 	for _, c := range conditions {
-		if condition, _ := c.(map[string]any); condition["type"] == status.ControlPlaneAvailable {
+		if condition, _ := c.(map[string]any); condition["type"] == kind {
 			return fmt.Sprintf("%s %s: %s", condition["status"], condition["reason"], condition["message"]), nil
 		}
 	}
-	return "", errors.New("the HostedControlPlane has no such condition")
+	return "", fmt.Errorf("the HostedControlPlane has no condition %s", kind)
 }
 
 // proxies runs the command proxies as an admin of both clusters.
