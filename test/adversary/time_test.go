@@ -140,7 +140,8 @@ func endings() map[string]struct{ plane, logged string } {
 	}
 }
 
-// slowWrites are writes that a side delays, by a part of their path. In the tests, the work of hypergate ends meanwhile.
+// slowWrites are writes that a side delays, by a part of their path. In the tests, the work of hypergate ends
+// meanwhile.
 func slowWrites() map[string]model.Side {
 	return map[string]model.Side{"/clusterroles/": model.SideGuest, "/status": model.SideGuest, "/deployments/": model.SideMgmt}
 }
