@@ -25,7 +25,7 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e oldest upgrade migration conformance monitoring rotation scale hostile limited chaos next busy
+STORIES ?= race integration e2e oldest upgrade migration conformance monitoring rotation scale mutations hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.
@@ -330,6 +330,10 @@ rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gate
 .PHONY: fuzz
 fuzz: ## Run each fuzz test for FUZZTIME (10s), and print the number of executions.
 	@hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: mutations
+mutations: ## Take the code behind each guarantee out, and check that its test fails. Only needs Go.
+	go run ./hack/mutations
 
 .PHONY: hostile
 hostile: ## Run hypergate against a hostile guest for DURATION (5m). SEED repeats a run, 0 is random. Only needs Go.

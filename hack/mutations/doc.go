@@ -1,0 +1,15 @@
+// Command mutations checks that the test of each guarantee can fail. For each row of a table, it takes the code behind
+// a guarantee out, and runs the guarantee's test, which must fail then.
+//
+//	go run ./hack/mutations [-guarantee NAME]
+//
+// # Workflow
+//
+//	the table ─► the test passes as it is ─► a copy of the file with other code ─► go test -overlay ─► the test fails
+//
+// # Invariants
+//
+//   - No file of the checkout changes: the other code is in an overlay (go help build).
+//   - Code that does not compile is an error, and no result.
+//   - Each text that is replaced occurs once in its file. A unit test checks that.
+package main

@@ -1,0 +1,154 @@
+package main
+
+import "slices"
+
+// mutation is a change that takes a part of a guarantee out.
+type mutation struct {
+	// guarantee is the guarantee that the change breaks, by the names of guarantees. what says what is taken out.
+	guarantee, what string
+	// file is the changed file, from the root of the repository. old occurs once in it, and becomes new.
+	file, old, new string
+	// test is the test that must fail, in the package pkg.
+	pkg, test string
+}
+
+// guarantees returns the names of all guarantees about a hostile guest and about faults, in the order of
+// docs/reference/reliability.md#guarantees.
+func guarantees() []string {
+	return []string{"bytes", "lists", "time", "pace", "identity", "restored", "clocks", "sizes", "text", "hangs"}
+}
+
+// mutations returns the table.
+func mutations() []mutation {
+	return slices.Concat(ofAnswers(), ofPasses(), ofTruth(), ofContent())
+}
+
+// ofAnswers returns the mutations about how much of an answer is kept.
+func ofAnswers() []mutation {
+	return []mutation{
+		{
+			"bytes", "the limit of a failure's body", "pkg/answer/failure.go",
+			"readCloser{&cutJSON{source: io.LimitReader(response.Body, failureRead), code: response.StatusCode}, response.Body}",
+			"readCloser{response.Body, response.Body}", "./pkg/answer", "TestFailuresAreTruncatedAndReadable",
+		},
+		{
+			"bytes", "the limit of the fields of a log line", "pkg/logs/logs.go",
+			"line.AddAttrs(fit(fields, LineLimit-overhead-cost(line.Message))...)", "line.AddAttrs(fields...)",
+			"./pkg/logs", "TestLinesAreShort",
+		},
+		{
+			"bytes", "the limit of a message's lines", "pkg/logs/logs.go",
+			"if !may {", "if !may && false {", "./pkg/logs", "TestFrequentMessagesAreCounted",
+		},
+		{
+			"lists", "the limit of a list's bytes", "pkg/watch/budget.go",
+			"case c.lists && m.bytes > l.ListBytes:", "case c.lists && m.bytes > l.ListBytes && false:",
+			"./pkg/watch", "TestWatchLimits",
+		},
+		{
+			"lists", "the limits of what is kept", "pkg/watch/budget.go",
+			"m.weigh(object, m.budget.take(size))", "m.budget.take(size)", "./pkg/watch", "TestWatchLimitsAfterTheList",
+		},
+	}
+}
+
+// ofPasses returns the mutations about when passes begin and end.
+func ofPasses() []mutation {
+	return []mutation{
+		{
+			"time", "the end of a pass after an event", "pkg/controller/workcontext.go",
+			"if reason := t.why(); reason != nil {", "if reason := t.why(); reason != nil && t.end == nil {",
+			"./pkg/controller", "TestAWorkContextEndsWithItsCause",
+		},
+		{
+			"time", "the look at the holder of the Lease", "pkg/controller/lease.go",
+			`if l.leads() && l.holder != "" && l.holder != l.Identity() {`, `if l.leads() && l.holder == "" {`,
+			"./pkg/controller", "TestLeaderStopsWhenItsLeaseIsTaken",
+		},
+		{
+			"time", "the deadline of a pass in the guest", "pkg/controller/execute.go",
+			"return context.WithDeadlineCause(ctx, e.guestUntil, errGuestTime)", "return context.WithCancel(ctx)",
+			"./pkg/controller", "TestGuestWorkOfAPassHasADeadline",
+		},
+		{
+			"pace", "the rate of passes", "pkg/controller/pacer.go",
+			"p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.Wait(now), p.storm.Wait(now)))",
+			"p.ask(max(0, p.began.Add(passSpacing).Sub(now)))", "./pkg/controller", "TestManyEventsCauseALimitedRateOfPasses",
+		},
+		{
+			"pace", "the spacing of passes", "pkg/controller/pacer.go",
+			"p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.Wait(now), p.storm.Wait(now)))",
+			"p.ask(max(0, p.turns.Wait(now), p.storm.Wait(now)))", "./pkg/controller", "TestManyEventsCauseALimitedRateOfPasses",
+		},
+	}
+}
+
+// ofTruth returns the mutations about what is believed of a guest and of a clock.
+func ofTruth() []mutation {
+	return []mutation{
+		{
+			"identity", "the comparison of two guests", "pkg/guestconn/identity.go",
+			`if c.guest == "" || uid == c.guest {`, `if c.guest == "" || uid != "" {`,
+			"./pkg/guestconn", "TestTheKubeconfigOfAnotherGuestIsNotUsed",
+		},
+		{
+			"identity", "the session of a watch", "pkg/watch/consistent.go",
+			"return in == c.in && (listed", "return (listed", "./pkg/watch", "TestNoWatchIsResumedInANewSession",
+		},
+		{
+			"restored", "the list after a lost watch", "pkg/watch/consistent.go",
+			"case !c.resumes(opened, in):", "case !c.resumes(opened, in) && false:", "./pkg/watch", "TestWatchResumesWithoutAList",
+		},
+		{
+			"clocks", "a token from the future", "pkg/controller/execute_token.go",
+			"|| credential.Issued.After(now) ||", "||", "./pkg/controller", "TestATokenIssuedByAWrongClockIsReplaced",
+		},
+		{
+			"clocks", "a renewal that is too far off", "pkg/controller/execute_token.go",
+			" || renewal.Sub(now) > t.lifetime", "", "./pkg/controller", "TestARenewalBeyondTheTokenLifetimeIsIgnored",
+		},
+		{
+			"clocks", "the lead counts from the request", "pkg/controller/lease.go",
+			"time.AfterFunc(time.Until(sent.Add(leadTime)), func() {", "time.AfterFunc(leadTime, func() {",
+			"./pkg/controller", "TestLeaderStopsDespiteALateRenewal",
+		},
+	}
+}
+
+// ofContent returns the mutations about contents, and about requests that hang.
+func ofContent() []mutation {
+	return []mutation{
+		{
+			"sizes", "the size of an object that a webhook enlarged", "pkg/apply/apply.go",
+			"if limit := len(j.JSON()) + grownLimit; got.Size() > limit {", "if limit := len(j.JSON()) + grownLimit; limit < 0 {",
+			"./pkg/apply", "TestAnOversizedObjectIsNamed",
+		},
+		{
+			"sizes", "the size of a token", "pkg/guest/owntoken.go",
+			"if len(token) > tokenLimit {", "if len(token) < 0 {", "./pkg/guest", "TestOwnTokenProblem",
+		},
+		{
+			"text", "characters from right to left", "pkg/text/text.go",
+			" || isBlank(r) || isRightToLeft(r) {", " || isBlank(r) {", "./pkg/text", "TestTextsCannotHideOrReorderOthers",
+		},
+		{
+			"text", "brackets of others", "pkg/text/text.go",
+			"return round(printable(r))", "return printable(r)", "./pkg/text", "TestTexts",
+		},
+		{
+			"hangs", "the deadline of each request", "pkg/controller/bounded.go",
+			"ctx, cancel := context.WithTimeout(r.Context(), limit)", "ctx, cancel := context.WithTimeout(r.Context(), 1000*limit)",
+			"./pkg/controller", "TestEachRequestHasADeadline",
+		},
+		{
+			"hangs", "the liveness of a pass", "pkg/controller/liveness.go",
+			"if ran := now.Sub(w.began); ran > stuckAfter {", "if ran := now.Sub(w.began); ran < 0 {",
+			"./pkg/controller", "TestLivenessNoticesAPassThatHangs",
+		},
+		{
+			"hangs", "pages of namespaces", "pkg/guest/namespaces.go",
+			"options := metav1.ListOptions{Limit: namespacePage}", "options := metav1.ListOptions{}",
+			"./pkg/guest", "TestNamespacesAreListedInPages",
+		},
+	}
+}
