@@ -169,6 +169,7 @@ func TestBadGuestFlags(t *testing.T) {
 		},
 		"unknown management":    {flags("--crd-management=managed"), []string{"--crd-management", `"managed"`, "Managed", "Unmanaged"}},
 		"writer without a name": {flags("--crd-writers= me"), []string{"--crd-writers", `" me"`, "such as system:serviceaccount:"}},
+		"an empty writer":       {flags("--crd-writers="), []string{"--crd-writers", `"" is not a valid user name`}},
 		"writers of no policy": {
 			flags("--crd-writers=me", "--protect-crds=false"),
 			[]string{"--crd-writers", "--protect-crds=false", "remove one of the two"},

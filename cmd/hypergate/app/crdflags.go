@@ -55,7 +55,11 @@ func (o *crdOptions) into(cfg *model.Config) error {
 			errs = append(errs, errors.New("--crd-writers has no effect with --protect-crds=false: remove one of the two flags"))
 		}
 	}
-	for _, user := range o.writers {
+	users := o.writers
+	if users != nil && len(users) == 0 { // pflag: the flag is there, with an empty value
+		users = []string{""}
+	}
+	for _, user := range users {
 		if user == "" || user != strings.TrimSpace(user) || strings.ContainsFunc(user, unicode.IsControl) {
 			errs = append(errs, fmt.Errorf("--crd-writers: %q is not a valid user name: use a user name of the guest's API, "+
 				"such as system:serviceaccount:argocd:argocd-application-controller", user))
