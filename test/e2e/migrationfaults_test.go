@@ -13,7 +13,9 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/origin"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -129,6 +131,41 @@ func publishedAddressAway(t *migrationTest) {
 		t.Expect(t.deployedBy(m.XDS().String())).To(gomega.HaveLen(1), "only one is released")
 	}()
 	m.parks()
+	m.rollsBack()
+	m.arrives()
+}
+
+// publishedAddressStaysAway ends the router when the first Gateway is released, until hypergate gives that Gateway up,
+// ten minutes later. The Gateway then has its pods of before again, all Gateways are held, and conditions name the
+// reason. Nothing else moves until a person acts.
+func publishedAddressStaysAway(t *migrationTest) {
+	t.addTwo()
+	m := t.moving()
+	m.request("start")
+	m.rolls()
+	func() {
+		t.StopRouter()
+		defer func() { t.Expect(t.RestartRouter(t.step())).To(gomega.Succeed()) }()
+		began := time.Now()
+		t.Eventually(func() migration.Reason {
+			last, _ := m.seen.last()
+			if last.record.Report.Progress == migration.Stopped {
+				return last.record.Report.Why
+			}
+			return ""
+		}).WithPolling(time.Second).WithTimeout(10*time.Minute + hang.Deadline).Should(gomega.Equal(migration.GatewayFailed))
+		t.Logf("it stopped after %s", time.Since(began).Round(time.Second))
+		t.Expect(time.Since(began)).To(gomega.BeNumerically(">", 9*time.Minute))
+		t.allAt(addressOfOrigin)
+		t.Expect(t.heldEverywhere()).To(gomega.HaveLen(len(t.gateways())))
+		t.says(map[string]string{
+			status.ControlPlaneDegraded: "True MigrationStopped: ", status.MigrationCondition: "False Roll: ",
+		})
+	}()
+	code, out := t.command("status")
+	t.Log("\n" + out)
+	t.Expect(code).To(gomega.Equal(2), out)
+	t.Expect(out).To(gomega.ContainSubstring("STOPPED: GatewayFailed"))
 	m.rollsBack()
 	m.arrives()
 }

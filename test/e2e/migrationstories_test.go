@@ -40,6 +40,7 @@ func migrationsFromOLM() []migrationStory {
 		migrationStory{"the istiod in the guest is restarted in each phase", originRestarted},
 		migrationStory{"a backend is replaced every 2 s, and what that costs at Lead", backendsReplacedMeanwhile},
 		migrationStory{"the published address is away while Gateways roll", publishedAddressAway},
+		migrationStory{"the published address stays away, and the migration stops after ten minutes", publishedAddressStaysAway},
 		migrationStory{"Gateways and routes are made, changed and deleted while others are held", changedWhileHeld},
 		migrationStory{"a hold that another client removes is set again, or the migration stops", holdRemoved},
 		migrationStory{"the guest's API is away for 30 s while Gateways roll", func(t *migrationTest) { guestAPIAway(t, shortAway) }},
