@@ -5,11 +5,11 @@
 //
 // # Workflow
 //
-//	the table ─► the test passes as it is ─► a copy of the file with other code ─► go test -overlay ─► the test fails
+//	row of the table ─► its test passes ─► overlay with other code ─► its test fails
 //
 // # Invariants
 //
 //   - No file of the checkout changes: the other code is in an overlay (go help build).
-//   - Code that does not compile is an error, and no result.
+//   - Code that does not compile is an error.
 //   - Each text that is replaced occurs once in its file. A unit test checks that.
 package main

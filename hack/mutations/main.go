@@ -19,19 +19,23 @@ import (
 // testTime is how long a test may take, in go test's own format.
 const testTime = "10m"
 
-func main() {
+func main() { os.Exit(execute()) }
+
+// execute runs the command, and returns its exit code.
+func execute() int {
 	only := flag.String("guarantee", "", "check this guarantee alone: "+strings.Join(guarantees(), ", "))
 	flag.Parse()
 	if *only != "" && !slices.Contains(guarantees(), *only) {
-		fmt.Fprintf(os.Stderr, "mutations: -guarantee: there is no guarantee %q: use one of %s\n", *only, strings.Join(guarantees(), ", "))
-		os.Exit(2)
+		fmt.Fprintf(os.Stderr, "mutations: -guarantee: unknown guarantee %q: use one of %s\n", *only, strings.Join(guarantees(), ", "))
+		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutations:", err)
-		os.Exit(1) //nolint:gocritic // nothing is left to stop
+		return 1
 	}
+	return 0
 }
 
 // run checks the rows of a guarantee, or all rows, and prints a table. It returns an error if a test does not fail

@@ -38,7 +38,7 @@ type ManagementObservation struct {
 	// it.
 	IstiodSince time.Time `json:"-"`
 	// IstiodReady is how many pods of istiod are ready, and at most IstiodWanted, which is how many its Deployment asks
-	// for. Both are 0 if there is no istiod.
+	// for. Both are 0 without a Deployment.
 	IstiodReady, IstiodWanted int32 `json:"-"`
 	// Rollout is the state of the rollout of istiod's newest version.
 	Rollout Rollout `json:"-"`

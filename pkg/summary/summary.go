@@ -119,6 +119,14 @@ type Istiod struct {
 	Wanted  int       `json:"wanted,omitempty"`
 }
 
+// PodsText returns how many of istiod's pods are ready, in words. It is empty if that is not known.
+func (i Istiod) PodsText() string {
+	if i.Wanted == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods ready", i.Ready, i.Wanted)
+}
+
 // The values of Istiod.State.
 const (
 	IstiodAbsent      = "absent"

@@ -122,14 +122,12 @@ func publishedAddressAway(t *migrationTest) {
 	m := t.moving()
 	m.request("start")
 	m.rolls()
-	func() {
-		t.StopRouter()
-		defer func() { t.Expect(t.RestartRouter(t.step())).To(gomega.Succeed()) }()
+	t.withoutRouter(func() {
 		m.afterwards(time.Minute)
 		last, _ := m.seen.last()
 		t.Expect(last.record.Report.Progress).To(gomega.Equal(migration.Waiting), "%+v", last.record.Report)
 		t.Expect(t.deployedBy(m.XDS().String())).To(gomega.HaveLen(1), "only one is released")
-	}()
+	})
 	m.parks()
 	m.rollsBack()
 	m.arrives()
@@ -143,9 +141,7 @@ func publishedAddressStaysAway(t *migrationTest) {
 	m := t.moving()
 	m.request("start")
 	m.rolls()
-	func() {
-		t.StopRouter()
-		defer func() { t.Expect(t.RestartRouter(t.step())).To(gomega.Succeed()) }()
+	t.withoutRouter(func() {
 		began := time.Now()
 		t.Eventually(func() migration.Reason {
 			last, _ := m.seen.last()
@@ -161,13 +157,21 @@ func publishedAddressStaysAway(t *migrationTest) {
 		t.says(map[string]string{
 			status.ControlPlaneDegraded: "True MigrationStopped: ", status.MigrationCondition: "False Roll: ",
 		})
-	}()
+	})
 	code, out := t.command("status")
 	t.Log("\n" + out)
 	t.Expect(code).To(gomega.Equal(2), out)
 	t.Expect(out).To(gomega.ContainSubstring("STOPPED: GatewayFailed"))
 	m.rollsBack()
 	m.arrives()
+}
+
+// withoutRouter ends the router, through which istiod is published, and starts it again afterwards.
+func (t *migrationTest) withoutRouter(during func()) {
+	t.Helper()
+	t.StopRouter()
+	defer func() { t.Expect(t.RestartRouter(t.step())).To(gomega.Succeed()) }()
+	during()
 }
 
 // deployedBy returns the Gateways whose Deployment has an address.

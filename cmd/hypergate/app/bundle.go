@@ -148,17 +148,17 @@ func (o *bundleOptions) destination(out io.Writer, name string, now time.Time) (
 		return destination{bundle.New(out, name, now, most), "", none, none}, nil
 	}
 	if isFolder(o.output) {
-		path := filepath.Join(o.output, name)
 		if err := os.MkdirAll(o.output, 0o700); err != nil {
-			return destination{}, err
-		}
-		if err := os.Mkdir(path, 0o700); err != nil {
 			return destination{}, err
 		}
 		root, err := os.OpenRoot(o.output)
 		if err != nil {
 			return destination{}, err
 		}
+		if err := root.Mkdir(name, 0o700); err != nil {
+			return destination{}, errors.Join(err, root.Close())
+		}
+		path := filepath.Join(o.output, name)
 		return destination{bundle.NewFolder(root, name, most), path, root.Close, func() error { return os.RemoveAll(path) }}, nil
 	}
 	path := cmp.Or(o.output, name+".tar.gz")

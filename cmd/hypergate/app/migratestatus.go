@@ -96,8 +96,8 @@ func (o *migrateStatusOptions) read(ctx context.Context, lease *migrationLease) 
 	return newMigrationStatus(lease.namespace, lease.name, exists, annotations, lease.now()), nil
 }
 
-// follow prints each change, until the migration is no longer in progress, or until ctx ends. The exit code is that of
-// the last state.
+// follow prints each change until the migration has ended or stopped, or until ctx ends. The exit code is that of the
+// last state.
 func (o *migrateStatusOptions) follow(
 	ctx context.Context, lease *migrationLease, last migrationStatus, out, errOut io.Writer,
 ) error {

@@ -115,8 +115,8 @@ func (p page) management(s *summary.Summary) [][2]string {
 // istiod returns the state of istiod, and the versions that run and that are planned.
 func (p page) istiod(s *summary.Summary) string {
 	text := s.Istiod.State + p.since(s.Istiod.Since)
-	if s.Istiod.Wanted > 0 {
-		text += fmt.Sprintf(", %d of %d pods ready", s.Istiod.Ready, s.Istiod.Wanted)
+	if pods := s.Istiod.PodsText(); pods != "" {
+		text += ", " + pods
 	}
 	if s.Istiod.Version != "" {
 		text += ", runs version " + s.Istiod.Version

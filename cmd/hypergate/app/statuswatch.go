@@ -87,8 +87,8 @@ func watchedOf(r summary.Reading) []labelled {
 		return out
 	}
 	istiod := strings.TrimSpace(s.Istiod.State + " " + s.Istiod.Version)
-	if s.Istiod.Wanted > 0 {
-		istiod += fmt.Sprintf(", %d of %d pods ready", s.Istiod.Ready, s.Istiod.Wanted)
+	if pods := s.Istiod.PodsText(); pods != "" {
+		istiod += ", " + pods
 	}
 	out = append(out,
 		labelled{"lifecycle", string(s.Lifecycle)},
