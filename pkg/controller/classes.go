@@ -3,14 +3,15 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -32,6 +33,8 @@ type class struct {
 	contested lastLogged
 	// tried is the turn of the last attempt. Zero: there was none.
 	tried uint64
+	// changes is how many attempts in a row found that the class had changed meanwhile.
+	changes int
 }
 
 func newClasses() classes {
@@ -62,6 +65,36 @@ func (c *classes) try(written *class, now time.Time) {
 	written.writes.Take(now)
 }
 
+// versionFor returns the version of a class that its conditions are written to: the one that the watch shows. known is
+// false if that one has another spec than this pass decided for. Then the next pass decides.
+//
+// Without this, a pass that began before a change of the spec could write conditions of the former generation after
+// it. A client that waits for the new generation would read them as the answer to its change. A class that changes
+// again and again gets its conditions nevertheless: after mostChanges, they are written to any version.
+func (c *class) versionFor(class model.GatewayClass, shown guest.ClassStatus) (version string, known bool) {
+	switch {
+	case shown.ResourceVersion == "": // the watch does not show the class
+		return "", true
+	case c.changes >= mostChanges:
+		return "", true
+	case shown.Generation != class.Generation:
+		c.changes++
+		return "", false
+	default:
+		return shown.ResourceVersion, true
+	}
+}
+
+// noteAnswer notes how a write to a class ended, and reports whether the class had changed meanwhile.
+func (c *class) noteAnswer(err error) (changed bool) {
+	if _, changed = errors.AsType[guest.ClassChanged](err); changed {
+		c.changes++
+	} else {
+		c.changes = 0
+	}
+	return changed
+}
+
 // logContested logs, once, that another client rewrites the status again and again. Clients that change it as hypergate
 // does, by a patch under a name of their own, are named; hypergate's own name is none of them.
 func (c *class) logContested(ctx context.Context, name string, writers map[string]string) {
@@ -72,13 +105,10 @@ func (c *class) logContested(ctx context.Context, name string, writers map[strin
 	}
 }
 
-// dueStatus is a class whose conditions differ from the plan. theirs are the types of conditions that stay those
-// of another controller.
+// dueStatus is a class whose conditions differ from the plan.
 type dueStatus struct {
-	name       string
-	class      *class
-	conditions []metav1.Condition
-	theirs     []string
+	class *class
+	write guest.ClassConditions
 }
 
 // dueStatuses returns the classes to be written, those first that were not tried for longest, as many as one pass
@@ -90,20 +120,25 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 	wanted := status.OfClasses(res)
 	for i, class := range all {
 		beyond := i >= len(res.Classes)
-		previous, writers := r.guest.Conditions(class.Name), r.guest.StatusWriters(class.Name)
+		shown := r.guest.ClassStatus(class.Name)
 		conditionsOf := wanted.Of
 		if beyond {
 			conditionsOf = wanted.Beyond
 		}
 		previous, conditions, theirs := status.KeepForeignConditions(
-			previous, conditionsOf(class, previous, now), res.PlanProblem, res.Migration.Beside || res.OthersServe, writers,
-			r.guest.AppliedConditions(class.Name))
+			shown.Conditions, conditionsOf(class, shown.Conditions, now), res.PlanProblem,
+			res.Migration.Beside || res.OthersServe, shown.Writers, shown.Applied)
 		if status.Same(previous, conditions) {
 			continue
 		}
 		written := c.get(class.Name)
+		version, known := written.versionFor(class, shown)
+		if !known {
+			requeue = soonest(requeue, passSpacing)
+			continue
+		}
 		if written.writes.Wait(now) > 0 {
-			written.logContested(ctx, class.Name, writers)
+			written.logContested(ctx, class.Name, shown.Writers)
 			requeue = soonest(requeue, statusEvery)
 			continue
 		}
@@ -114,7 +149,9 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 			}
 			c.beyond.Take(now)
 		}
-		due = append(due, dueStatus{class.Name, written, conditions, theirs})
+		due = append(due, dueStatus{written, guest.ClassConditions{
+			Class: class.Name, ResourceVersion: version, Conditions: conditions, Theirs: theirs,
+		}})
 	}
 	slices.SortStableFunc(due, func(a, b dueStatus) int { return cmp.Compare(a.class.tried, b.class.tried) })
 	if len(due) > statusesPerPass {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -114,7 +115,7 @@ func TestStatusWritesEndWithThePass(t *testing.T) {
 		var due []dueStatus
 		for i := range statusesPerPass {
 			name := fmt.Sprint(i)
-			due = append(due, dueStatus{name: name, class: r.reports.classes.get(name)})
+			due = append(due, dueStatus{r.reports.classes.get(name), guest.ClassConditions{Class: name}})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
@@ -135,7 +136,7 @@ func TestAStatusThatIsNotAnsweredEnds(t *testing.T) {
 		var due []dueStatus
 		for i := range statusesPerPass {
 			name := fmt.Sprint(i)
-			due = append(due, dueStatus{name: name, class: r.reports.classes.get(name)})
+			due = append(due, dueStatus{r.reports.classes.get(name), guest.ClassConditions{Class: name}})
 		}
 		began := time.Now()
 		_, err := r.writeStatuses(t.Context(), due)

@@ -190,6 +190,9 @@ const (
 	// statusBurst and statusEvery are for the status of one class, and for the HostedControlPlane.
 	statusBurst = 10
 	statusEvery = 10 * time.Second
+	// mostChanges is how many attempts in a row to write a status can find that the class has changed meanwhile. Then
+	// the status is written to any version.
+	mostChanges = 3
 	// lastingBurst and lastingEvery limit the HostedControlPlane, and the log, further: what a guest does decides what
 	// there is to say. Ten minutes of one write in ten seconds are enough for an installation with its failures.
 	lastingBurst = 60

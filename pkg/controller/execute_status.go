@@ -19,31 +19,35 @@ import (
 // are due, zero if there are none, and what failed.
 func (r *Reconciler) writeConditions(ctx context.Context, res status.Result) (time.Duration, error) {
 	due, requeue := r.dueStatuses(ctx, res)
-	left, err := r.writeStatuses(ctx, due)
-	if left {
-		requeue = soonest(requeue, passSpacing)
-	}
-	return requeue, err
+	again, err := r.writeStatuses(ctx, due)
+	return soonest(requeue, again), err
 }
 
-// writeStatuses writes statuses side by side, until one gets no answer: then the others would get none either. It
-// reports whether some are left because the time of this pass is over.
-func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (left bool, err error) {
+// writeStatuses writes statuses side by side, until one gets no answer: then the others would get none either. again is
+// when to continue if the time of this pass is over, or if a class has changed meanwhile. Zero: all are written, or the
+// error has the rest.
+func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (again time.Duration, err error) {
 	begun := time.Now()
 	errs := make([]error, len(due))
 	var writing errgroup.Group
 	writing.SetLimit(statusesAtOnce)
-	var stopped atomic.Bool
+	var stopped, changed atomic.Bool
 	for i, d := range due {
 		if stopped.Load() || ctx.Err() != nil {
 			break
 		}
-		if left = time.Since(begun) > statusTime; left {
+		if time.Since(begun) > statusTime {
+			again = passSpacing
 			break
 		}
 		r.reports.classes.try(d.class, r.clock.Now())
 		writing.Go(func() error {
-			errs[i] = r.guest.ApplyConditions(ctx, d.name, d.conditions, d.theirs)
+			errs[i] = r.guest.ApplyConditions(ctx, d.write)
+			if d.class.noteAnswer(errs[i]) {
+				changed.Store(true)
+				errs[i] = nil
+				return nil
+			}
 			if errs[i] != nil && apply.Classify(errs[i], "patch", schema.GroupResource{}).Class().IsTransient() {
 				stopped.Store(true)
 			}
@@ -51,7 +55,10 @@ func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (left b
 		})
 	}
 	_ = writing.Wait() // errs holds the errors
-	return left, errors.Join(errs...)
+	if changed.Load() {
+		again = soonest(again, statusEvery) // if the event of the change is late; it causes a pass
+	}
+	return again, errors.Join(errs...)
 }
 
 // reportToControlPlanes writes what a HostedControlPlane should say and does not, and returns when to look again. What

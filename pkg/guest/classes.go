@@ -204,29 +204,15 @@ func (w *classWatch) items() []*classItem {
 	return out
 }
 
-// conditions returns the current conditions of a class, of hypergate's own types.
-func (w *classWatch) conditions(name string) []metav1.Condition {
+// status returns what the watch shows of the status of a class.
+func (w *classWatch) status(name string) ClassStatus {
 	obj, _ := w.Get(name)
-	if class, ok := obj.(*classItem); ok {
-		return class.conditions
+	class, ok := obj.(*classItem)
+	if !ok {
+		return ClassStatus{}
 	}
-	return nil
-}
-
-// writers returns the other field managers that wrote a condition of a class, by condition type.
-func (w *classWatch) writers(name string) map[string]string {
-	obj, _ := w.Get(name)
-	if class, ok := obj.(*classItem); ok {
-		return class.writers
+	return ClassStatus{
+		ResourceVersion: class.ResourceVersion, Generation: class.Generation,
+		Conditions: class.conditions, Writers: class.writers, Applied: class.applied,
 	}
-	return nil
-}
-
-// applied returns the types of the conditions of a class that hypergate has applied, as far as it still owns them.
-func (w *classWatch) applied(name string) []string {
-	obj, _ := w.Get(name)
-	if class, ok := obj.(*classItem); ok {
-		return class.applied
-	}
-	return nil
 }

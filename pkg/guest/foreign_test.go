@@ -183,7 +183,7 @@ func TestForeignConditionWriters(t *testing.T) {
 			entry("ingress-operator", `{"f:status": {"f:conditions": {".": {}, "k:{\"type\":\"CRDsReady\"}": {"f:status": {}}}}}`)+"]"))
 	})
 	f.observed()
-	f.Eventually(func() map[string]string { return f.guest.StatusWriters("a") }).
+	f.Eventually(func() map[string]string { return f.guest.ClassStatus("a").Writers }).
 		Should(gomega.Equal(map[string]string{"CRDsReady": "ingress-operator"}))
-	f.Expect(f.guest.StatusWriters("none")).To(gomega.BeEmpty())
+	f.Expect(f.guest.ClassStatus("none").Writers).To(gomega.BeEmpty())
 }

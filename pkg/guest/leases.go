@@ -267,11 +267,3 @@ func (c *Cluster) Release(ctx context.Context, held model.HeldLease) error {
 // Leases returns the ownership Leases that the watches show now. It sends no requests, and is safe for concurrent
 // use.
 func (c *Cluster) Leases() model.ObservedLeases { return c.leases.held() }
-
-// StatusWriters returns the other field managers that wrote a condition of a GatewayClass, by condition type, as far
-// as the watch shows.
-func (c *Cluster) StatusWriters(class string) map[string]string { return c.classes.writers(class) }
-
-// AppliedConditions returns the types of the conditions of a GatewayClass that hypergate has applied and still owns,
-// even if another client has changed them since, as far as the watch shows.
-func (c *Cluster) AppliedConditions(class string) []string { return c.classes.applied(class) }

@@ -172,33 +172,71 @@ func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 	return pki.HasCAs([]byte(published.Data["root-cert.pem"]), roots), nil
 }
 
-// Conditions returns the current conditions of a GatewayClass, as far as the watch shows. It has only hypergate's own
-// types.
-func (c *Cluster) Conditions(class string) []metav1.Condition { return c.classes.conditions(class) }
+// ClassStatus is what the watch shows of the status of a GatewayClass. It is empty for a class that the watch does not
+// show.
+type ClassStatus struct {
+	// ResourceVersion is the version of the class that all of this was read from. Generation is that of its spec.
+	ResourceVersion string
+	Generation      int64
+	// Conditions are those of hypergate's own types.
+	Conditions []metav1.Condition
+	// Writers has the other field managers that wrote a condition of hypergate's own types, by condition type.
+	Writers map[string]string
+	// Applied are the types of the conditions that hypergate has applied and still owns, even if another client has
+	// changed them since.
+	Applied []string
+}
 
-// ApplyConditions writes the given conditions of a GatewayClass with server-side apply, by their types. It does not
-// change conditions that belong only to other field managers.
-//
-// theirs are the types of conditions that another controller has taken over. Of these, hypergate applies the type
-// alone. It still owns the type if it wrote the condition before, and the API server would remove a condition that it
-// leaves out. If the condition no longer exists, the API server rejects the write, because its other fields are
-// required.
-func (c *Cluster) ApplyConditions(ctx context.Context, class string, conditions []metav1.Condition, theirs []string) error {
+// ClassStatus returns the current status of a GatewayClass, as far as the watch shows.
+func (c *Cluster) ClassStatus(class string) ClassStatus { return c.classes.status(class) }
+
+// ClassChanged is the error of a write to a GatewayClass that has changed since the version that the writer knows.
+type ClassChanged struct{ Class string }
+
+// Error names the class.
+func (e ClassChanged) Error() string {
+	return "GatewayClass " + e.Class + " has changed since its status was observed"
+}
+
+// ClassConditions are conditions of a GatewayClass to be written.
+type ClassConditions struct {
+	Class string
+	// ResourceVersion is the version of the class that the conditions were decided for. If the class has another one,
+	// they are not written. Empty: they are written to any version.
+	ResourceVersion string
+	Conditions      []metav1.Condition
+	// Theirs are the types of conditions that another controller has taken over. Of these, hypergate applies the type
+	// alone. It still owns the type if it wrote the condition before, and the API server would remove a condition that
+	// it leaves out. If the condition does not exist any more, the API server rejects the write, because its other
+	// fields are required.
+	Theirs []string
+}
+
+// ApplyConditions writes conditions of a GatewayClass with server-side apply, by their types. It does not change
+// conditions that belong only to other field managers. It returns a ClassChanged if the class has another version.
+func (c *Cluster) ApplyConditions(ctx context.Context, to ClassConditions) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	status := gatewayapply.GatewayClassStatus()
-	for _, condition := range conditions {
+	for _, condition := range to.Conditions {
 		status.WithConditions(metaapply.Condition().
 			WithType(condition.Type).WithStatus(condition.Status).WithReason(condition.Reason).WithMessage(condition.Message).
 			WithObservedGeneration(condition.ObservedGeneration).WithLastTransitionTime(condition.LastTransitionTime))
 	}
-	for _, condition := range theirs {
+	for _, condition := range to.Theirs {
 		status.WithConditions(metaapply.Condition().WithType(condition))
 	}
-	_, err := c.gateway.GatewayClasses().ApplyStatus(ctx, gatewayapply.GatewayClass(class).WithStatus(status),
-		metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status of GatewayClass %s: %w", class, answer.Brief(err))
+	class := gatewayapply.GatewayClass(to.Class).WithStatus(status)
+	if to.ResourceVersion != "" {
+		class.WithResourceVersion(to.ResourceVersion)
 	}
-	return nil
+	_, err := c.gateway.GatewayClasses().ApplyStatus(ctx, class, metav1.ApplyOptions{FieldManager: model.FieldManager, Force: true})
+	switch {
+	case err == nil, apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err) && to.ResourceVersion != "": // Force resolves conflicts of field managers
+		return ClassChanged{to.Class}
+	default:
+		return fmt.Errorf("writing the status of GatewayClass %s: %w", to.Class, answer.Brief(err))
+	}
 }

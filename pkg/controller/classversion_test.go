@@ -1,0 +1,53 @@
+package controller
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hypergate/hypergate/pkg/guest"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// TestVersionFor checks to which version of a class its conditions are written.
+func TestVersionFor(t *testing.T) {
+	class := model.GatewayClass{Name: "a", Generation: 2}
+	for name, tc := range map[string]struct {
+		changes int
+		shown   guest.ClassStatus
+		version string
+		known   bool
+	}{
+		"the version that the watch shows":       {0, guest.ClassStatus{ResourceVersion: "7", Generation: 2}, "7", true},
+		"another spec: the next pass decides":    {0, guest.ClassStatus{ResourceVersion: "8", Generation: 3}, "", false},
+		"the watch does not show it":             {0, guest.ClassStatus{}, "", true},
+		"it keeps changing, still a few times":   {mostChanges - 1, guest.ClassStatus{ResourceVersion: "8", Generation: 3}, "", false},
+		"it keeps changing: any version":         {mostChanges, guest.ClassStatus{ResourceVersion: "8", Generation: 3}, "", true},
+		"its status keeps changing: any version": {mostChanges, guest.ClassStatus{ResourceVersion: "8", Generation: 2}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := newClasses()
+			written := all.get("a")
+			written.changes = tc.changes
+			if version, known := written.versionFor(class, tc.shown); version != tc.version || known != tc.known {
+				t.Errorf("version %q, known %t; want %q, %t", version, known, tc.version, tc.known)
+			}
+		})
+	}
+}
+
+// TestNoteAnswer checks that only changes in a row are counted.
+func TestNoteAnswer(t *testing.T) {
+	all, counts := newClasses(), []int{}
+	written := all.get("a")
+	for _, err := range []error{guest.ClassChanged{}, guest.ClassChanged{}, nil, guest.ClassChanged{}, errors.New("no answer")} {
+		if _, want := errors.AsType[guest.ClassChanged](err); written.noteAnswer(err) != want {
+			t.Errorf("%v: want %t", err, want)
+		}
+		counts = append(counts, written.changes)
+	}
+	for i, want := range []int{1, 2, 0, 1, 0} {
+		if counts[i] != want {
+			t.Fatalf("changes in a row: %v", counts)
+		}
+	}
+}
