@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	sailv1 "github.com/istio-ecosystem/sail-operator/api/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,11 +22,11 @@ import (
 const istioCRD = "istios.sailoperator.io"
 
 func istioKind() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: "sailoperator.io", Version: "v1", Kind: "Istio"}
+	return sailv1.GroupVersion.WithKind(sailv1.IstioKind)
 }
 
 func istioResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "sailoperator.io", Version: "v1", Resource: "istios"}
+	return sailv1.GroupVersion.WithResource("istios")
 }
 
 func deploymentResource() schema.GroupVersionResource {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	sailv1 "github.com/istio-ecosystem/sail-operator/api/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,14 +229,13 @@ func versionOf(d appsv1.Deployment) migration.Version {
 // originObjects reads the objects of the Sail operator and of OLM.
 func (r *inventoryReader) originObjects(ctx context.Context) error {
 	subscription := sailSubscription()
-	revisions := schema.GroupVersionResource{Group: "sailoperator.io", Version: "v1", Resource: "istiorevisions"}
 	for _, read := range []struct {
 		gvr             schema.GroupVersionResource
 		namespace, name string
 		into            *string
 	}{
 		{istioResource(), "", r.c.cfg.Revision, &r.out.Origin.Istio},
-		{revisions, "", r.c.cfg.Revision, &r.out.Origin.IstioRevision},
+		{sailv1.GroupVersion.WithResource("istiorevisions"), "", r.c.cfg.Revision, &r.out.Origin.IstioRevision},
 		{olmGroupVersion().WithResource("subscriptions"), subscription.Namespace, subscription.Name, &r.out.Origin.Subscription},
 	} {
 		u, err := r.get(ctx, read.gvr, read.namespace, read.name)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	sailv1 "github.com/istio-ecosystem/sail-operator/api/v1"
 	"github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -148,6 +149,19 @@ type cioObject struct {
 	status bool
 }
 
+// istio returns the Istio resource, as istio_olm.go writes it with the types of the Sail operator.
+func (c *cio) istio() *unstructured.Unstructured {
+	c.w.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&sailv1.Istio{
+		TypeMeta:   metav1.TypeMeta{APIVersion: sailv1.GroupVersion.String(), Kind: sailv1.IstioKind},
+		ObjectMeta: metav1.ObjectMeta{Name: cioRevision},
+		Spec:       sailv1.IstioSpec{Version: "v" + c.release.istio, Namespace: c.w.cfg.GuestNamespace},
+	})
+	c.w.Expect(err).NotTo(gomega.HaveOccurred())
+	delete(content, "status") // the Sail operator writes it
+	return &unstructured.Unstructured{Object: content}
+}
+
 func newCIO(w *harness, guest dynamic.Interface, release cioRelease) *cio {
 	w.Helper()
 	c := &cio{w: w, guest: guest, release: release}
@@ -208,8 +222,7 @@ func (c *cio) wanted() []cioObject {
 			cioObject{"ingress-operator", "subscriptions", object(`{apiVersion: operators.coreos.com/v1alpha1, kind: Subscription,
 				metadata: {name: servicemeshoperator3, namespace: %s, annotations: {ingress.operator.openshift.io/owned: ""}},
 				spec: {channel: stable}}`), false},
-			cioObject{"ingress-operator", "istios", fromyaml.Object(c.w.T, `{apiVersion: sailoperator.io/v1, kind: Istio, metadata: {
-				name: `+cioRevision+`}, spec: {version: v`+c.release.istio+`, namespace: `+c.w.cfg.GuestNamespace+`}}`), false},
+			cioObject{"ingress-operator", "istios", c.istio(), false},
 			cioObject{"sail-operator", "deployments", deployment("sail-operator"), false},
 		)
 	} else {
