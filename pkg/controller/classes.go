@@ -87,7 +87,7 @@ func (c *class) versionFor(class model.GatewayClass, shown guest.ClassStatus) (v
 
 // noteAnswer notes how a write to a class ended, and reports whether the class had changed meanwhile.
 func (c *class) noteAnswer(err error) (changed bool) {
-	if _, changed = errors.AsType[guest.ClassChanged](err); changed {
+	if _, changed = errors.AsType[guest.ClassChangedError](err); changed {
 		c.changes++
 	} else {
 		c.changes = 0

@@ -39,8 +39,8 @@ func TestVersionFor(t *testing.T) {
 func TestNoteAnswer(t *testing.T) {
 	all, counts := newClasses(), []int{}
 	written := all.get("a")
-	for _, err := range []error{guest.ClassChanged{}, guest.ClassChanged{}, nil, guest.ClassChanged{}, errors.New("no answer")} {
-		if _, want := errors.AsType[guest.ClassChanged](err); written.noteAnswer(err) != want {
+	for _, err := range []error{guest.ClassChangedError{}, guest.ClassChangedError{}, nil, guest.ClassChangedError{}, errors.New("no answer")} {
+		if _, want := errors.AsType[guest.ClassChangedError](err); written.noteAnswer(err) != want {
 			t.Errorf("%v: want %t", err, want)
 		}
 		counts = append(counts, written.changes)

@@ -52,12 +52,30 @@ type dialers struct {
 	gateways, sni string
 	// through is what hypergate creates between them and istiod, in their order.
 	through []string
+	// admitted are the peers that network policies let through on the way, by port. rights are those in the guest of who
+	// connects by a relay. Other ways need none.
+	admitted, rights []string
 }
 
 const (
 	xdsByClusterIP = "Service xds-r: ClusterIP 15012, to istiod's 15012"
 	webhookURL     = "https://gw-webhook-r.clusters-guest1.svc:443"
 )
+
+// routersAdmitted are the peers of a way by a router: HyperShift's router of the hosted control plane, the ingress
+// controllers, and the shared ingress. allAdmitted are those of a way that has no router. There, everyone who reaches
+// the guest's API server reaches istiod.
+func routersAdmitted() []string {
+	return []string{
+		"istiod's 15012 from pods app=private-router of its namespace",
+		"istiod's 15012 from all pods of namespaces network.openshift.io/policy-group=ingress",
+		"istiod's 15012 from all pods of namespaces kubernetes.io/metadata.name=hypershift-sharedingress",
+	}
+}
+
+func allAdmitted() []string {
+	return append(routersAdmitted(), "istiod's 15012 from 0.0.0.0/0", "istiod's 15012 from ::/0")
+}
 
 // dialersOf returns the rows of each strategy.
 func dialersOf() map[model.PublishStrategy][]dialers {
@@ -74,6 +92,13 @@ func dialersOf() map[model.PublishStrategy][]dialers {
 	tunnelled := dialers{
 		name: "the tunnel", publish: relay, plane: aws("Public", "Route"), gateways: "istiod-relay.openshift-ingress.svc:15012",
 		sni: "istiod-relay.openshift-ingress.svc", through: bySidecar,
+		admitted: []string{
+			"the relays' 15012 from pods gateway.networking.k8s.io/gateway-name of namespaces of all names",
+			"the relays' 15443 from everywhere",
+		},
+		rights: []string{
+			"ServiceAccount openshift-ingress/istiod-tunnel: get pods/proxy of http:istiod-relay-0:15443, http:istiod-relay-1:15443",
+		},
 	}
 	viaTunnelled, autoTunnelled := tunnelled, tunnelled
 	viaTunnelled.name, viaTunnelled.probe = "the tunnel, and an address for the probe, which it does not use", Probe{Via: "10.0.0.1:443"}
@@ -82,41 +107,47 @@ func dialersOf() map[model.PublishStrategy][]dialers {
 		model.PublishAddress: {
 			{
 				name: "another party", xds: model.HostPort{Host: publishedName, Port: 8443},
-				hypergate: publishedName + ":8443", gateways: publishedName + ":8443", sni: publishedName,
+				hypergate: publishedName + ":8443", gateways: publishedName + ":8443", sni: publishedName, admitted: routersAdmitted(),
 			},
 			{
 				name: "another address for the probe", xds: model.HostPort{Host: publishedName, Port: 8443},
 				probe: Probe{Via: "10.0.0.1:443"}, hypergate: "10.0.0.1:443", gateways: publishedName + ":8443", sni: publishedName,
+				admitted: routersAdmitted(),
 			},
 		},
 		model.PublishAuto: append(byAuto(private), autoTunnelled),
 		model.PublishRoute: {{
 			name: "a Route", publish: model.Publish{At: named},
 			hypergate: publishedName + ":443", gateways: publishedName + ":443", sni: publishedName,
-			through: []string{"Route of " + publishedName + ", to Service xds-r", xdsByClusterIP},
+			through:  []string{"Route of " + publishedName + ", to Service xds-r", xdsByClusterIP},
+			admitted: routersAdmitted(),
 		}},
 		model.PublishTLSRoute: {{
 			name:    "a TLSRoute",
 			publish: model.Publish{At: named, Gateway: model.ParentGateway{Namespace: "infra", Name: "edge"}}, endpoints: servedTLSRoutes(),
 			hypergate: publishedName + ":443", gateways: publishedName + ":443", sni: publishedName,
-			through: []string{"TLSRoute of " + publishedName + ", to Service xds-r", xdsByClusterIP},
+			through:  []string{"TLSRoute of " + publishedName + ", to Service xds-r", xdsByClusterIP},
+			admitted: routersAdmitted(),
 		}},
 		model.PublishLoadBalancer: {
 			{
 				name: "its address", endpoints: model.ObservedEndpoints{LoadBalancer: "192.0.2.44"},
 				hypergate: "192.0.2.44:15012", gateways: "192.0.2.44:15012",
-				through: []string{"Service xds-r: LoadBalancer 15012, to istiod's 15012"},
+				through:  []string{"Service xds-r: LoadBalancer 15012, to istiod's 15012"},
+				admitted: allAdmitted(),
 			},
 			{
 				name: "a name for it", publish: model.Publish{At: named}, endpoints: model.ObservedEndpoints{LoadBalancer: "192.0.2.44"},
 				hypergate: publishedName + ":15012", gateways: publishedName + ":15012", sni: publishedName,
-				through: []string{"Service xds-r: LoadBalancer 15012, to istiod's 15012"},
+				through:  []string{"Service xds-r: LoadBalancer 15012, to istiod's 15012"},
+				admitted: allAdmitted(),
 			},
 		},
 		model.PublishNodePort: {{
 			name: "a node's address", publish: model.Publish{At: model.HostPort{Host: "2001:db8::7"}},
 			endpoints: model.ObservedEndpoints{NodePort: 31512}, hypergate: "[2001:db8::7]:31512", gateways: "[2001:db8::7]:31512",
-			through: []string{"Service xds-r: NodePort 15012, to istiod's 15012"},
+			through:  []string{"Service xds-r: NodePort 15012, to istiod's 15012"},
+			admitted: allAdmitted(),
 		}},
 		model.PublishTunnel: {tunnelled, viaTunnelled},
 	}
@@ -131,12 +162,13 @@ func byAuto(private model.ControlPlane) []dialers {
 			name: "a load balancer", plane: aws("Public", "LoadBalancer"),
 			endpoints: model.ObservedEndpoints{LoadBalancer: "lb.example.com"},
 			hypergate: "lb.example.com:15012", gateways: "lb.example.com:15012", sni: "lb.example.com",
-			through: []string{"Service xds-r: LoadBalancer 15012, to istiod's 15012"},
+			through:  []string{"Service xds-r: LoadBalancer 15012, to istiod's 15012"},
+			admitted: allAdmitted(),
 		},
 		{
 			name: "a private link, with a Route of the control plane operator", plane: private,
 			endpoints: model.ObservedEndpoints{ControlPlaneRoute: model.FoundRoute{Exists: true, Host: linked}},
-			hypergate: "private-router:443", gateways: linked + ":443", sni: linked,
+			hypergate: "private-router:443", gateways: linked + ":443", sni: linked, admitted: routersAdmitted(),
 		},
 	}
 }
@@ -152,7 +184,8 @@ func aws(access, apiServer string) model.ControlPlane {
 func servedTLSRoutes() model.ObservedEndpoints { return model.ObservedEndpoints{TLSRouteVersion: "v1"} }
 
 // TestDialers checks for each strategy how hypergate, the guest's gateways and the guest's API server reach istiod: the
-// address, the server name, the CA, and what is in between. A strategy without a row fails.
+// address, the server name, the CA, what is in between, whom network policies let through, and the rights in the guest.
+// A strategy without a row fails.
 func TestDialers(t *testing.T) {
 	t.Parallel()
 	table := dialersOf()
@@ -180,7 +213,7 @@ func (row dialers) check(t *testing.T) {
 	t.Helper()
 	d := newTestDecider(t)
 	cfg := d.config
-	cfg.Publish, cfg.XDS = row.publish, row.xds
+	cfg.Publish, cfg.XDS, cfg.NetworkPolicies = row.publish, row.xds, model.HyperShiftPeers()
 	source, err := charts.Embedded()
 	if err != nil {
 		t.Fatal(err)
@@ -204,9 +237,15 @@ func (row dialers) check(t *testing.T) {
 	if !is {
 		t.Fatalf("the endpoint is %#v", plan.Endpoint)
 	}
-	p := planned{t, cfg, plan}
+	p := planned{t, cfg, row.plane, plan}
 	if diff := cmp.Diff(row.through, p.through()); diff != "" {
 		t.Errorf("what is between the clients and istiod (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(row.admitted, p.admitted()); diff != "" {
+		t.Errorf("the peers that network policies let through (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(row.rights, p.rights()); diff != "" {
+		t.Errorf("the rights in the guest (-want +got):\n%s", diff)
 	}
 
 	r := &Reconciler{config: cfg}
@@ -293,16 +332,20 @@ func servingAs(t *testing.T, ca pki.CA, hosts []string) tls.Certificate {
 // planned reads what clients of istiod follow from a plan.
 type planned struct {
 	*testing.T
-	cfg  model.Config
-	plan desired.Plan
+	cfg   model.Config
+	plane model.ControlPlane
+	plan  desired.Plan
 }
 
-// decoded returns the only object of a kind and name. It returns false if there is none.
-func decoded[T any, O interface {
+// plannedObject is an object of either side.
+type plannedObject interface {
 	GVK() schema.GroupVersionKind
 	Key() types.NamespacedName
 	JSON() []byte
-}](t *testing.T, objects []O, kind, name string) (out T, found bool) {
+}
+
+// decoded returns the only object of a kind and name. It returns false if there is none.
+func decoded[T any, O plannedObject](t *testing.T, objects []O, kind, name string) (out T, found bool) {
 	t.Helper()
 	for _, o := range objects {
 		if o.GVK().Kind == kind && o.Key().Name == name {

@@ -190,11 +190,11 @@ type ClassStatus struct {
 // ClassStatus returns the current status of a GatewayClass, as far as the watch shows.
 func (c *Cluster) ClassStatus(class string) ClassStatus { return c.classes.status(class) }
 
-// ClassChanged is the error of a write to a GatewayClass that has changed since the version that the writer knows.
-type ClassChanged struct{ Class string }
+// ClassChangedError is the error of a write to a GatewayClass that has changed since the version that the writer knows.
+type ClassChangedError struct{ Class string }
 
 // Error names the class.
-func (e ClassChanged) Error() string {
+func (e ClassChangedError) Error() string {
 	return "GatewayClass " + e.Class + " has changed since its status was observed"
 }
 
@@ -213,7 +213,7 @@ type ClassConditions struct {
 }
 
 // ApplyConditions writes conditions of a GatewayClass with server-side apply, by their types. It does not change
-// conditions that belong only to other field managers. It returns a ClassChanged if the class has another version.
+// conditions that belong only to other field managers. It returns a ClassChangedError if the class has another version.
 func (c *Cluster) ApplyConditions(ctx context.Context, to ClassConditions) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -235,7 +235,7 @@ func (c *Cluster) ApplyConditions(ctx context.Context, to ClassConditions) error
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err) && to.ResourceVersion != "": // Force resolves conflicts of field managers
-		return ClassChanged{to.Class}
+		return ClassChangedError{to.Class}
 	default:
 		return fmt.Errorf("writing the status of GatewayClass %s: %w", to.Class, answer.Brief(err))
 	}
