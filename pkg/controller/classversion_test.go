@@ -39,7 +39,8 @@ func TestVersionFor(t *testing.T) {
 func TestNoteAnswer(t *testing.T) {
 	all, counts := newClasses(), []int{}
 	written := all.get("a")
-	for _, err := range []error{guest.ClassChangedError{}, guest.ClassChangedError{}, nil, guest.ClassChangedError{}, errors.New("no answer")} {
+	changed := guest.ClassChangedError{}
+	for _, err := range []error{changed, changed, nil, changed, errors.New("no answer")} {
 		if _, want := errors.AsType[guest.ClassChangedError](err); written.noteAnswer(err) != want {
 			t.Errorf("%v: want %t", err, want)
 		}

@@ -52,8 +52,8 @@ type dialers struct {
 	gateways, sni string
 	// through is what hypergate creates between them and istiod, in their order.
 	through []string
-	// admitted are the peers that network policies let through on the way, by port. rights are those in the guest of who
-	// connects by a relay. Other ways need none.
+	// admitted are the peers that network policies let through on the way, by port. rights are those in the guest that
+	// a connection by a relay needs. Other ways need none.
 	admitted, rights []string
 }
 
