@@ -16,9 +16,12 @@ while IFS=: read -r file name; do
 	package=./$(dirname "$file")
 	# shellcheck disable=SC2086 # several flags
 	if ! go test -run '^$' -fuzz "^$name\$" -fuzzminimizetime 20x -fuzztime "$1" ${FUZZ_FLAGS:-} "$package" >"$log" 2>&1; then
-		cat "$log"
-		echo "fuzz: $name in $package found something" >&2
-		exit 1
+		# When the time is over, Go 1.26 can fail with this line alone and without an input (golang/go#75804).
+		if ! grep -qx '    context deadline exceeded' "$log" || grep -q 'Failing input' "$log"; then
+			cat "$log"
+			echo "fuzz: $name in $package found something" >&2
+			exit 1
+		fi
 	fi
 	count=$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1)
 	printf 'fuzz: %-16s %-18s %12d executions\n' "$name" "$package" "${count:-0}"
