@@ -11,7 +11,9 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/rollout"
@@ -52,13 +54,15 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 		s.last.Istiod.State = istiodState(o.mgmt)
 		s.last.Istiod.Ready, s.last.Istiod.Wanted = int(o.mgmt.IstiodReady), int(o.mgmt.IstiodWanted)
 	}
+	if o.guestProblem == nil {
+		s.noteGuest(o)
+	}
 	repairing := s.noteRepairs(o, d, out)
 	if converged, is := d.(converge); is && out.problem == nil {
 		s.last.Published = published(cfg, o.mgmt, converged)
 		s.noteWebhook(cfg, o, converged)
 		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation) // the step that was taken
 		s.last.CRDs = crdCounts(converged.plan.Decisions)
-		s.last.Classes = len(o.guest.Classes)
 	}
 	return repairing
 }
@@ -74,6 +78,33 @@ func (s *summarizer) noteRepairs(o observation, d decision, out outcome) bool {
 	s.settled = is && out.problem == nil && out.complete() && out.tokenProblem == nil && out.tunnelProblem == nil && !out.crdsBlocked &&
 		(!converged.plan.Installed || o.mgmt.Istiod == model.Available)
 	return repairing
+}
+
+// noteGuest adds what the guest shows.
+func (s *summarizer) noteGuest(o observation) {
+	s.last.Classes, s.last.Class = len(o.guest.Classes), model.Oldest(o.guest.Classes)
+	switch o.ownership.(type) {
+	case ownership.Owned:
+		s.last.Claim = summary.ClaimOurs
+	case ownership.OwnedByOther:
+		s.last.Claim = summary.ClaimAnother
+	case ownership.Unowned:
+		s.last.Claim = summary.ClaimNone
+	case ownership.Unknown:
+		s.last.Claim = ""
+	}
+}
+
+// noteAnswer adds how the guest's API server answered the last request.
+func (s *summarizer) noteAnswer(last metrics.LastAnswer) {
+	switch {
+	case !last.Asked:
+		s.last.GuestAPI = summary.GuestAPI{}
+	case !last.Answered:
+		s.last.GuestAPI = summary.GuestAPI{State: summary.APISilent}
+	default:
+		s.last.GuestAPI = summary.GuestAPI{State: summary.APIAnswers, Millis: int((last.Took + time.Millisecond - 1) / time.Millisecond)}
+	}
 }
 
 func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
@@ -329,6 +360,7 @@ func isRepair(o apply.Outcome) bool {
 func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) time.Duration {
 	now, targets := r.clock.Now(), r.mgmt.StatusTargets()
 	said, again := r.reports.state(res, targets, now)
+	r.reports.summary.noteAnswer(r.reports.metrics.LastAnswer(string(model.SideGuest)))
 	r.reports.summary.addPass(said)
 	r.reports.metrics.export(r.reports.summary.last, res, r.memory.endpointProbe.seen, now)
 	return soonest(again, r.reportToControlPlanes(ctx, said, targets))

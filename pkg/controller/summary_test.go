@@ -7,7 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/summary"
@@ -59,6 +61,43 @@ func TestTheSummaryHasTheRolloutOfGateways(t *testing.T) {
 		}
 		if s.addPass(statement{now: start}); s.last.Gateways != (summary.Gateways{}) {
 			t.Errorf("%s: %+v after the rollout", name, s.last.Gateways)
+		}
+	}
+}
+
+// TestTheSummaryHasTheGuest checks what the summary says of the guest: its classes, who owns it, and how its API server
+// answers.
+func TestTheSummaryHasTheGuest(t *testing.T) {
+	t.Parallel()
+	var s summarizer
+	classes := []model.GatewayClass{{Name: "a", Created: start.Add(time.Second)}, {Name: "b", Created: start}}
+	for _, c := range []struct {
+		state ownership.State
+		want  string
+	}{
+		{ownership.Owned{}, summary.ClaimOurs},
+		{nil, summary.ClaimOurs},
+		{ownership.OwnedByOther{}, summary.ClaimAnother},
+		{ownership.Unowned{}, summary.ClaimNone},
+		{ownership.Unknown{}, ""},
+	} {
+		s.noteGuest(observation{ownership: c.state, guest: model.GuestObservation{Classes: classes}})
+		if s.last.Claim != c.want || s.last.Class != "b" || s.last.Classes != 2 {
+			t.Errorf("%T: %+v, want claim %q", c.state, s.last, c.want)
+		}
+	}
+	if s.noteGuest(observation{}); s.last.Class != "" || s.last.Classes != 0 {
+		t.Errorf("without a class: %+v", s.last)
+	}
+	for last, want := range map[metrics.LastAnswer]summary.GuestAPI{
+		{}:                            {},
+		{Asked: true, Answered: true}: {State: summary.APIAnswers},
+		{Asked: true, Answered: true, Took: time.Microsecond}:       {State: summary.APIAnswers, Millis: 1},
+		{Asked: true, Answered: true, Took: 12 * time.Millisecond}:  {State: summary.APIAnswers, Millis: 12},
+		{Asked: true, Answered: false, Took: 12 * time.Millisecond}: {State: summary.APISilent},
+	} {
+		if s.noteAnswer(last); s.last.GuestAPI != want {
+			t.Errorf("%+v: %+v, want %+v", last, s.last.GuestAPI, want)
 		}
 	}
 }

@@ -354,6 +354,10 @@ func TestRequestsShowWhetherASideAnswers(t *testing.T) {
 			if measured := len(matching(got, "hypergate_api_request_duration_seconds_count")) > 0; measured != tc.measured {
 				t.Errorf("its duration is measured: %t", measured)
 			}
+			last := c.LastAnswer("guest")
+			if asked := len(tc.want) > 0; last.Asked != asked || asked && last.Answered != slices.Contains(tc.want, reachable) {
+				t.Errorf("the last answer: %+v", last)
+			}
 		})
 	}
 }

@@ -20,6 +20,21 @@ type requests struct {
 	// answer. asked reports whether a request ended.
 	answered      atomic.Int64
 	failed, asked atomic.Bool
+	// took is how long the last answer took, without watches.
+	took atomic.Int64
+}
+
+// LastAnswer is how the last request to a side ended. Asked reports whether there was one. Took is how long the last
+// answer took, without watches. It is zero if there was none.
+type LastAnswer struct {
+	Asked, Answered bool
+	Took            time.Duration
+}
+
+// LastAnswer returns how the last request to a side ended. It is safe for concurrent use.
+func (c *Collector) LastAnswer(side string) LastAnswer {
+	r := c.requests[side]
+	return LastAnswer{Asked: r.asked.Load(), Answered: !r.failed.Load(), Took: time.Duration(r.took.Load())}
 }
 
 // addTo adds the series of a side. Without a request, nothing is known.
@@ -64,7 +79,9 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err == nil:
 		o.of.ended(response.StatusCode < http.StatusInternalServerError)
 		if verb := verbOf(r.Method); verb != "" && !r.URL.Query().Has("watch") {
-			o.of.durations.WithLabelValues(o.of.side, verb).Observe(o.of.now().Sub(began).Seconds())
+			took := o.of.now().Sub(began)
+			o.of.took.Store(int64(took))
+			o.of.durations.WithLabelValues(o.of.side, verb).Observe(took.Seconds())
 		}
 	case !errors.Is(r.Context().Err(), context.Canceled):
 		o.of.ended(false)

@@ -19,12 +19,22 @@ func Served(all []GatewayClass) (served, beyond []GatewayClass) {
 		return all, nil
 	}
 	byAge := slices.Clone(all)
-	slices.SortFunc(byAge, func(a, b GatewayClass) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(byAge, olderFirst)
 	served, beyond = byAge[:MaxClasses:MaxClasses], byAge[MaxClasses:]
 	for _, list := range [][]GatewayClass{served, beyond} {
 		slices.SortFunc(list, func(a, b GatewayClass) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return served, beyond
+}
+
+// Oldest returns the name of the oldest class, or "" if there is none.
+func Oldest(all []GatewayClass) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return slices.MinFunc(all, olderFirst).Name
+}
+
+func olderFirst(a, b GatewayClass) int {
+	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 }

@@ -30,3 +30,18 @@ func TestTheOldestClassesAreServed(t *testing.T) {
 		}
 	}
 }
+
+// TestOldest checks which class is the oldest: of two of the same time, the first by name.
+func TestOldest(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	for want, classes := range map[string][]model.GatewayClass{
+		"":  nil,
+		"a": {{Name: "a", Created: at}},
+		"b": {{Name: "a", Created: at.Add(time.Second)}, {Name: "c", Created: at}, {Name: "b", Created: at}},
+	} {
+		if got := model.Oldest(classes); got != want {
+			t.Errorf("the oldest is %q, want %q", got, want)
+		}
+	}
+}

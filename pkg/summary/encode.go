@@ -14,7 +14,9 @@ import (
 // Size limits of texts, in bytes. Together they leave room for messages in MaxSize.
 const (
 	longestName    = 100
+	longestClass   = 63
 	longestWord    = 32
+	longestState   = 20 // a word of a closed list
 	longestAddress = 260
 	longestRequest = 20 // a time in RFC 3339, as hypergate rotate-ca writes it
 	// longestMessage is for the condition that explains the state. shortMessage is for the others. They are cut to
@@ -32,8 +34,8 @@ const (
 )
 
 // Encode returns a summary as one line of JSON with at most MaxSize bytes. It sets the schema, cleans and cuts texts,
-// and cuts the messages further until all fits. If there is no room for messages, it leaves out the name of the Gateway
-// that a rollout waits for, and then the rollout, which the reason of Progressing names, too.
+// and cuts the messages further until all fits. If there is no room for messages, it leaves out names, and then the
+// rollout, which the reason of Progressing names, too.
 func Encode(s Summary) (string, error) {
 	s = s.clean()
 	s.Schema = Schema
@@ -43,12 +45,12 @@ func Encode(s Summary) (string, error) {
 		if err != nil || len(encoded) <= MaxSize {
 			return encoded, err
 		}
-		if long == 0 && s.Gateways != (Gateways{}) {
-			s.Gateways = s.Gateways.shorter()
-			long, short = longestMessage, shortMessage
-			continue
-		}
 		if long == 0 {
+			shorter := s.shorter()
+			if shorter.Gateways != s.Gateways || shorter.Class != s.Class {
+				s, long, short = shorter, longestMessage, shortMessage
+				continue
+			}
 			return "", fmt.Errorf("a summary has %d bytes without messages: the limit is %d", len(encoded), MaxSize)
 		}
 		if short > leastMessage {
@@ -59,13 +61,18 @@ func Encode(s Summary) (string, error) {
 	}
 }
 
-// shorter returns a rollout without the name of the Gateway, or nothing if it has none.
-func (g Gateways) shorter() Gateways {
-	if g.Gateway == "" {
-		return Gateways{}
+// shorter returns the summary without the first of what it can do without: the name of the Gateway that a rollout waits
+// for, the name of the class, and the rollout.
+func (s Summary) shorter() Summary {
+	switch {
+	case s.Gateways.Gateway != "":
+		s.Gateways.Gateway = ""
+	case s.Class != "":
+		s.Class = ""
+	default:
+		s.Gateways = Gateways{}
 	}
-	g.Gateway = ""
-	return g
+	return s
 }
 
 func (s Summary) line() (string, error) {
@@ -130,18 +137,21 @@ func (s Summary) clean() Summary {
 		{&s.Holder, longestName},
 		{&s.Hypergate, longestWord},
 		{&s.Istio, longestWord},
-		{&s.Topology, longestWord},
+		{&s.Topology, longestState},
 		{&s.Guest, longestName},
-		{(*string)(&s.Lifecycle), longestWord},
-		{&s.Istiod.State, longestWord},
+		{(*string)(&s.Lifecycle), longestState},
+		{&s.Class, longestClass},
+		{&s.Claim, longestState},
+		{&s.GuestAPI.State, longestState},
+		{&s.Istiod.State, longestState},
 		{&s.Istiod.Version, longestWord},
-		{&s.Published.Strategy, longestWord},
+		{&s.Published.Strategy, longestState},
 		{&s.Published.Address, longestAddress},
-		{&s.Published.State, longestWord},
-		{&s.CA.Phase, longestWord},
+		{&s.Published.State, longestState},
+		{&s.CA.Phase, longestState},
 		{&s.CA.Request, longestRequest},
-		{&s.Webhook.Policy, longestWord},
-		{&s.Gateways.State, longestWord},
+		{&s.Webhook.Policy, longestState},
+		{&s.Gateways.State, longestState},
 		{&s.Gateways.Gateway, longestName},
 	} {
 		*field.text = unescaped.Replace(text.Line(*field.text, field.most))
@@ -154,7 +164,7 @@ func (s Summary) clean() Summary {
 	}
 	for _, n := range []*int{
 		&s.Classes, &s.CRDs.Ours, &s.CRDs.Others, &s.CRDs.Blocked, &s.CRDs.Undetermined, &s.Gateways.Done, &s.Gateways.Total,
-		&s.Istiod.Ready, &s.Istiod.Wanted,
+		&s.Istiod.Ready, &s.Istiod.Wanted, &s.GuestAPI.Millis,
 	} {
 		*n = min(max(*n, 0), mostCounted)
 	}

@@ -2,6 +2,7 @@ package summary
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -47,8 +48,13 @@ type Summary struct {
 	// Conditions are Available, Progressing, Degraded and Upgradeable. During a pause, only Progressing is computed:
 	// the others are from before it (HasOldConditions).
 	Conditions []Condition `json:"conditions,omitempty"`
-	// Classes is the number of GatewayClasses that hypergate serves.
-	Classes   int       `json:"classes"`
+	// Classes is the number of GatewayClasses that hypergate serves. Class is the name of the oldest one.
+	Classes int    `json:"classes"`
+	Class   string `json:"class,omitempty"`
+	// Claim is which hypergate owns the guest, by its Leases there. It is empty if that is not known.
+	Claim string `json:"claim,omitempty"`
+	// GuestAPI is how the guest's API server answered the last request of this pod.
+	GuestAPI  GuestAPI  `json:"guestAPI,omitzero"`
 	Istiod    Istiod    `json:"istiod,omitzero"`
 	Published Published `json:"published,omitzero"`
 	// Token is istiod's token for the guest. GuestCredential is hypergate's own credential for the guest.
@@ -107,6 +113,46 @@ const (
 	False   = "False"
 	Unknown = "Unknown"
 )
+
+// ClassesText returns the number of GatewayClasses, and the name of the oldest one if it is known.
+func (s Summary) ClassesText() string {
+	switch {
+	case s.Class == "":
+		return strconv.Itoa(s.Classes)
+	case s.Classes == 1:
+		return "1: " + s.Class
+	default:
+		return fmt.Sprintf("%d, the oldest is %s", s.Classes, s.Class)
+	}
+}
+
+// The values of Claim: this hypergate owns the guest, another one does, or none does.
+const (
+	ClaimOurs    = "ours"
+	ClaimAnother = "another hypergate"
+	ClaimNone    = "none"
+)
+
+// GuestAPI is how the guest's API server answered the last request. Millis is how long the last answer took, in
+// milliseconds, without watches. It is at least 1 if there was an answer.
+type GuestAPI struct {
+	State  string `json:"state"`
+	Millis int    `json:"millis,omitempty"`
+}
+
+// The values of GuestAPI.State.
+const (
+	APIAnswers = "answers"
+	APISilent  = "does not answer"
+)
+
+// Text returns how the API server answered, in words. It is empty if that is not known.
+func (a GuestAPI) Text() string {
+	if a.State != APIAnswers || a.Millis == 0 {
+		return a.State
+	}
+	return fmt.Sprintf("%s in %d ms", a.State, a.Millis)
+}
 
 // Istiod is the state of istiod's Deployment. Since is when istiod began to serve. Version is what the running istiod
 // reports; it is empty if that is not known. Ready is how many of its pods are ready, of Wanted, which is zero if that

@@ -31,7 +31,9 @@ func installed() summary.Summary {
 			{summary.Degraded, summary.False, "AsExpected", at, "no action required"},
 			{summary.Upgradeable, summary.True, "AsExpected", at, "another version can be installed"},
 		},
-		Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3", Ready: 1, Wanted: 2},
+		Classes: 1, Class: "openshift-default", Claim: summary.ClaimOurs,
+		GuestAPI: summary.GuestAPI{State: summary.APIAnswers, Millis: 12},
+		Istiod:   summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3", Ready: 1, Wanted: 2},
 		Published: summary.Published{
 			Strategy: "route", Address: "istiod-guest1.apps.example.com:443", State: summary.PublishedReached,
 		},
@@ -92,7 +94,7 @@ func TestEncodeFits(t *testing.T) {
 	} {
 		s := summary.Summary{
 			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
-			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40,
+			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40, Class: long, Claim: long, GuestAPI: summary.GuestAPI{long, 1 << 40},
 			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
 			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},
@@ -126,6 +128,25 @@ func TestEncodeFits(t *testing.T) {
 			t.Errorf("%d bytes: %s", len(got), got)
 		}
 	})
+}
+
+// TestTexts checks the words for what a summary has.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"0":                     summary.Summary{}.ClassesText(),
+		"2":                     summary.Summary{Classes: 2}.ClassesText(),
+		"1: demo":               summary.Summary{Classes: 1, Class: "demo"}.ClassesText(),
+		"3, the oldest is demo": summary.Summary{Classes: 3, Class: "demo"}.ClassesText(),
+		"":                      summary.GuestAPI{}.Text(),
+		"answers":               summary.GuestAPI{State: summary.APIAnswers}.Text(),
+		"answers in 12 ms":      summary.GuestAPI{State: summary.APIAnswers, Millis: 12}.Text(),
+		"does not answer":       summary.GuestAPI{State: summary.APISilent, Millis: 12}.Text(),
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }
 
 // TestParse checks forged, earlier and later summaries.

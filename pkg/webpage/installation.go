@@ -82,7 +82,9 @@ func managementRows(s summary.Summary, now time.Time) []row {
 
 func guestRows(s summary.Summary, now time.Time) []row {
 	return shown(
-		row{"classes", fmt.Sprint(s.Classes)},
+		row{"API", s.GuestAPI.Text()},
+		row{"claim", s.Claim},
+		row{"classes", s.ClassesText()},
 		row{"CRDs", joined(", ", crdTexts(s.CRDs)...)},
 		row{"webhook", s.Webhook.Policy},
 		row{"gateways", s.Gateways.Text()},

@@ -48,7 +48,7 @@ func factsOf(r summary.Reading, now time.Time) facts {
 		gateways:  box("gateways", partGateways, classes(s.Classes), s.Gateways.Text()),
 		crds:      box("CRDs", partCRDs, joined(", ", crdTexts(s.CRDs)[:2]...), joined(", ", crdTexts(s.CRDs)[2:]...)),
 
-		toCredential: arrowFact("hypergate's credential", classNone, left(s.GuestCredential.Until, now)),
+		toCredential: arrowFact("hypergate's credential", classNone, left(s.GuestCredential.Until, now), apiText(s.GuestAPI)),
 		toToken:      arrowFact("istiod's token", classNone, left(s.Token.Until, now)),
 		fromWebhook:  arrowFact("webhook", classNone, s.Webhook.Policy, since(s.Webhook.Since, now)),
 		fromProxy:    arrowFact("xDS", judge(r, partPublished).class(), s.Published.State),
@@ -63,6 +63,18 @@ func factsOf(r summary.Reading, now time.Time) facts {
 	}
 	f.valid(r)
 	return f
+}
+
+// apiText returns how the guest's API server answers, in words that fit above an arrow.
+func apiText(a summary.GuestAPI) string {
+	switch {
+	case a.State == "":
+		return ""
+	case a.State == summary.APIAnswers && a.Millis > 0:
+		return fmt.Sprintf("API in %d ms", a.Millis)
+	default:
+		return "API " + a.State
+	}
 }
 
 func arrowFact(title, class string, lines ...string) fact {

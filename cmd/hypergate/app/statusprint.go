@@ -125,17 +125,22 @@ func (p page) istiod(s *summary.Summary) string {
 }
 
 func (p page) guest(s *summary.Summary) [][2]string {
-	rows := [][2]string{
-		{"classes", fmt.Sprintf("%d", s.Classes)},
+	return [][2]string{
+		{"API", s.GuestAPI.Text()},
+		{"claim", s.Claim},
+		{"classes", s.ClassesText()},
 		{"CRDs", crdsText(s.CRDs)},
-		{"webhook", s.Webhook.Policy + p.since(s.Webhook.Since)},
+		{"webhook", p.webhook(s)},
 		{"gateways", s.Gateways.Text()},
 		{"credential", p.left(s.GuestCredential.Until)},
 	}
+}
+
+func (p page) webhook(s *summary.Summary) string {
 	if s.Webhook.Policy == "" {
-		rows[2][1] = ""
+		return ""
 	}
-	return rows
+	return s.Webhook.Policy + p.since(s.Webhook.Since)
 }
 
 func crdsText(c summary.CRDs) string {
