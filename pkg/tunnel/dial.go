@@ -16,6 +16,8 @@ type Reason string
 const (
 	// Unconfigured: a file of the credential or of the identity cannot be used.
 	Unconfigured Reason = "unconfigured"
+	// NoIstiod: istiod accepts no connections. A tunnel to a relay would take gateways away from another istiod.
+	NoIstiod Reason = "no_istiod"
 	// Unreachable: the guest's API server does not answer, or is not verified.
 	Unreachable Reason = "unreachable"
 	// Forbidden: the guest's API server answered 401 or 403.
@@ -38,7 +40,7 @@ const (
 
 // reasons returns all reasons, in the order of the metrics.
 func reasons() []Reason {
-	return []Reason{Unconfigured, Unreachable, Forbidden, NoRelay, Unavailable, Unproven, Ended, Silent, Abused, Aged}
+	return []Reason{Unconfigured, NoIstiod, Unreachable, Forbidden, NoRelay, Unavailable, Unproven, Ended, Silent, Abused, Aged}
 }
 
 // dialError is a failed attempt to open a tunnel.
@@ -62,6 +64,8 @@ func reasonOf(err error) Reason {
 		return failed.reason
 	}
 	switch {
+	case errors.Is(err, errRefused):
+		return NoIstiod
 	case errors.Is(err, errSilent):
 		return Silent
 	case errors.Is(err, errTooMany), errors.Is(err, errPace), errors.Is(err, errPings), errors.Is(err, errUnread):
@@ -83,10 +87,18 @@ func ofStatus(status int) Reason {
 	}
 }
 
-// dial opens a tunnel to a relay. It fails after limits.dial.
+// dial opens a tunnel to a relay, if istiod accepts connections. It fails after limits.dial.
+//
+// A relay opens a stream on the tunnel with the fewest. With a tunnel to an istiod that accepts no connections, all
+// gateways would try that one again and again, and none would reach the other istiod.
 func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.dial)
 	defer cancel()
+	istiod, err := s.target(ctx)
+	if err != nil {
+		return nil, dialError{NoIstiod, fmt.Errorf("connecting to istiod: %w", err)}
+	}
+	_ = istiod.Close()
 	api, err := s.Credential.read()
 	if err != nil {
 		return nil, dialError{Unconfigured, err}

@@ -98,12 +98,12 @@ func (r *Relay) metrics() []family {
 }
 
 func (s *Sidecar) metrics() []family {
-	up := gauge("hypergate_tunnel_up", "Whether there is a tunnel to a relay.")
+	up := gauge("hypergate_tunnel_up", "Whether there is a tunnel to a relay that accepts streams.")
 	trip := gauge("hypergate_tunnel_round_trip_seconds", "Round trip of the last keepalive.")
 	for _, to := range s.relays {
 		one := to.current.Load()
 		is := 0.0
-		if one != nil && !one.ended() {
+		if one != nil && one.serves() {
 			is = 1
 			trip.samples = append(trip.samples, labelled("relay", to.relay, time.Duration(one.roundTrip.Load()).Seconds()))
 		}

@@ -19,6 +19,7 @@ var (
 	errTooMany  = errors.New("the relay opens more streams than a relay needs")
 	errPace     = errors.New("the relay opens streams faster than a relay does")
 	errStopped  = errors.New("this end is stopping")
+	errRefused  = errors.New("istiod refuses connections")
 )
 
 // session is one tunnel after all handshakes.
@@ -35,6 +36,10 @@ type session struct {
 	once  sync.Once
 	cause error // why it ended; valid once done is closed
 	done  chan struct{}
+
+	// refused is closed at a sidecar when istiod refuses a connection. Then the tunnel accepts no more streams.
+	refused     chan struct{}
+	refusedOnce sync.Once
 }
 
 type muxer func(conn *wire, config *yamux.Config) (*yamux.Session, error)
@@ -60,7 +65,7 @@ func newSession(conn *wire, version Version, l limits, end muxer) (*session, err
 	if err != nil {
 		return nil, fmt.Errorf("starting yamux: %w", err)
 	}
-	return &session{mux: mux, version: version, inbox: conn.guard.inbox, done: make(chan struct{})}, nil
+	return &session{mux: mux, version: version, inbox: conn.guard.inbox, done: make(chan struct{}), refused: make(chan struct{})}, nil
 }
 
 // finish ends the tunnel and all its streams. Only the first cause counts.
@@ -84,6 +89,25 @@ func (s *session) ended() bool {
 	default:
 		return false
 	}
+}
+
+// serves reports whether a sidecar's tunnel accepts streams: it has not ended, and istiod did not refuse a connection.
+func (s *session) serves() bool {
+	select {
+	case <-s.refused:
+		return false
+	default:
+		return !s.ended()
+	}
+}
+
+// refuse makes the relay open no more streams on the tunnel. The relay keeps it, and so stays ready, until there is
+// another one.
+func (s *session) refuse() {
+	s.refusedOnce.Do(func() {
+		_ = s.mux.GoAway() // fails only if the tunnel has ended
+		close(s.refused)
+	})
 }
 
 // add notes a stream that is open.

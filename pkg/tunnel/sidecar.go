@@ -2,12 +2,14 @@ package tunnel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -96,18 +98,27 @@ func (s *Sidecar) keep(ctx context.Context, to *link) {
 		old.Go(func() { s.serve(ctx, to, one) })
 		select {
 		case <-ctx.Done():
-			s.stop(one)
 		case <-time.After(s.limits.redial):
 			s.counts.reconnect(Aged)
 			pause.Reset()
+		case <-one.refused:
+			s.lost(ctx, log, &pause, begin, errRefused)
 		case <-one.done:
 			to.current.CompareAndSwap(one, nil)
-			if time.Since(begin) >= s.limits.proven {
-				pause.Reset()
-			}
-			s.failed(ctx, log, &pause, one.cause)
+			s.lost(ctx, log, &pause, begin, one.cause)
 		}
 	}
+	if one := to.current.Load(); one != nil {
+		s.stop(one)
+	}
+}
+
+// lost reports the end of a tunnel that is up since begin, and waits before the next attempt.
+func (s *Sidecar) lost(ctx context.Context, log *slog.Logger, pause *throttle.Backoff, begin time.Time, err error) {
+	if time.Since(begin) >= s.limits.proven {
+		pause.Reset()
+	}
+	s.failed(ctx, log, pause, err)
 }
 
 // failed reports a failed attempt, or the end of a tunnel, and waits before the next attempt.
@@ -221,6 +232,9 @@ func (s *Sidecar) stream(ctx context.Context, of *session, stream streamEnd) {
 	if err != nil {
 		s.counts.failed.Add(1)
 		s.Log.Info("istiod does not accept a connection", "error", err.Error())
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			of.refuse() // istiod does not listen, so all of its other connections have ended, too
+		}
 		return
 	}
 	pair := newJoint(conn, stream, s.limits, s.spare)
