@@ -170,14 +170,15 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 	}
 	switch {
 	case now.Sub(r.Renewed) > allowed:
-		return r.withState(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, its pods, and their logs; "+
+		return r.withState(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, and the status of its pods; "+
 			"if hypergate was uninstalled, delete the Lease")
 	case err == ErrNone: //nolint:errorlint // Parse returns it as it is
 		return r.unreported(acquired, now, "the pod has not written a summary yet")
 	case err != nil:
 		return r.withState(Unreadable, time.Time{}, err.Error())
 	case r.Holder == "":
-		return r.withState(Unreported, r.Renewed, "no pod holds the Lease yet; the summary is from "+found.Holder)
+		return r.withState(Unreported, r.Renewed, "no pod holds the Lease; the summary is from "+found.Holder+
+			"; if this lasts longer than a minute, check the Deployment hypergate")
 	case found.Holder != r.Holder:
 		return r.unreported(acquired, now, "the pod has not written a summary yet; the summary is from "+found.Holder)
 	}
@@ -187,9 +188,9 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 // unreported returns the reading without a current summary. since is since when the pod holds the Lease, if known.
 func (r Reading) unreported(since, now time.Time, why string) Reading {
 	if !since.IsZero() && now.Sub(since) > reportedWithin {
-		return r.withState(Overdue, since, why+"; see the log of pod "+r.Holder+", and restart it if it does nothing")
+		return r.withState(Overdue, since, why+"; check the status of pod "+r.Holder+", and restart it if it does nothing")
 	}
-	return r.withState(Unreported, since, why+"; if this lasts longer than a minute, see the log of pod "+r.Holder)
+	return r.withState(Unreported, since, why+"; if this lasts longer than a minute, check the status of pod "+r.Holder)
 }
 
 // withState returns the reading with a state, since when it holds, and the reason.

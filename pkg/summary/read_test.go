@@ -156,11 +156,11 @@ func TestLeases(t *testing.T) {
 		"another pod":       {leaseOf(current, "next", 10*time.Second), summary.Unreported, "the summary is from " + holder},
 		"the first summary": {leaseOf("", holder, 10*time.Second), summary.Unreported, "has not written a summary yet; if this lasts"},
 		"never a summary": {
-			acquired("", "pod-1", 6*time.Minute+time.Second), summary.Overdue, "summary yet; see the log of pod pod-1, and",
+			acquired("", "pod-1", 6*time.Minute+time.Second), summary.Overdue, "summary yet; check the status of pod pod-1, and",
 		},
 		"almost in time": {acquired("", "pod-1", 6*time.Minute), summary.Unreported, "if this lasts"},
 		"no summary of its own": {
-			acquired(current, "pod-2", time.Hour), summary.Overdue, "the summary is from " + holder + "; see the log of pod pod-2, and",
+			acquired(current, "pod-2", time.Hour), summary.Overdue, "the summary is from " + holder + "; check the status of pod pod-2",
 		},
 		"forged": {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
 		"later":  {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use a later version of hypergate"},

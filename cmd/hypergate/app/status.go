@@ -218,8 +218,9 @@ func (o *waitOptions) status(ctx context.Context, guest string, out, errOut io.W
 var errNotInstalled = errors.New("check the namespace (-n) and the context (--context), and that the Deployment hypergate runs there; " +
 	"a hypergate without --leader-elect has no Lease")
 
-// ofGuest returns the installations of a guest, or all of them without a name. An installation whose guest is not known
-// is returned too, because it may be the one: in a namespace, and among all namespaces if no other one is.
+// ofGuest returns the installations of a guest, or all of them without a name. An installation without a current
+// summary is returned too, because it may be the one: in a namespace, and among all namespaces if no other one is. One
+// whose current summary has no guest is another one: its namespace has neither a HostedControlPlane nor a Cluster.
 func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Reading, error) {
 	if len(readings) == 0 {
 		return nil, fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled)
@@ -233,7 +234,9 @@ func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Rea
 	}
 	found := func(r summary.Reading) bool { return knowsGuest(r) && r.Summary.Guest == guest }
 	onlyKnown := namespace == "" && slices.ContainsFunc(readings, found)
-	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool { return !found(r) && (knowsGuest(r) || onlyKnown) })
+	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool {
+		return !found(r) && (knowsGuest(r) || isCurrent(r) || onlyKnown)
+	})
 	if len(readings) == 0 {
 		return nil, fmt.Errorf("no installation for a guest %q in %s: there is one for %s",
 			guest, where(namespace), joinedFirst(names))
@@ -264,6 +267,12 @@ func nameOf(r summary.Reading) string {
 		return r.Summary.Guest
 	}
 	return r.Namespace
+}
+
+// isCurrent reports whether a reading has the summary of the pod that holds the Lease.
+func isCurrent(r summary.Reading) bool {
+	without := []summary.State{summary.Silent, summary.Overdue, summary.Unreadable, summary.Unreported}
+	return r.Summary != nil && !slices.Contains(without, r.State)
 }
 
 // knowsGuest reports whether a reading has the name of the guest. It does not without a summary that can be read.

@@ -326,4 +326,10 @@ func TestOfGuest(t *testing.T) {
 	if _, err := ofGuest([]summary.Reading{other}, "clusters-guest1", "guest1"); err == nil || !strings.Contains(err.Error(), "guest2") {
 		t.Error(err)
 	}
+	// A script that waits for a guest must not go on because of an installation without one.
+	nameless := renewed(t, summaryOf(""))
+	if got, err := ofGuest([]summary.Reading{nameless}, nameless.Namespace, "guest1"); err == nil ||
+		!strings.Contains(err.Error(), `no installation for a guest "guest1"`) {
+		t.Errorf("without a guest: %v, %v", got, err)
+	}
 }
