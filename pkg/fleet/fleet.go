@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -265,6 +266,12 @@ func (c *Client) paged(list func(metav1.ListOptions) (next string, err error)) e
 	return fmt.Errorf("there are more than %d: use -n to read one namespace", maxPages*c.PageSize)
 }
 
+// isCertificate reports whether a server answered whose certificate is not valid for the configuration.
+func isCertificate(err error) bool {
+	_, is := errors.AsType[*tls.CertificateVerificationError](err)
+	return is
+}
+
 // readError returns an error that names what was read and the next step.
 func readError(what, resource string, err error) error {
 	switch {
@@ -274,6 +281,9 @@ func readError(what, resource string, err error) error {
 		return fmt.Errorf("listing %s: %w: to permit it, bind the ClusterRole of deploy/fleet, which may list %s", what, err, resource)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("listing %s: %w: log in to the management cluster again", what, err)
+	case isCertificate(err):
+		return fmt.Errorf("listing %s: %w: another server answered, or its certificate was replaced: check --kubeconfig and --context",
+			what, err)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonUnknown:
 		return fmt.Errorf("listing %s: %w: check that the management cluster is running, and --kubeconfig and --context", what, err)
 	default:

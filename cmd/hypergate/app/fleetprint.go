@@ -93,8 +93,10 @@ func (r fleetReport) table(out io.Writer) {
 	if len(r.Without) > 0 {
 		r.screen.wrapped(&text, "", fmt.Sprintf("%s without hypergate", counted(len(r.Without), "hosted cluster")))
 	}
-	text.WriteString("\n")
-	r.rows(&text, true)
+	if len(r.Installations) > 0 {
+		text.WriteString("\n")
+		r.rows(&text, true)
+	}
 	if r.wide {
 		for _, c := range r.Without {
 			text.WriteString(r.screen.cut(fmt.Sprintf("without hypergate: %s %s/%s", c.Kind, c.Namespace, c.Name), 0) + "\n")

@@ -1,7 +1,11 @@
 package app_test
 
 import (
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 )
@@ -27,12 +31,17 @@ func TestStatusWithoutACluster(t *testing.T) {
 	if err := closed.Close(); err != nil {
 		t.Fatal(err)
 	}
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs the failed handshakes
+	other.StartTLS()
+	t.Cleanup(other.Close)
 	for _, verb := range []string{"status", "fleet"} {
 		for name, tc := range map[string]struct {
 			flags []string
 			want  string
 		}{
 			"no answer":       {[]string{"--kubeconfig=" + away}, "connection refused: check that the management cluster is running"},
+			"another server":  {[]string{"--kubeconfig=" + kubeconfigOf(t, other.URL)}, "another server answered, or its certificate"},
 			"no answer, wait": {[]string{"--kubeconfig=" + away, "--wait=1s"}, "connection refused"},
 			"no kubeconfig":   {nil, "no kubeconfig was found: set --kubeconfig, or the environment variable KUBECONFIG"},
 			"no file":         {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
