@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
 	"github.com/hypergate/hypergate/pkg/throttle"
 	"github.com/hypergate/hypergate/pkg/tunnel"
 )
@@ -70,6 +71,7 @@ type endpointProbe struct {
 	// planned is the version that istiod should have.
 	planned string
 	target  probeTarget
+	// known and running are the results. Without a probe they keep their zero values, or those of assume.
 	known   status.EndpointProbe
 	running status.RunningVersion
 	// answer receives the result of the running handshake. Nil: no handshake is running.
@@ -114,8 +116,10 @@ func (r *endpointProbe) observe(
 		r.turnTo(probeTarget{})
 		r.answered = probeTarget{}
 		return status.EndpointUnreached(model.SideMgmt, "the address is not known yet"), 0
-	case r.probe.Off || !known:
+	case !known:
 		return status.EndpointReached(), 0
+	case r.probe.Off:
+		return r.known, 0
 	}
 	about := probeTarget{published.At, string(slices.Concat(hosted.CA.Root, []byte("\n"), hosted.Rotation.Next.Root)), hosted.IstiodSince}
 	r.turnTo(about)
@@ -167,10 +171,24 @@ func (r *endpointProbe) turnTo(about probeTarget) {
 // last returns what is known of a running istiod in a pass without a plan. It starts no handshake.
 func (r *endpointProbe) last(hosted model.ManagementObservation) status.EndpointProbe {
 	r.collect()
-	if hosted.Istiod != model.Available || r.probe.Off {
+	if hosted.Istiod != model.Available {
 		return status.EndpointReached()
 	}
 	return r.known
+}
+
+// assume takes over what a summary has of the endpoint, for a preview, which does not probe. The summary does not have
+// the cause of a failed probe.
+func (r *endpointProbe) assume(last summary.Summary) {
+	if version := last.Istiod.Version; version != "" {
+		r.running = status.VersionReported(version)
+	}
+	switch last.Published.State {
+	case summary.PublishedProbing:
+		r.known = status.EndpointProbing()
+	case summary.PublishedUnreached:
+		r.known = status.EndpointUnreached(model.SideMgmt, "the cause is in hypergate's own conditions")
+	}
 }
 
 // isReady reports whether the newest istiod is rolled out, and has answered where it is published.

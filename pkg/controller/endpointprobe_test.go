@@ -22,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -270,6 +271,42 @@ func TestAnEndpointThatIsNotProbedIsReached(t *testing.T) {
 		edit(l)
 		if l.sees() != status.EndpointReached() || l.probe.answer != nil {
 			t.Errorf("%s: %v", name, l.sees())
+		}
+	}
+}
+
+// TestAPreviewAssumesWhatTheSummaryHas checks that a preview, which does not probe, reports what the summary has.
+func TestAPreviewAssumesWhatTheSummaryHas(t *testing.T) {
+	for name, tc := range map[string]struct {
+		last summary.Summary
+		want status.EndpointProbe
+		runs status.RunningVersion
+	}{
+		"no summary": {},
+		"reached": {
+			last: summary.Summary{
+				Istiod: summary.Istiod{Version: "1.2.3"}, Published: summary.Published{State: summary.PublishedReached},
+			},
+			runs: status.VersionReported("1.2.3"),
+		},
+		"the version is not known": {last: summary.Summary{Published: summary.Published{State: summary.PublishedReached}}},
+		"probing": {
+			last: summary.Summary{Published: summary.Published{State: summary.PublishedProbing}}, want: status.EndpointProbing(),
+		},
+		"unreached": {
+			last: summary.Summary{
+				Istiod: summary.Istiod{Version: "1.2.3"}, Published: summary.Published{State: summary.PublishedUnreached},
+			},
+			want: status.EndpointUnreached(model.SideMgmt, "the cause is in hypergate's own conditions"),
+			runs: status.VersionReported("1.2.3"),
+		},
+	} {
+		l := newLooker(t, "127.0.0.1:1", pki.CA{})
+		l.probe.probe.Off = true
+		l.probe.assume(tc.last)
+		got, runs := l.sees(), l.probe.version(l.hosted)
+		if got != tc.want || runs != tc.runs || l.probe.answer != nil {
+			t.Errorf("%s: %v, %v, want %v, %v", name, got, runs, tc.want, tc.runs)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // The times of the Lease that HyperShift recommends for control planes: one write in 26 s (hypershift
@@ -42,18 +44,47 @@ func leaseLock(o Options, log logr.Logger, lose context.CancelCauseFunc) (*patie
 	if err != nil {
 		return nil, fmt.Errorf("finding the pod's name: %w", err)
 	}
-	// A request that hangs ends after requestLimit, which leaves time for another one before the deadline.
-	config := rest.AddUserAgent(rest.CopyConfig(o.MgmtConfig), "leader-election")
-	// Not resourcelock.NewFromKubeconfig: it links and creates a client for every API group.
-	leases, err := coordinationclient.NewForConfig(config)
+	leases, err := o.leaseClient()
 	if err != nil {
-		return nil, fmt.Errorf("preparing the Lease: %w", err)
+		return nil, err
 	}
 	return &patientLock{log: log, lose: lose, Interface: &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: "hypergate-" + o.Config.Revision},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Config.MgmtNamespace, Name: leaseName(o.Config)},
 		Client:     summarizedLeases{leases, o.board},
 		LockConfig: resourcelock.ResourceLockConfig{Identity: hostname},
 	}}, nil
+}
+
+// leaseName returns the name of hypergate's Lease on the management side.
+func leaseName(cfg model.Config) string { return "hypergate-" + cfg.Revision }
+
+// leaseClient returns the client for hypergate's Lease. A request that hangs ends after requestLimit, which leaves time
+// for another one before the deadline of the leader election.
+func (o Options) leaseClient() (coordinationclient.LeasesGetter, error) {
+	// Not resourcelock.NewFromKubeconfig: it links and creates a client for every API group.
+	leases, err := coordinationclient.NewForConfig(rest.AddUserAgent(rest.CopyConfig(o.MgmtConfig), "leader-election"))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the Lease: %w", err)
+	}
+	return leases, nil
+}
+
+// lastSummary returns the summary that a hypergate wrote last. It returns the zero summary if there is none, or none
+// that this version can read.
+func (o Options) lastSummary(ctx context.Context) (summary.Summary, error) {
+	leases, err := o.leaseClient()
+	if err != nil {
+		return summary.Summary{}, err
+	}
+	lease, err := leases.Leases(o.Config.MgmtNamespace).Get(ctx, leaseName(o.Config), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return summary.Summary{}, nil
+	}
+	if err != nil {
+		return summary.Summary{}, fmt.Errorf("reading the Lease: %w", err)
+	}
+	last, _ := summary.Parse(lease.Annotations[summary.Annotation])
+	return last, nil
 }
 
 const (

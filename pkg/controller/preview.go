@@ -25,6 +25,9 @@ type Previewed struct {
 // dry run. It holds no Lease, so a controller can run at the same time. What depends on the effect of an earlier write
 // is not shown: for example, the webhooks of a first installation, which wait for istiod.
 //
+// A preview does not connect to istiod, because it can run where istiod cannot be reached. It assumes what the summary
+// of the Lease has: the version that istiod reported, and whether it was reached.
+//
 // It returns an error if a side cannot be observed before ctx ends.
 func Preview(ctx context.Context, o Options) (Previewed, error) {
 	o.LeaderElection, o.Probe.Off, o.dryRun = false, true, &dryrun.Recorder{}
@@ -35,7 +38,12 @@ func Preview(ctx context.Context, o Options) (Previewed, error) {
 	if err := checkTwoClusters(ctx, o.Config, m, g.HasNamespace); err != nil {
 		return Previewed{}, err
 	}
+	last, err := o.lastSummary(ctx)
+	if err != nil {
+		return Previewed{}, err
+	}
 	r := newReconciler(o, m, g)
+	r.memory.endpointProbe.assume(last)
 	wanted := make(chan struct{}, 1)
 	want := func() {
 		select {

@@ -52,7 +52,7 @@ func (r *endpointProbe) heard(a probeResult) {
 
 // version returns the version of a running istiod, as it reports it.
 func (r *endpointProbe) version(hosted model.ManagementObservation) status.RunningVersion {
-	if hosted.Istiod != model.Available || r.probe.Off {
+	if hosted.Istiod != model.Available {
 		return status.RunningVersion{}
 	}
 	return r.running

@@ -24,6 +24,7 @@ import (
 // summarizer computes the summary of the last pass, for the Lease and for the metrics.
 type summarizer struct {
 	board *board
+	probe Probe
 	// last is the summary of the last pass. Its versions and topology never change.
 	last summary.Summary
 	// conditions are the conditions of the summary, with all of their messages.
@@ -37,7 +38,7 @@ type summarizer struct {
 }
 
 func newSummarizer(o Options) summarizer {
-	return summarizer{board: cmp.Or(o.board, &board{leaseless: true}), last: summary.Summary{
+	return summarizer{board: cmp.Or(o.board, &board{leaseless: true}), probe: o.Probe, last: summary.Summary{
 		Hypergate: o.Version, Istio: o.Source.Version(), Topology: string(o.Config.Topology), Lifecycle: summary.Active,
 	}}
 }
@@ -59,7 +60,7 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 	}
 	repairing := s.noteRepairs(o, d, out)
 	if converged, is := d.(converge); is && out.problem == nil {
-		s.last.Published = published(cfg, o.mgmt, converged)
+		s.last.Published = published(cfg, s.probe, o.mgmt, converged)
 		s.noteWebhook(cfg, o, converged)
 		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation) // the step that was taken
 		s.last.CRDs = crdCounts(converged.plan.Decisions)
@@ -184,7 +185,7 @@ func (s *summarizer) noteIstiod(res status.Result) {
 		s.last.Istiod.Since, s.last.Istiod.Version = res.Since, res.Running.Version()
 	}
 	if s.last.Published.Address != "" {
-		s.last.Published.State = reached(res.Endpoint)
+		s.last.Published.State = s.reached(res.Endpoint)
 	}
 }
 
@@ -261,7 +262,7 @@ func istiodState(m model.ManagementObservation) string {
 const publishedAddress = "address"
 
 // published returns where a plan publishes istiod. An address that is known counts as reached until noteIstiod.
-func published(cfg model.Config, m model.ManagementObservation, d converge) summary.Published {
+func published(cfg model.Config, probe Probe, m model.ManagementObservation, d converge) summary.Published {
 	if !d.plan.Installed {
 		return summary.Published{}
 	}
@@ -276,6 +277,7 @@ func published(cfg model.Config, m model.ManagementObservation, d converge) summ
 	switch endpoint := d.plan.Endpoint.(type) {
 	case publish.EndpointKnown:
 		out.Address, out.State = endpoint.At.String(), summary.PublishedReached
+		out.ByOther = probe.Via != "" && probe.Via != out.Address && strategy != model.PublishTunnel
 	case publish.EndpointUnavailable:
 		out.State = summary.PublishedUnavailable
 	}
@@ -306,8 +308,10 @@ func gatewaysOf(step rollout.Step) summary.Gateways {
 	return out
 }
 
-func reached(probe status.EndpointProbe) string {
+func (s *summarizer) reached(probe status.EndpointProbe) string {
 	switch {
+	case s.probe.Off && probe == status.EndpointReached():
+		return summary.PublishedUnprobed
 	case probe == status.EndpointReached():
 		return summary.PublishedReached
 	case probe.IsProbing():

@@ -7,9 +7,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/summary"
@@ -137,5 +139,43 @@ func TestTheSummaryHasTheBeginningOfAPause(t *testing.T) {
 	b.onLease = &summary.Summary{Lifecycle: summary.Active, Time: start}
 	if got := pass(&summarizer{board: b}, model.Paused{}, start.Add(time.Hour)); !got.Equal(start.Add(time.Hour)) {
 		t.Errorf("after a process that saw no pause: %s", got)
+	}
+}
+
+// TestTheSummaryHasWhatWasProbed checks what the summary has of the published address: with a probe of this address, of
+// another one, of the tunnel, and without one.
+func TestTheSummaryHasWhatWasProbed(t *testing.T) {
+	t.Parallel()
+	at := model.HostPort{Host: "istiod.example.com", Port: 443}
+	elsewhere := Probe{Via: "192.0.2.7:8443"}
+	byAddress := model.Config{Topology: model.TopologyHosted, XDS: at}
+	byTunnel := model.Config{Topology: model.TopologyHosted, Publish: model.Publish{Strategy: model.PublishTunnel}}
+	for name, c := range map[string]struct {
+		cfg   model.Config
+		probe Probe
+		found status.EndpointProbe
+		want  string
+	}{
+		"reached": {byAddress, Probe{}, status.EndpointReached(), "address istiod.example.com:443, reached"},
+		"probing": {byAddress, elsewhere, status.EndpointProbing(), "address istiod.example.com:443, probing"},
+		"reached elsewhere": {
+			byAddress, elsewhere, status.EndpointReached(), "address istiod.example.com:443, reached at the probe's address",
+		},
+		"the same address":       {byAddress, Probe{Via: at.String()}, status.EndpointReached(), "address istiod.example.com:443, reached"},
+		"reached by the tunnel":  {byTunnel, elsewhere, status.EndpointReached(), "tunnel istiod.example.com:443, reached"},
+		"no probe":               {byAddress, Probe{Off: true}, status.EndpointReached(), "address istiod.example.com:443, not probed"},
+		"no probe of the tunnel": {byTunnel, Probe{Off: true}, status.EndpointReached(), "tunnel istiod.example.com:443, not probed"},
+		"unreached elsewhere": {
+			byAddress, elsewhere, status.EndpointUnreached(model.SideMgmt, "no answer"),
+			"address istiod.example.com:443, unreached at the probe's address",
+		},
+	} {
+		s := summarizer{board: &board{leaseless: true}, probe: c.probe}
+		plan := desired.Plan{Installed: true, Endpoint: publish.EndpointKnown{At: at}}
+		s.last.Published = published(c.cfg, c.probe, model.ManagementObservation{}, converge{plan: plan})
+		s.addPass(statement{res: status.Result{Endpoint: c.found}, now: start})
+		if got := s.last.Published.Text(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -232,6 +232,31 @@ func TestTheStateIsExported(t *testing.T) {
 	}
 }
 
+// TestOnlyAProbedAddressIsReachable checks that the series does not exist before the first result of the probe, and
+// while the probe is off.
+func TestOnlyAProbedAddressIsReachable(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]string{
+		summary.PublishedReached: "hypergate_published_reachable 1", summary.PublishedUnreached: "hypergate_published_reachable 0",
+		summary.PublishedProbing: "", summary.PublishedUnprobed: "",
+	} {
+		c, registry := started(t, nil)
+		c.Lead()
+		shown := whole()
+		shown.Summary.Published.State = state
+		c.Set(shown)
+		got := ""
+		for _, line := range scraped(t, registry) {
+			if strings.HasPrefix(line, "hypergate_published_reachable") {
+				got = line
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", state, got, want)
+		}
+	}
+}
+
 // TestHostileNamesAddNoSeries feeds names that a guest can choose, and everything else that can have a series. The
 // number of series, and the size of a scrape, stay within their limits, and a scrape has no series twice.
 func TestHostileNamesAddNoSeries(t *testing.T) {

@@ -214,7 +214,8 @@ func (s samples) ofServing(state State) {
 	}
 	if published := shown.Published; published.Strategy != "" {
 		s.set("hypergate_published_info", 1, published.Strategy)
-		if !shown.Istiod.Since.IsZero() && published.State != summary.PublishedProbing {
+		probed := published.State != summary.PublishedProbing && published.State != summary.PublishedUnprobed
+		if !shown.Istiod.Since.IsZero() && probed {
 			s.set("hypergate_published_reachable", boolean(published.State == summary.PublishedReached))
 		}
 		s.setTime("hypergate_published_last_seen_timestamp_seconds", state.PublishedSeen)

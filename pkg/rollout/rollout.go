@@ -17,11 +17,11 @@ const (
 	holdTime = 2 * time.Minute
 	// mostHoldTime is the same with outages of the guest's API server. A guest does not keep istiod from being changed.
 	mostHoldTime = 10 * time.Minute
-	// mostReadyTime is readyTime with outages of the guest's API server.
+	// mostReadyTime is ReadyTime with outages of the guest's API server.
 	mostReadyTime = 45 * time.Minute
-	// readyTime is how long the pods of a released Gateway may take to become ready. After that the rollout stops. It
+	// ReadyTime is how long the pods of a released Gateway may take to become ready. After that the rollout stops. It
 	// is longer than the deadline of a Deployment (10 minutes), which usually ends the wait.
-	readyTime = 15 * time.Minute
+	ReadyTime = 15 * time.Minute
 	// settleTime is how long a released Gateway whose Deployment does not change is waited for. istiod writes within a
 	// second. It writes nothing if the new configuration makes no difference for the Gateway.
 	settleTime = 5 * time.Second
@@ -258,10 +258,10 @@ func (e Evidence) inProgress(m Memo, more bool) Step {
 		return nil
 	}
 	since := e.Outage.Lasted(m.waitsFrom(rolling[0].UID, e.Now), mostReadyTime, e.Now)
-	if rolling[0].Deployment.State == model.DeploymentStuck || since >= readyTime {
+	if rolling[0].Deployment.State == model.DeploymentStuck || since >= ReadyTime {
 		return Stop{Why: PodsNotReady, Gateway: rolling[0], Progress: e.progress(len(rolling))}
 	}
-	return Wait{Gateway: rolling[0], Progress: e.progress(len(rolling)), Again: readyTime - since}
+	return Wait{Gateway: rolling[0], Progress: e.progress(len(rolling)), Again: ReadyTime - since}
 }
 
 // rolling returns the Gateways that istiod deploys and whose pods are not all new and ready. The one that a message

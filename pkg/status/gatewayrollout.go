@@ -46,7 +46,8 @@ func (r Result) gatewayRollout() string {
 		case s.Gateway.Key.Name == "":
 			return rolled(s.Progress)
 		}
-		return rolled(s.Progress) + "; waiting for the new pods of " + gatewayName(s.Gateway)
+		return rolled(s.Progress) + fmt.Sprintf("; waiting up to %.0f minutes for the new pods of ", rollout.ReadyTime.Minutes()) +
+			gatewayName(s.Gateway) + nextStep("to see them, run kubectl "+ofGateway("get", s.Gateway)+" in the guest")
 	}
 	return ""
 }
@@ -57,6 +58,11 @@ func rolled(p rollout.Progress) string {
 }
 
 func gatewayName(g model.Gateway) string { return plain(g.Key.String()) }
+
+// ofGateway returns the arguments of a kubectl command about the Deployment and the pods of a Gateway.
+func ofGateway(verb string, g model.Gateway) string {
+	return "-n " + plain(g.Key.Namespace) + " " + verb + " deployments,pods -l gateway.networking.k8s.io/gateway-name=" + plain(g.Key.Name)
+}
 
 // allAtOnce returns why Gateways roll all at once.
 func allAtOnce(limit rollout.Limit) string {
@@ -113,13 +119,12 @@ func stoppedRollout(s rollout.Stop) problem {
 					"hypergate release, with a kubeconfig of the guest's admin, releases them"),
 		}
 	}
-	key, d := s.Gateway.Key, s.Gateway.Deployment
+	d := s.Gateway.Deployment
 	return problem{
 		reason: ReasonGatewayRolloutStuck,
 		text: fmt.Sprintf("rolling gateways: the new pods of Gateway %s are not becoming ready (%d of %d); %d of %d Gateways have rolled, "+
 			"and the others keep their pods", gatewayName(s.Gateway), d.Ready, d.Wanted, s.Progress.Rolled, s.Progress.Total) +
-			nextStep("in the guest, find the cause with kubectl -n "+plain(key.Namespace)+
-				" describe deployments,pods -l gateway.networking.k8s.io/gateway-name="+plain(key.Name)+
+			nextStep("in the guest, find the cause with kubectl "+ofGateway("describe", s.Gateway)+
 				", and repair or delete this Gateway; "+rollsAllAtOnce),
 	}
 }

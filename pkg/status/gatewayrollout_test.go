@@ -80,7 +80,8 @@ func TestGatewayRollout(t *testing.T) {
 		"release all": moving(rollout.ReleaseAll{Gateways: []model.Gateway{gateway, gateway}}, "",
 			"2 Gateways are being released, and roll at once"),
 		"wait": moving(rollout.Wait{Gateway: gateway, Progress: some}, "",
-			progress+"; waiting for the new pods of shop/web"),
+			progress+"; waiting up to 15 minutes for the new pods of shop/web [to see them, run kubectl -n shop get deployments,pods "+
+				"-l gateway.networking.k8s.io/gateway-name=web in the guest]"),
 		"wait after an outage": moving(rollout.Wait{AfterOutage: true, Progress: some}, "",
 			progress+"; the next one follows two minutes after the end of an outage of the guest's API server"),
 		"wait for none": moving(rollout.Wait{Progress: some}, "", progress),

@@ -3,6 +3,7 @@ package summary
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -187,12 +188,33 @@ type Published struct {
 	Strategy string `json:"strategy"`
 	Address  string `json:"address,omitempty"`
 	State    string `json:"state"`
+	// ByOther reports whether another address than this one is probed, which --publish-probe gives.
+	ByOther bool `json:"byOther,omitempty"`
 }
 
-// The values of Published.State. An address that is published was reached, is being probed, or was not reached. Reached
-// is also the state while the endpoint probe is off.
+// Text returns where istiod is published, and what is known of it.
+func (p Published) Text() string {
+	where := strings.TrimSpace(p.Strategy + " " + p.Address)
+	return strings.TrimPrefix(where+", "+p.Result(), ", ")
+}
+
+// Result returns what the endpoint probe has found, in words.
+func (p Published) Result() string {
+	switch {
+	case p.State == PublishedUnprobed:
+		return "not probed"
+	case p.ByOther && (p.State == PublishedReached || p.State == PublishedUnreached):
+		return p.State + " at the probe's address"
+	default:
+		return p.State
+	}
+}
+
+// The values of Published.State. An address that is published was reached, is being probed, or was not reached. It is
+// unprobed if the endpoint probe is off.
 const (
 	PublishedReached     = "reached"
+	PublishedUnprobed    = "unprobed"
 	PublishedProbing     = "probing"
 	PublishedUnreached   = "unreached"
 	PublishedPending     = "pending"

@@ -95,7 +95,7 @@ func TestEncodeFits(t *testing.T) {
 		s := summary.Summary{
 			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
 			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40, Class: long, Claim: long, GuestAPI: summary.GuestAPI{long, 1 << 40},
-			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long},
+			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long, true},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
 			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},
 			CRDs:     summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},

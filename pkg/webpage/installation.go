@@ -73,7 +73,7 @@ func managementRows(s summary.Summary, now time.Time) []row {
 		row{"topology", s.Topology},
 		row{"lifecycle", lifecycle},
 		row{"istiod", joined(", ", s.Istiod.State, versions(&s))},
-		row{"published", joined(", ", joined(" ", s.Published.Strategy, s.Published.Address), s.Published.State)},
+		row{"published", s.Published.Text()},
 		row{"token", left(s.Token.Until, now)},
 		row{"mesh CA", ca},
 		row{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)},

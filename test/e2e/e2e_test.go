@@ -67,6 +67,7 @@ func common() []story {
 		{name: "a proxy in the guest gets certificate, listener, route and endpoints", run: proxy},
 		{name: "the other routes and policies get status, too", run: otherKinds},
 		{name: "the guest's API server calls the webhook", run: webhook},
+		{name: "diff shows no write at rest", run: diffAtRest},
 		{name: "manual changes are reverted", run: drift, provokes: []refusal{istiodsRoleGoes}},
 		{name: "a forbidden kind is reported, and the rest converges", run: forbiddenKind, provokes: []refusal{
 			{(*world.World).GuestUser, "it is not allowed to patch RoleBindings"},

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"math/rand/v2"
+	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -277,6 +278,27 @@ func (t *fixture) failurePolicy() admissionregistrationv1.FailurePolicyType {
 		return *w.Webhooks[0].FailurePolicy
 	}
 	return ""
+}
+
+// diffAtRest runs the command diff with the flags of the running hypergate, which has reported istiod's version. diff
+// does not connect to istiod, and still must not show a condition as changed.
+func diffAtRest(t *fixture) {
+	t.installed()
+	t.Eventually(t.failurePolicy).Should(gomega.Equal(admissionregistrationv1.Fail))
+	args := t.Args()
+	t.Expect(args[0]).To(gomega.Equal("run"))
+	args[0] = "diff"
+	for _, flag := range []string{"--metrics-address", "--v"} { // these are flags of run alone
+		i := slices.Index(args, flag)
+		args = slices.Delete(args, i, i+2)
+	}
+	t.Eventually(func() string {
+		out, err := exec.CommandContext(t.step(), t.Binary(), args...).CombinedOutput()
+		if err != nil {
+			return string(out) + err.Error()
+		}
+		return string(out)
+	}).Should(gomega.Equal("Nothing would change.\n"))
 }
 
 func drift(t *fixture) {

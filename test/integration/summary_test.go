@@ -97,7 +97,7 @@ func TestTheLeaseHasASummary(t *testing.T) {
 		To(gomega.Equal([]any{"hosted", summary.Active, 1, summary.IstiodServing, summary.PhaseSteady, int64(1), 6}))
 	w.Expect([]int{s.Istiod.Ready, s.Istiod.Wanted}).To(gomega.Equal([]int{1, 1}))
 	w.Expect(s.Published).To(gomega.Equal(summary.Published{
-		Strategy: "address", Address: "istiod.apps.example.com:443", State: summary.PublishedReached,
+		Strategy: "address", Address: "istiod.apps.example.com:443", State: summary.PublishedUnprobed,
 	}))
 	w.Expect(time.Until(s.Token.Until)).To(gomega.BeNumerically("~", time.Hour, 10*time.Minute))
 	w.Expect(s.GuestCredential.Until).To(gomega.BeTemporally(">", time.Now()))

@@ -30,6 +30,9 @@ The command observes both sides, decides and applies as "hypergate run" does, wi
 as a dry run, so it changes nothing, and requests no token. It names the fields that would change, and never their
 values. It needs the same permissions as hypergate. A hypergate can run at the same time.
 
+The command does not connect to istiod. It assumes what hypergate reported last: istiod's version, and whether istiod
+was reached. If istiod was not, the message of a condition can be shown as changed.
+
 The command shows the next writes. It does not show what depends on their effect: during a first installation, the
 webhooks wait for istiod.
 

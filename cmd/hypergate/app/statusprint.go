@@ -102,8 +102,7 @@ func (p page) management(s *summary.Summary) [][2]string {
 		[2]string{"istiod", p.istiod(s)},
 	)
 	if s.Published.State != "" {
-		where := strings.TrimSpace(s.Published.Strategy + " " + s.Published.Address)
-		rows = append(rows, [2]string{"published", strings.TrimPrefix(where+", "+s.Published.State, ", ")})
+		rows = append(rows, [2]string{"published", s.Published.Text()})
 	}
 	rows = append(rows, [2]string{"token", p.left(s.Token.Until) + p.renewed(s)})
 	if !s.CA.Expires.IsZero() {

@@ -128,7 +128,8 @@ func TestStatusOutput(t *testing.T) {
 	rolling.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
 	rolling.Conditions[1] = summary.Condition{
 		Type: summary.Progressing, Status: summary.True, Reason: "GatewayRollout", Since: noon().Add(-4 * time.Minute),
-		Message: "gateways roll one by one: 3 of 12 Gateways have rolled; waiting for the new pods of shop/web",
+		Message: "gateways roll one by one: 3 of 12 Gateways have rolled; waiting up to 15 minutes for the new pods of shop/web " +
+			"[to see them, run kubectl -n shop get deployments,pods -l gateway.networking.k8s.io/gateway-name=web in the guest]",
 	}
 	for name, reading := range map[string]summary.Reading{
 		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
