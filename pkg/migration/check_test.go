@@ -1,6 +1,9 @@
 package migration_test
 
 import (
+	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -34,14 +37,14 @@ func inventory() migration.Inventory {
 	return out
 }
 
-// TestEachRowOfTheCheck plays one inventory for each code. Each row must apply to its own alone.
-func TestEachRowOfTheCheck(t *testing.T) {
-	t.Parallel()
+// rowsAlone returns an inventory for each code whose row can apply alone.
+func rowsAlone() map[migration.Code]func(*migration.Inventory) {
 	object := []migration.Object{{Kind: "AuthorizationPolicy", Namespace: "shop", Name: "deny"}}
 	version := func(minor int) func(*migration.Inventory) {
 		return func(i *migration.Inventory) { i.Origin.Deployment.Version.Minor = minor }
 	}
-	for code, edit := range map[migration.Code]func(*migration.Inventory){
+	return map[migration.Code]func(*migration.Inventory){
+		migration.OneNamespace:     func(i *migration.Inventory) { i.OneNamespace = true },
 		migration.OriginMissing:    func(i *migration.Inventory) { i.Origin = migration.OriginFacts{} },
 		migration.OriginChanging:   func(i *migration.Inventory) { i.Origin.IstioRevision = "openshift-gateway" },
 		migration.OriginUnknown:    func(i *migration.Inventory) { i.Origin.Finalized, i.Origin.Deployment.Labels = nil, nil },
@@ -63,7 +66,13 @@ func TestEachRowOfTheCheck(t *testing.T) {
 		migration.SinglePod:          func(i *migration.Inventory) { i.Gateways[1].Deployment.Wanted = 1 },
 		migration.GatewayNotReady:    func(i *migration.Inventory) { i.Gateways[1].Programmed = false },
 		migration.GatewaySkipped:     func(i *migration.Inventory) { i.Gateways[1].Skip = true },
-	} {
+	}
+}
+
+// TestEachRowOfTheCheck plays one inventory for each code of rowsAlone. Each row must apply to its own alone.
+func TestEachRowOfTheCheck(t *testing.T) {
+	t.Parallel()
+	for code, edit := range rowsAlone() {
 		i := inventory()
 		edit(&i)
 		if got := codes(migration.Run(i, migration.Waivers{})); !slices.Equal(got, []migration.Code{code}) {
@@ -80,9 +89,15 @@ func TestEachRowOfTheCheck(t *testing.T) {
 	}
 }
 
-// TestRowsThatComeTogether checks the rows that apply to old and to new versions, and what a person can accept.
-func TestRowsThatComeTogether(t *testing.T) {
-	t.Parallel()
+// foundTogether is an inventory to which more than one row applies, and what a person accepts of it.
+type foundTogether struct {
+	of       migration.Inventory
+	accepted migration.Waivers
+	want     []migration.Code
+}
+
+// rowsTogether returns the rows that apply to old and to new versions, and what a person can accept.
+func rowsTogether() []foundTogether {
 	old, newer := inventory(), inventory()
 	old.Origin.Deployment.Version.Minor = 26
 	skipped := old
@@ -90,11 +105,7 @@ func TestRowsThatComeTogether(t *testing.T) {
 	skipped.Gateways[0].Skip = true
 	newer.Origin.Deployment.Version.Minor = 30
 	newer.Alpha = []migration.Object{{Kind: "TLSRoute", Namespace: "shop", Name: "db"}}
-	for _, c := range []struct {
-		of       migration.Inventory
-		accepted migration.Waivers
-		want     []migration.Code
-	}{
+	return []foundTogether{
 		{old, migration.Waivers{}, []migration.Code{migration.OriginUntested, migration.StatusLockMoved}},
 		{old, migration.Waivers{Untested: true}, []migration.Code{migration.StatusLockMoved}},
 		{skipped, migration.Waivers{Untested: true}, []migration.Code{
@@ -102,7 +113,12 @@ func TestRowsThatComeTogether(t *testing.T) {
 		}},
 		{newer, migration.Waivers{}, []migration.Code{migration.OriginNewer, migration.AlphaResources}},
 		{newer, migration.Waivers{Downgrade: true}, []migration.Code{migration.AlphaResources}},
-	} {
+	}
+}
+
+func TestRowsThatComeTogether(t *testing.T) {
+	t.Parallel()
+	for _, c := range rowsTogether() {
 		if got := codes(migration.Run(c.of, c.accepted)); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: the findings are %v, want %v", c.accepted, got, c.want)
 		}
@@ -112,6 +128,28 @@ func TestRowsThatComeTogether(t *testing.T) {
 		same.Origin.Deployment.Version = migration.Version{Major: 1, Minor: 29, Patch: patch}
 		if got := migration.Run(same, migration.Waivers{}); len(got) > 0 {
 			t.Errorf("1.29.%d to 1.29.5: %+v", patch, got)
+		}
+	}
+}
+
+// TestEveryCodeIsTested checks that each code of check.go has an inventory above.
+func TestEveryCodeIsTested(t *testing.T) {
+	t.Parallel()
+	source, err := os.ReadFile("check.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := slices.Collect(maps.Keys(rowsAlone()))
+	for _, c := range rowsTogether() {
+		tested = append(tested, c.want...)
+	}
+	declared := regexp.MustCompile(`(?m)^\t\w+ +Code = "(\w+)"$`).FindAllSubmatch(source, -1)
+	if len(declared) < 20 {
+		t.Fatalf("check.go declares %d codes: the expression does not find them", len(declared))
+	}
+	for _, found := range declared {
+		if code := migration.Code(found[1]); !slices.Contains(tested, code) {
+			t.Errorf("no inventory has the finding %s", code)
 		}
 	}
 }
