@@ -96,10 +96,11 @@ type Reading struct {
 	Summary *Summary `json:"summary,omitempty"`
 }
 
-// Expiry is a credential that expires soon, or has expired.
+// Expiry is a credential that expires soon, or has expired. Its renewal has been overdue since Overdue.
 type Expiry struct {
-	What  string    `json:"what"`
-	Until time.Time `json:"until"`
+	What    string    `json:"what"`
+	Until   time.Time `json:"until"`
+	Overdue time.Time `json:"overdue"`
 }
 
 // The values of Expiry.What.
@@ -209,7 +210,7 @@ func (r Reading) judge(now time.Time) Reading {
 	case s.Lifecycle != Paused && failed != "":
 		return r.withCondition(failed, failure)
 	case len(r.Expiring) > 0:
-		return r.withState(Expiring, time.Time{}, r.Expiring[0].why(s.Lifecycle == Paused, now))
+		return r.withState(Expiring, r.Expiring[0].Overdue, r.Expiring[0].why(s.Lifecycle == Paused, now))
 	case s.Lifecycle == Paused:
 		held := r.withCondition(OnHold, s.Condition(Progressing))
 		held.Since = s.PausedSince // the condition was False before, too
@@ -280,7 +281,7 @@ func (s Summary) expiring(now time.Time) []Expiry {
 		{expiringCA, s.CA.Expires, caLeft},
 	} {
 		if !v.until.IsZero() && v.until.Sub(now) < v.left {
-			out = append(out, Expiry{v.what, v.until})
+			out = append(out, Expiry{v.what, v.until, inSeconds(v.until.Add(-v.left))})
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -130,6 +131,23 @@ func TestOverdueRenewals(t *testing.T) {
 		if got := summary.Read(leaseOf(encode(t, s), s.Holder, 20*time.Second), noon()).Why; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestOverdueSince checks since when an installation is expiring: since the renewal is overdue.
+func TestOverdueSince(t *testing.T) {
+	t.Parallel()
+	s := edited(func(s *summary.Summary) {
+		s.Token = summary.Validity{From: noon().Add(-55 * time.Minute), Until: noon().Add(5 * time.Minute)}
+		s.CA.Expires = noon().AddDate(0, 0, 20)
+	})
+	got := summary.Read(leaseOf(encode(t, s), s.Holder, 20*time.Second), noon())
+	want := []summary.Expiry{
+		{What: "istiod's token", Until: noon().Add(5 * time.Minute), Overdue: noon().Add(-time.Minute)},
+		{What: "the mesh CA", Until: noon().AddDate(0, 0, 20), Overdue: noon().AddDate(0, 0, -10)},
+	}
+	if diff := cmp.Diff(want, got.Expiring); diff != "" || !got.Since.Equal(want[0].Overdue) {
+		t.Errorf("since %s (-want +got):\n%s", got.Since, diff)
 	}
 }
 
