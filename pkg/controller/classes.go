@@ -66,15 +66,15 @@ func (c *classes) try(written *class, now time.Time) {
 }
 
 // versionFor returns the version of a class that its conditions are written to: the one that the watch shows. known is
-// false if that one has another spec than this pass decided for. Then the next pass decides.
+// false if that one has another spec than this pass decided for, or is gone. Then the next pass decides.
 //
 // Without this, a pass that began before a change of the spec could write conditions of the former generation after
 // it. A client that waits for the new generation would read them as the answer to its change. A class that changes
 // again and again gets its conditions nevertheless: after mostChanges, they are written to any version.
 func (c *class) versionFor(class model.GatewayClass, shown guest.ClassStatus) (version string, known bool) {
 	switch {
-	case shown.ResourceVersion == "": // the watch does not show the class
-		return "", true
+	case shown.UID != class.UID: // it was deleted, and perhaps another one has its name
+		return "", false
 	case c.changes >= mostChanges:
 		return "", true
 	case shown.Generation != class.Generation:
@@ -132,11 +132,6 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 			continue
 		}
 		written := c.get(class.Name)
-		version, known := written.versionFor(class, shown)
-		if !known {
-			requeue = soonest(requeue, passSpacing)
-			continue
-		}
 		if written.writes.Wait(now) > 0 {
 			written.logContested(ctx, class.Name, shown.Writers)
 			requeue = soonest(requeue, statusEvery)
@@ -148,6 +143,11 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 				continue
 			}
 			c.beyond.Take(now)
+		}
+		version, known := written.versionFor(class, shown)
+		if !known {
+			requeue = soonest(requeue, passSpacing)
+			continue
 		}
 		due = append(due, dueStatus{written, guest.ClassConditions{
 			Class: class.Name, ResourceVersion: version, Conditions: conditions, Theirs: theirs,

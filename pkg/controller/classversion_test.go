@@ -4,25 +4,32 @@ import (
 	"errors"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestVersionFor checks to which version of a class its conditions are written.
 func TestVersionFor(t *testing.T) {
-	class := model.GatewayClass{Name: "a", Generation: 2}
+	class := model.GatewayClass{Name: "a", UID: "1", Generation: 2}
+	shown := func(uid types.UID, version string, generation int64) guest.ClassStatus {
+		return guest.ClassStatus{UID: uid, ResourceVersion: version, Generation: generation}
+	}
 	for name, tc := range map[string]struct {
 		changes int
 		shown   guest.ClassStatus
 		version string
 		known   bool
 	}{
-		"the version that the watch shows":       {0, guest.ClassStatus{ResourceVersion: "7", Generation: 2}, "7", true},
-		"another spec: the next pass decides":    {0, guest.ClassStatus{ResourceVersion: "8", Generation: 3}, "", false},
-		"the watch does not show it":             {0, guest.ClassStatus{}, "", true},
-		"it keeps changing, still a few times":   {mostChanges - 1, guest.ClassStatus{ResourceVersion: "8", Generation: 3}, "", false},
-		"it keeps changing: any version":         {mostChanges, guest.ClassStatus{ResourceVersion: "8", Generation: 3}, "", true},
-		"its status keeps changing: any version": {mostChanges, guest.ClassStatus{ResourceVersion: "8", Generation: 2}, "", true},
+		"the version that the watch shows":       {0, shown("1", "7", 2), "7", true},
+		"another spec: the next pass decides":    {0, shown("1", "8", 3), "", false},
+		"it is gone":                             {0, guest.ClassStatus{}, "", false},
+		"it is gone, after changes":              {mostChanges, guest.ClassStatus{}, "", false},
+		"another one has its name":               {0, shown("2", "9", 2), "", false},
+		"it keeps changing, still a few times":   {mostChanges - 1, shown("1", "8", 3), "", false},
+		"it keeps changing: any version":         {mostChanges, shown("1", "8", 3), "", true},
+		"its status keeps changing: any version": {mostChanges, shown("1", "8", 2), "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := newClasses()

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type Previewed struct {
 // A preview does not connect to istiod, because it can run where istiod cannot be reached. It assumes what the summary
 // of the Lease has: the version that istiod reported, and whether it was reached.
 //
-// It returns an error if a side cannot be observed before ctx ends.
+// It returns an error if a side cannot be observed before ctx ends, or an ErrUnfinished if not all writes are known then.
 func Preview(ctx context.Context, o Options) (Previewed, error) {
 	o.LeaderElection, o.Probe.Off, o.dryRun = false, true, &dryrun.Recorder{}
 	m, g, err := o.clusters()
@@ -60,31 +61,60 @@ func Preview(ctx context.Context, o Options) (Previewed, error) {
 	return r.preview(ctx, o.dryRun, wanted)
 }
 
+// ErrUnfinished is the error of a preview that ended before all writes were known.
+var ErrUnfinished = errors.New("the writes are not all known yet")
+
 // preview runs passes until nothing more is written.
 func (r *Reconciler) preview(ctx context.Context, recorder *dryrun.Recorder, wanted <-chan struct{}) (Previewed, error) {
-	var end passed
-	writes, changed := -1, time.Now()
+	var so progress
 	for {
 		quiet := make(<-chan time.Time)
-		if known := end.outcome != "" && end.outcome != metrics.Unobserved; known {
-			quiet = time.After(previewQuiet - time.Since(changed))
+		if at, known := so.completeAt(); known {
+			quiet = time.After(time.Until(at))
 		}
 		select {
 		case <-wanted:
 		case <-quiet:
-			return previewed(recorder, end), nil
+			return previewed(recorder, so.end), nil
 		case <-ctx.Done():
-			if end.outcome == "" || end.outcome == metrics.Unobserved {
-				return Previewed{}, fmt.Errorf("timed out observing both sides: %w", errors.Join(end.problem, context.Cause(ctx)))
-			}
-			return previewed(recorder, end), nil
+			return Previewed{}, so.timedOut(context.Cause(ctx))
 		}
-		before := end.outcome
-		end = r.previewPass(ctx)
-		if n := len(recorder.Writes()); n != writes || end.outcome != before {
-			writes, changed = n, time.Now()
-		}
+		end := r.previewPass(ctx)
+		so.note(end, len(recorder.Writes()), time.Now())
 	}
+}
+
+// progress is what the passes of a preview have found: how the last one ended, the number of writes, and when one of
+// them last changed.
+type progress struct {
+	end     passed
+	writes  int
+	changed time.Time
+}
+
+// note notes how a pass ended, and how many writes there were after it.
+func (p *progress) note(end passed, writes int, now time.Time) {
+	if p.changed.IsZero() || writes != p.writes || end.outcome != p.end.outcome || end.unfinished != p.end.unfinished {
+		p.changed = now
+	}
+	p.end, p.writes = end, writes
+}
+
+// completeAt returns when a preview is complete if nothing changes until then. It returns false if it is not known yet
+// what is written.
+func (p *progress) completeAt() (at time.Time, known bool) {
+	return p.changed.Add(previewQuiet), p.isObserved() && p.end.unfinished == ""
+}
+
+// isObserved reports whether the last pass observed both sides.
+func (p *progress) isObserved() bool { return p.end.outcome != "" && p.end.outcome != metrics.Unobserved }
+
+// timedOut returns the error of a preview that cause ended.
+func (p *progress) timedOut(cause error) error {
+	if !p.isObserved() {
+		return fmt.Errorf("timed out observing both sides: %w", errors.Join(p.end.problem, cause))
+	}
+	return fmt.Errorf("%w: %s: %w", ErrUnfinished, cmp.Or(p.end.unfinished, "the API servers answer slowly"), cause)
 }
 
 // previewPass runs one pass, and requests the next one if it is due soon.

@@ -75,6 +75,9 @@ type passed struct {
 	problem error
 	// requeue is when the next pass is due without an event. Zero: never.
 	requeue time.Duration
+	// unfinished is why a later pass continues, although nothing changes on either side: what it writes is not known
+	// yet. Empty: no pass continues.
+	unfinished string
 }
 
 // Reconcile is one pass over everything. A control plane that no longer allows writes ends it at any time.
@@ -125,7 +128,7 @@ func (r *Reconciler) pass(ctx, life context.Context) passed {
 		// What ended the pass is an event, and the next pass reports it.
 		logApplied(ctx, out)
 		logr.FromContextOrDiscard(ctx).V(1).Info("Stopped before everything was done", "why", cause.Error())
-		return passed{outcome: metrics.Incomplete}
+		return passed{outcome: metrics.Incomplete, unfinished: cause.Error()}
 	}
 	k := known{
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(r.config),

@@ -45,13 +45,21 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 		again, statusProblem = r.writeConditions(ctx, res)
 		requeue = soonest(requeue, again)
 	}
+	unfinished := ""
+	switch {
+	case errors.Is(res.Guest.Err(), errGuestTime):
+		unfinished = errGuestTime.Error()
+	case k.plan().CRDsNotReadYet():
+		unfinished = "the guest's CRDs are still being read"
+	}
 	failed, problem := failureOf(res, statusProblem), error(nil)
 	if forManagement.GuestUnseen() {
 		problem = k.findings.guestWatch
 	}
 	return passed{
 		outcome: outcomeOf(k, forManagement, reports.summary.settled), problem: errors.Join(failed.err, problem),
-		requeue: soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failed, now)),
+		requeue:    soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failed, now)),
+		unfinished: unfinished,
 	}
 }
 

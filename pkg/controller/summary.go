@@ -12,6 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/metrics"
+	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -25,6 +26,8 @@ import (
 type summarizer struct {
 	board *board
 	probe Probe
+	// named reports whether this process has observed the name of the guest, or that it has none.
+	named bool
 	// last is the summary of the last pass. Its versions and topology never change.
 	last summary.Summary
 	// conditions are the conditions of the summary, with all of their messages.
@@ -108,8 +111,20 @@ func (s *summarizer) noteAnswer(last metrics.LastAnswer) {
 	}
 }
 
+// noteName adds the name of the guest while no pass of this process has observed the management side, as after a start
+// during an outage of the guest: that of the only HostedControlPlane, or the one that an earlier process wrote.
+func (s *summarizer) noteName(targets []mgmt.StatusTarget) {
+	switch {
+	case s.named:
+	case len(targets) == 1:
+		s.last.Guest = targets[0].Name
+	default:
+		s.last.Guest = s.board.shown().Guest
+	}
+}
+
 func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
-	s.last.Guest, s.last.PausedUntil = c.Name, time.Time{}
+	s.named, s.last.Guest, s.last.PausedUntil = true, c.Name, time.Time{}
 	s.lifecycle, s.ofCluster = c.Lifecycle(now), c.ReportedBy == model.ClusterAPI
 	if paused, is := s.lifecycle.(model.Paused); is {
 		s.last.PausedUntil = paused.Until
@@ -365,6 +380,7 @@ func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) 
 	now, targets := r.clock.Now(), r.mgmt.StatusTargets()
 	said, again := r.reports.state(res, targets, now)
 	r.reports.summary.noteAnswer(r.reports.metrics.LastAnswer(string(model.SideGuest)))
+	r.reports.summary.noteName(targets)
 	r.reports.summary.addPass(said)
 	r.reports.metrics.export(r.reports.summary.last, res, r.memory.endpointProbe.seen, now)
 	return soonest(again, r.reportToControlPlanes(ctx, said, targets))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/metrics"
+	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -176,6 +177,36 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 		s.addPass(statement{res: status.Result{Endpoint: c.found}, now: start})
 		if got := s.last.Published.Text(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestTheSummaryHasTheNameOfAGuestThatIsAway checks the name of the guest in the summary of a process that has not
+// observed the management side yet. hypergate status selects by it.
+func TestTheSummaryHasTheNameOfAGuestThatIsAway(t *testing.T) {
+	t.Parallel()
+	of := func(name string) mgmt.StatusTarget {
+		return mgmt.StatusTarget{ControlPlane: model.ControlPlane{Name: name}}
+	}
+	earlier := &board{leaseless: true, onLease: &summary.Summary{Guest: "guest1"}}
+	for name, c := range map[string]struct {
+		board   *board
+		targets []mgmt.StatusTarget
+		want    string
+	}{
+		"nothing is known":              {&board{leaseless: true}, nil, ""},
+		"a HostedControlPlane":          {&board{leaseless: true}, []mgmt.StatusTarget{of("guest2")}, "guest2"},
+		"an earlier process":            {earlier, nil, "guest1"},
+		"both":                          {earlier, []mgmt.StatusTarget{of("guest2")}, "guest2"},
+		"more than one, and an earlier": {earlier, []mgmt.StatusTarget{of("guest2"), of("guest3")}, "guest1"},
+	} {
+		s := summarizer{board: c.board}
+		if s.noteName(c.targets); s.last.Guest != c.want {
+			t.Errorf("%s: %q, want %q", name, s.last.Guest, c.want)
+		}
+		s.noteControlPlane(model.ControlPlane{}, start) // it was removed meanwhile
+		if s.noteName(c.targets); s.last.Guest != "" {
+			t.Errorf("%s: %q after the management side was observed, want none", name, s.last.Guest)
 		}
 	}
 }

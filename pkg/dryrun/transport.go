@@ -121,13 +121,25 @@ func (t transport) write(r *http.Request, target target) (*http.Response, error)
 			return answer, nil
 		}
 	}
-	if response.StatusCode != http.StatusNotFound || r.Method != http.MethodDelete {
+	gone := r.Method == http.MethodDelete && response.StatusCode == http.StatusNotFound
+	if !gone && !isOutdated(response.StatusCode, body) {
 		t.recorder.record(writeOf(t.side, r.Method, target, before, response.StatusCode, after))
 	}
 	if !strings.Contains(r.Header.Get("Accept"), "as=") {
 		return response, nil
 	}
 	return t.next.RoundTrip(withBody(dry, body))
+}
+
+// isOutdated reports whether a write names the version of its object, and the object has changed since. The client
+// writes again, to the next version.
+func isOutdated(status int, body []byte) bool {
+	var object struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	return status == http.StatusConflict && json.Unmarshal(body, &object) == nil && object.Metadata.ResourceVersion != ""
 }
 
 // inNewNamespace reports whether the API server refuses to apply an object because of a missing namespace that an

@@ -186,7 +186,8 @@ func (w *classWatch) own() []model.GatewayClass {
 	out := make([]model.GatewayClass, 0, len(items))
 	for _, class := range items {
 		out = append(out, model.GatewayClass{
-			Name: class.Name, Generation: class.Generation, Created: class.CreationTimestamp.Time, Parameters: class.parameters,
+			Name: class.Name, UID: class.UID, Generation: class.Generation,
+			Created: class.CreationTimestamp.Time, Parameters: class.parameters,
 		})
 	}
 	return out
@@ -212,7 +213,7 @@ func (w *classWatch) status(name string) ClassStatus {
 		return ClassStatus{}
 	}
 	return ClassStatus{
-		ResourceVersion: class.ResourceVersion, Generation: class.Generation,
+		UID: class.UID, ResourceVersion: class.ResourceVersion, Generation: class.Generation,
 		Conditions: class.conditions, Writers: class.writers, Applied: class.applied,
 	}
 }

@@ -147,7 +147,9 @@ func TestOnlyOurClasses(t *testing.T) {
 	})
 	seen := f.observed()
 	// A class with a finalizer is in use until it is gone.
-	want := []model.GatewayClass{{Name: "a", Generation: 3}, {Name: "leaving", Generation: 3}, {Name: "z", Generation: 3}}
+	want := []model.GatewayClass{
+		{Name: "a", UID: "u-a", Generation: 3}, {Name: "leaving", UID: "u-leaving", Generation: 3}, {Name: "z", UID: "u-z", Generation: 3},
+	}
 	if diff := cmp.Diff(want, seen.Classes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -165,7 +167,9 @@ func TestParametersOfAClass(t *testing.T) {
 		api.Put(theNamespaces)
 		api.Put(theClasses, with, class("without", ours, ""))
 	})
-	want := []model.GatewayClass{{Name: "with", Generation: 3, Parameters: true}, {Name: "without", Generation: 3}}
+	want := []model.GatewayClass{
+		{Name: "with", UID: "u-with", Generation: 3, Parameters: true}, {Name: "without", UID: "u-without", Generation: 3},
+	}
 	f.Expect(f.observed().Classes).To(gomega.Equal(want))
 	f.api.Put(theClasses, class("with", ours, ""), strings.ReplaceAll(with, "with", "without"))
 	want[0].Parameters, want[1].Parameters = false, true

@@ -175,7 +175,9 @@ func (c *Cluster) HasRoots(ctx context.Context, roots []byte) (bool, error) {
 // ClassStatus is what the watch shows of the status of a GatewayClass. It is empty for a class that the watch does not
 // show.
 type ClassStatus struct {
-	// ResourceVersion is the version of the class that all of this was read from. Generation is that of its spec.
+	// ResourceVersion is the version of the class that all of this was read from. Generation is that of its spec. All
+	// are empty if the watch does not show the class.
+	UID             types.UID
 	ResourceVersion string
 	Generation      int64
 	// Conditions are those of hypergate's own types.

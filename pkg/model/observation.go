@@ -185,6 +185,7 @@ func (g GuestObservation) ModeOr(cfg Config) crds.Mode {
 // GatewayClass is a GatewayClass with hypergate's controller name.
 type GatewayClass struct {
 	Name       string
+	UID        types.UID
 	Generation int64
 	// Created is the creation time.
 	Created time.Time

@@ -90,15 +90,11 @@ func ofStatus(status int) Reason {
 // dial opens a tunnel to a relay, if istiod accepts connections. It fails after limits.dial.
 //
 // A relay opens a stream on the tunnel with the fewest. With a tunnel to an istiod that accepts no connections, all
-// gateways would try that one again and again, and none would reach the other istiod.
+// gateways would try that one again and again, and none would reach the other istiod. istiod is not asked while the API
+// server accepts no connection: each attempt costs istiod a connection without a handshake.
 func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.dial)
 	defer cancel()
-	istiod, err := s.target(ctx)
-	if err != nil {
-		return nil, dialError{NoIstiod, fmt.Errorf("connecting to istiod: %w", err)}
-	}
-	_ = istiod.Close()
 	api, err := s.Credential.read()
 	if err != nil {
 		return nil, dialError{Unconfigured, err}
@@ -111,6 +107,12 @@ func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	if err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
 	}
+	istiod, err := s.target(ctx)
+	if err != nil {
+		_ = raw.Close()
+		return nil, dialError{NoIstiod, fmt.Errorf("connecting to istiod: %w", err)}
+	}
+	_ = istiod.Close()
 	one, err := s.upgrade(ctx, raw, to, api, identity)
 	if err != nil {
 		_ = raw.Close()

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -24,18 +25,15 @@ func TestAStatusOfAFormerSpecIsNotWritten(t *testing.T) {
 			w.describe("demo", "changed")
 		}
 	})
-	w.run()
-	w.createClass("demo")
-	first, err := w.gateway.GatewayClasses().Get(t.Context(), "demo", metav1.GetOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	changes, err := w.gateway.GatewayClasses().Watch(t.Context(), metav1.ListOptions{
-		FieldSelector: "metadata.name=demo", ResourceVersion: first.ResourceVersion,
-	})
+	w.haveCRDs()
+	changes, err := w.gateway.GatewayClasses().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=demo"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	defer changes.Stop()
+	w.run()
+	w.createClass("demo")
 	for {
-		change, open := <-changes.ResultChan()
-		w.Expect(open).To(gomega.BeTrue())
+		var change watch.Event
+		w.Eventually(changes.ResultChan()).Should(gomega.Receive(&change))
 		class, ok := change.Object.(*gatewayv1.GatewayClass)
 		w.Expect(ok).To(gomega.BeTrue())
 		written := 0
@@ -62,11 +60,12 @@ func TestAClassThatKeepsChangingGetsItsStatus(t *testing.T) {
 		writes.Store(n)
 		w.describe("demo", fmt.Sprint(n))
 	})
-	w.run()
+	stop := w.run()
 	w.createClass("demo")
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		gomega.Not(gomega.BeNil()), gomega.HaveField("LastTransitionTime.IsZero()", false)))
 	w.Expect(writes.Load()).To(gomega.BeNumerically(">", 1))
+	stop() // before the class is deleted
 }
 
 // beforeStatus calls before with the number of the write, before each write of a class's status is sent.

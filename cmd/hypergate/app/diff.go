@@ -31,7 +31,7 @@ as a dry run, so it changes nothing, and requests no token. It names the fields 
 values. It needs the same permissions as hypergate. A hypergate can run at the same time.
 
 The command does not connect to istiod. It assumes what hypergate reported last: istiod's version, and whether istiod
-was reached. If istiod was not, the message of a condition can be shown as changed.
+was reached. If it has no version, or istiod was not reached, the message of a condition can be shown as changed.
 
 The command shows the next writes. It does not show what depends on their effect: during a first installation, the
 webhooks wait for istiod.
@@ -112,6 +112,9 @@ const previewing = "observing both sides, and asking the API servers what each w
 func previewError(err error) error {
 	if errors.Is(err, controller.ErrSameCluster) {
 		return err // it has a next step
+	}
+	if errors.Is(err, controller.ErrUnfinished) {
+		return fmt.Errorf("%w: set a longer --timeout", err)
 	}
 	return accessError("observing both sides", "read what hypergate's roles in deploy/rbac permit", err)
 }

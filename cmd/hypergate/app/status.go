@@ -221,6 +221,7 @@ var errNotInstalled = errors.New("check the namespace (-n) and the context (--co
 // ofGuest returns the installations of a guest, or all of them without a name. An installation without a current
 // summary is returned too, because it may be the one: in a namespace, and among all namespaces if no other one is. One
 // whose current summary has no guest is another one: its namespace has neither a HostedControlPlane nor a Cluster.
+// While the state is unknown, hypergate perhaps has not read them yet.
 func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Reading, error) {
 	if len(readings) == 0 {
 		return nil, fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled)
@@ -235,7 +236,8 @@ func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Rea
 	found := func(r summary.Reading) bool { return knowsGuest(r) && r.Summary.Guest == guest }
 	onlyKnown := namespace == "" && slices.ContainsFunc(readings, found)
 	readings = slices.DeleteFunc(readings, func(r summary.Reading) bool {
-		return !found(r) && (knowsGuest(r) || isCurrent(r) || onlyKnown)
+		isOther := knowsGuest(r) || isCurrent(r) && r.Summary.Condition(summary.Available).Status != summary.Unknown
+		return !found(r) && (isOther || onlyKnown)
 	})
 	if len(readings) == 0 {
 		return nil, fmt.Errorf("no installation for a guest %q in %s: there is one for %s",

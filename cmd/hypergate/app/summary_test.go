@@ -311,13 +311,17 @@ func TestLatestVersion(t *testing.T) {
 func TestOfGuest(t *testing.T) {
 	known, other := renewed(t, summaryOf("guest1")), renewed(t, summaryOf("guest2"))
 	forged, none := readingOf("clusters-guest1", "forged", "x", 0), readingOf("clusters-guest1", "", "x", 0)
+	unseen := summaryOf("")
+	unseen.Conditions = []summary.Condition{{Type: summary.Available, Status: summary.Unknown, Reason: "GuestUnreachable", Since: noon()}}
+	unknown := renewed(t, unseen)
 	for name, tc := range map[string]struct {
 		all, want []summary.Reading
 	}{
-		"its own":                   {[]summary.Reading{known, other}, []summary.Reading{known}},
-		"an unreadable summary":     {[]summary.Reading{forged}, []summary.Reading{forged}},
-		"no summary":                {[]summary.Reading{none, other}, []summary.Reading{none}},
-		"its own and an unreadable": {[]summary.Reading{known, forged}, []summary.Reading{known, forged}},
+		"its own":                    {[]summary.Reading{known, other}, []summary.Reading{known}},
+		"an unreadable summary":      {[]summary.Reading{forged}, []summary.Reading{forged}},
+		"no summary":                 {[]summary.Reading{none, other}, []summary.Reading{none}},
+		"its own and an unreadable":  {[]summary.Reading{known, forged}, []summary.Reading{known, forged}},
+		"one whose state is unknown": {[]summary.Reading{unknown, other}, []summary.Reading{unknown}},
 	} {
 		got, err := ofGuest(tc.all, "clusters-guest1", "guest1")
 		if err != nil || !reflect.DeepEqual(got, tc.want) {
