@@ -29,7 +29,7 @@ type Previewed struct {
 // A preview does not connect to istiod, because it can run where istiod cannot be reached. It assumes what the summary
 // of the Lease has: the version that istiod reported, and whether it was reached.
 //
-// It returns an error if a side cannot be observed before ctx ends, or an ErrUnfinished if not all writes are known then.
+// It returns an error if a side cannot be observed before ctx ends, and ErrUnfinished if not all writes are known then.
 func Preview(ctx context.Context, o Options) (Previewed, error) {
 	o.LeaderElection, o.Probe.Off, o.dryRun = false, true, &dryrun.Recorder{}
 	m, g, err := o.clusters()
@@ -107,7 +107,9 @@ func (p *progress) completeAt() (at time.Time, known bool) {
 }
 
 // isObserved reports whether the last pass observed both sides.
-func (p *progress) isObserved() bool { return p.end.outcome != "" && p.end.outcome != metrics.Unobserved }
+func (p *progress) isObserved() bool {
+	return p.end.outcome != "" && p.end.outcome != metrics.Unobserved
+}
 
 // timedOut returns the error of a preview that cause ended.
 func (p *progress) timedOut(cause error) error {

@@ -101,12 +101,14 @@ func (s *summarizer) noteGuest(o observation) {
 
 // noteAnswer adds how the guest's API server answered the last request.
 func (s *summarizer) noteAnswer(last metrics.LastAnswer) {
-	switch {
-	case !last.Asked:
+	switch last.Ending {
+	case metrics.NotAsked:
 		s.last.GuestAPI = summary.GuestAPI{}
-	case !last.Answered:
+	case metrics.Unanswered:
 		s.last.GuestAPI = summary.GuestAPI{State: summary.APISilent}
-	default:
+	case metrics.Failed:
+		s.last.GuestAPI = summary.GuestAPI{State: summary.APIFails}
+	case metrics.Answered:
 		s.last.GuestAPI = summary.GuestAPI{State: summary.APIAnswers, Millis: int((last.Took + time.Millisecond - 1) / time.Millisecond)}
 	}
 }

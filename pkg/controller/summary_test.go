@@ -93,11 +93,12 @@ func TestTheSummaryHasTheGuest(t *testing.T) {
 		t.Errorf("without a class: %+v", s.last)
 	}
 	for last, want := range map[metrics.LastAnswer]summary.GuestAPI{
-		{}:                            {},
-		{Asked: true, Answered: true}: {State: summary.APIAnswers},
-		{Asked: true, Answered: true, Took: time.Microsecond}:       {State: summary.APIAnswers, Millis: 1},
-		{Asked: true, Answered: true, Took: 12 * time.Millisecond}:  {State: summary.APIAnswers, Millis: 12},
-		{Asked: true, Answered: false, Took: 12 * time.Millisecond}: {State: summary.APISilent},
+		{}:                         {},
+		{Ending: metrics.Answered}: {State: summary.APIAnswers},
+		{Ending: metrics.Answered, Took: time.Microsecond}:        {State: summary.APIAnswers, Millis: 1},
+		{Ending: metrics.Answered, Took: 12 * time.Millisecond}:   {State: summary.APIAnswers, Millis: 12},
+		{Ending: metrics.Failed, Took: 12 * time.Millisecond}:     {State: summary.APIFails},
+		{Ending: metrics.Unanswered, Took: 12 * time.Millisecond}: {State: summary.APISilent},
 	} {
 		if s.noteAnswer(last); s.last.GuestAPI != want {
 			t.Errorf("%+v: %+v, want %+v", last, s.last.GuestAPI, want)

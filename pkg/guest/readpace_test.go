@@ -91,8 +91,8 @@ func TestAReadOfACRDHasOneAnswer(t *testing.T) {
 	}
 }
 
-// TestBytesOfReadsAreLimited reads a CRD of 1 MiB until the next read has to wait. Each read has a meter of its own. The
-// limit barely refills in the test, so the result does not depend on the time that reads take.
+// TestBytesOfReadsAreLimited reads a CRD of 1 MiB until the next read has to wait. Each read has a meter of its own.
+// The limit barely refills in the test, so the result does not depend on the time that reads take.
 func TestBytesOfReadsAreLimited(t *testing.T) {
 	t.Parallel()
 	body := fmt.Sprintf(listOfCRDs, "", bodyOfCRD(1<<20))

@@ -356,13 +356,14 @@ func TestRequestsShowWhetherASideAnswers(t *testing.T) {
 		// want is what is known after it; measured reports whether its duration is.
 		want     []string
 		measured bool
+		ending   metrics.Ending
 	}{
-		"an answer":              {status: http.StatusOK, want: []string{reachable}, measured: true},
-		"a refusal":              {status: http.StatusForbidden, want: []string{reachable}, measured: true},
-		"a proxy without server": {status: http.StatusBadGateway, want: []string{unreachable}, measured: true},
-		"no answer":              {err: errors.New("no route to host"), want: []string{unreachable}},
+		"an answer":              {status: http.StatusOK, want: []string{reachable}, measured: true, ending: metrics.Answered},
+		"a refusal":              {status: http.StatusForbidden, want: []string{reachable}, measured: true, ending: metrics.Answered},
+		"a proxy without server": {status: http.StatusBadGateway, want: []string{unreachable}, measured: true, ending: metrics.Failed},
+		"no answer":              {err: errors.New("no route to host"), want: []string{unreachable}, ending: metrics.Unanswered},
 		"the caller gave up":     {ctx: cancelled, err: context.Canceled},
-		"a watch":                {status: http.StatusOK, path: "?watch=true", want: []string{reachable}},
+		"a watch":                {status: http.StatusOK, path: "?watch=true", want: []string{reachable}, ending: metrics.Answered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -379,9 +380,8 @@ func TestRequestsShowWhetherASideAnswers(t *testing.T) {
 			if measured := len(matching(got, "hypergate_api_request_duration_seconds_count")) > 0; measured != tc.measured {
 				t.Errorf("its duration is measured: %t", measured)
 			}
-			last := c.LastAnswer("guest")
-			if asked := len(tc.want) > 0; last.Asked != asked || asked && last.Answered != slices.Contains(tc.want, reachable) {
-				t.Errorf("the last answer: %+v", last)
+			if last := c.LastAnswer("guest"); last.Ending != tc.ending {
+				t.Errorf("the last request: %+v", last)
 			}
 		})
 	}

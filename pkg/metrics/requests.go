@@ -16,45 +16,54 @@ type requests struct {
 	side      string
 	durations *prometheus.HistogramVec
 	now       func() time.Time
-	// answered is when the API server last answered, in Unix seconds. failed reports whether the last request had no
-	// answer. asked reports whether a request ended.
-	answered      atomic.Int64
-	failed, asked atomic.Bool
+	// answered is when the API server last answered, in Unix seconds. last is the Ending of the last request.
+	answered, last atomic.Int64
 	// took is how long the last answer took, without watches.
 	took atomic.Int64
 }
 
-// LastAnswer is how the last request to a side ended. Asked reports whether there was one. Took is how long the last
-// answer took, without watches. It is zero if there was none.
+// Ending is how a request ended.
+type Ending int64
+
+// The endings of a request. An answer with a 5xx is an error of the API server, or of a webhook that it calls.
+const (
+	NotAsked Ending = iota
+	Answered
+	Failed
+	Unanswered
+)
+
+// LastAnswer is how the last request to a side ended, or NotAsked if there was none. Took is how long the last answer
+// took, without watches. It is zero if there was none.
 type LastAnswer struct {
-	Asked, Answered bool
-	Took            time.Duration
+	Ending Ending
+	Took   time.Duration
 }
 
 // LastAnswer returns how the last request to a side ended. It is safe for concurrent use.
 func (c *Collector) LastAnswer(side string) LastAnswer {
 	r := c.requests[side]
-	return LastAnswer{Asked: r.asked.Load(), Answered: !r.failed.Load(), Took: time.Duration(r.took.Load())}
+	return LastAnswer{Ending(r.last.Load()), time.Duration(r.took.Load())}
 }
 
 // addTo adds the series of a side. Without a request, nothing is known.
 func (r *requests) addTo(s samples, side string) {
-	if !r.asked.Load() {
+	last := Ending(r.last.Load())
+	if last == NotAsked {
 		return
 	}
-	s.set("hypergate_api_reachable", boolean(!r.failed.Load()), side)
+	s.set("hypergate_api_reachable", boolean(last == Answered), side)
 	if at := r.answered.Load(); at != 0 {
 		s.set("hypergate_api_last_answer_timestamp_seconds", float64(at), side)
 	}
 }
 
 // ended notes the end of a request.
-func (r *requests) ended(answered bool) {
-	r.failed.Store(!answered)
-	if answered {
+func (r *requests) ended(as Ending) {
+	if as == Answered {
 		r.answered.Store(r.now().Unix())
 	}
-	r.asked.Store(true)
+	r.last.Store(int64(as))
 }
 
 // Requests returns a wrapper for the transport of a side's clients, which notes each request.
@@ -77,14 +86,18 @@ func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	switch {
 	case err == nil:
-		o.of.ended(response.StatusCode < http.StatusInternalServerError)
+		if response.StatusCode < http.StatusInternalServerError {
+			o.of.ended(Answered)
+		} else {
+			o.of.ended(Failed)
+		}
 		if verb := verbOf(r.Method); verb != "" && !r.URL.Query().Has("watch") {
 			took := o.of.now().Sub(began)
 			o.of.took.Store(int64(took))
 			o.of.durations.WithLabelValues(o.of.side, verb).Observe(took.Seconds())
 		}
 	case !errors.Is(r.Context().Err(), context.Canceled):
-		o.of.ended(false)
+		o.of.ended(Unanswered)
 	}
 	return response, err
 }

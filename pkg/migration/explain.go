@@ -19,17 +19,17 @@ type reasonText struct {
 }
 
 // thenResume is what follows once the cause of a problem is removed.
-const thenResume = "then continue with hypergate migrate resume, or go back with hypergate migrate rollback"
+const thenResume = "then, on the management side, continue with hypergate migrate resume, or go back with hypergate migrate rollback"
 
 // istiodTexts has the reasons that are about the migration as a whole, or about one of the two istiods.
 func istiodTexts() []reasonText {
 	return []reasonText{
 		{NotRequested, "no migration was requested", ""},
-		{Paused, "the migration is paused; the Gateways keep what they have", "continue with hypergate migrate resume"},
+		{Paused, "the migration is paused; the Gateways keep what they have", "continue with hypergate migrate resume on the management side"},
 		{Blocked, "a finding of the check blocks", "follow the next step of each finding; hypergate repeats the check"},
 		{
 			HostedNotReady, "the hosted istiod is not available, or does not answer at its published address",
-			"if it takes longer than 10 minutes, read the conditions of the GatewayClass",
+			"if it takes longer than 10 minutes, run hypergate status on the management side",
 		},
 		{
 			OriginNotReady, "the istiod in the guest has no ready pod",
@@ -54,7 +54,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			Parked, "the hosted istiod serves all Gateways, and the istiod in the guest has no pods",
-			"continue with hypergate migrate retire, or go back with hypergate migrate rollback",
+			"on the management side, continue with hypergate migrate retire, or go back with hypergate migrate rollback",
 		},
 		{Finished, "the hosted istiod serves all Gateways, and the installation in the guest is removed", ""},
 		{RolledBack, "the istiod in the guest serves all Gateways, and the hosted istiod is removed", ""},

@@ -613,7 +613,8 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			"that these are meant to restrict can be open: " +
 			"authorizationpolicies.security.istio.io demo/b: the whole object, because istiod does not serve its kind; " +
 			"virtualservices.networking.istio.io demo/a: the whole object, because istiod does not serve its kind " +
-			"[remove these fields and objects, or let istiod serve the kinds of Istio that are needed (--istio-resources); " +
+			"[remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve the kinds " +
+			"of Istio that are needed (--istio-resources); " +
 			"hypergate crds lists up to 100 of them]",
 	})
 	// A kind in a group of Istio's that no table knows cannot be named in --istio-resources.

@@ -182,7 +182,8 @@ func (r Result) unmanagedText(failures string) string {
 		text += "; the removal is complete"
 	}
 	return text + nextStep("to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in "+
-		"ingresses.operator.openshift.io cluster or, if that field does not exist, hypergate's flag --crd-management=Managed")
+		"ingresses.operator.openshift.io cluster; if that field does not exist, ask the operator of this cluster's control plane "+
+		"to set hypergate's flag --crd-management=Managed")
 }
 
 // insecureSettings returns the end of a message that says how many insecure settings are in use.
@@ -191,9 +192,9 @@ func (r Result) insecureSettings() string {
 	case 0:
 		return ""
 	case 1:
-		return "; 1 of hypergate's settings is insecure, see hypergate's log"
+		return "; 1 of hypergate's settings is insecure: see Insecure settings in docs/security.md"
 	default:
-		return fmt.Sprintf("; %d of hypergate's settings are insecure, see hypergate's log", r.InsecureSettings)
+		return fmt.Sprintf("; %d of hypergate's settings are insecure: see Insecure settings in docs/security.md", r.InsecureSettings)
 	}
 }
 

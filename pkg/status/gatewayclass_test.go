@@ -33,7 +33,8 @@ func unmanaged(removal string) string {
 	return "the management mode is not Managed, so hypergate removes istiod and its webhooks, and leaves CRDs, GatewayClasses, Gateways " +
 		"and their proxies unchanged, without updates; the removal is " + removal +
 		" [to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in ingresses.operator.openshift.io " +
-		"cluster or, if that field does not exist, hypergate's flag --crd-management=Managed]"
+		"cluster; if that field does not exist, ask the operator of this cluster's control plane to set hypergate's flag " +
+		"--crd-management=Managed]"
 }
 
 const serves = "istiod 1.20.3 has been serving since 2026-11-21T10:00:00Z"
@@ -136,7 +137,7 @@ func TestControllerInstalled(t *testing.T) {
 				Rollout: model.RolledOut,
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
-				"plan was rejected and nothing was changed [hypergate status shows the reason, on the management cluster]"},
+				"plan was rejected and nothing was changed [the operator of this cluster's control plane sees the reason with hypergate status]"},
 		},
 		"a third party reverts a write": {
 			status.Result{
@@ -339,7 +340,7 @@ func TestControllerInstalledUnmanaged(t *testing.T) {
 		"refused": {
 			status.Result{PlanProblem: errors.New("Deployment secret-namespace/secret-object is planned twice")},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed " +
-				"[hypergate status shows the reason, on the management cluster]"},
+				"[the operator of this cluster's control plane sees the reason with hypergate status]"},
 		},
 		"refused because the CA cannot be read": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},

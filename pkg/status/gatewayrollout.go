@@ -17,6 +17,9 @@ const (
 	ReasonGatewayRolloutForbidden = "GatewayRolloutForbidden"
 )
 
+// rolloutRole is what permits hypergate to hold and release Gateways.
+const rolloutRole = "deploy/hosted/guest in the guest, or deploy/standalone"
+
 // rollsAllAtOnce is the next step that gives up on a rollout of one Gateway after another.
 const rollsAllAtOnce = "hypergate release lets all remaining Gateways roll at once"
 
@@ -89,7 +92,7 @@ func (r Result) gatewayProblems() []problem {
 		out = append(out, problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: " + allAtOnce(rollout.NotAllowed) + " (guest side)" +
-				nextStep("apply deploy/rbac/gateway-rollout in the guest, or set --gateway-rollout=AllAtOnce"),
+				nextStep("apply "+rolloutRole+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
 		})
 	}
 	return out
@@ -115,7 +118,7 @@ func stoppedRollout(s rollout.Stop) problem {
 		return problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side)" +
-				nextStep("apply deploy/rbac/gateway-rollout in the guest; "+
+				nextStep("apply "+rolloutRole+"; "+
 					"hypergate release, with a kubeconfig of the guest's admin, releases them"),
 		}
 	}

@@ -240,7 +240,7 @@ func (r Result) rotationText() string {
 		return ""
 	}
 	return "the mesh CA is being rotated (phase " + plain(r.Rotation) + ")" +
-		nextStep("wait until the rotation is complete; the annotations of the CA's Secret show its phase")
+		nextStep("wait until the rotation is complete; hypergate status shows its phase")
 }
 
 // partlyAdopted returns the CRDs that hypergate does not own although it owns others of the same API group, and

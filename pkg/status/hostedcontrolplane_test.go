@@ -270,7 +270,7 @@ func TestControlPlaneReportsTheGuest(t *testing.T) {
 			status.Result{ObservationProblem: unauthorized(), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: the API server does not accept the credentials [store a kubeconfig that the guest " +
-					"accepts in its Secret]"
+					"accepts in its Secret, for example with hypergate guest-kubeconfig --apply]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "GuestUnauthorized", text},
 					want{metav1.ConditionUnknown, "GuestUnauthorized", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
@@ -280,7 +280,7 @@ func TestControlPlaneReportsTheGuest(t *testing.T) {
 			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's " +
-					"user in the guest (roles in deploy/rbac/guest)]"
+					"user in the guest (apply deploy/hosted/guest in the guest)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text},
 					want{metav1.ConditionUnknown, "Forbidden", text}
 				t.progressing = stopped(text)
@@ -315,7 +315,7 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 			},
 			but(func(t *reported) {
 				const text = "observing the guest: the guest has not been observed completely yet (waiting for namespaces) " +
-					"[see /readyz/guest and hypergate's log]"
+					"[if this lasts, check that the guest's kube-apiserver answers, and hypergate's permissions in the guest]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "WaitingForGuest", text},
 					want{metav1.ConditionUnknown, "WaitingForGuest", text}
 				t.progressing = want{metav1.ConditionTrue, "WaitingForGuest", "waiting: " + text}
@@ -328,7 +328,8 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 			},
 			but(func(t *reported) {
 				const text = "observing the management side: the management side has not been observed completely yet " +
-					"(waiting for secrets) [see /readyz/management and hypergate's log]"
+					"(waiting for secrets) [if this lasts, check that the management cluster's API server answers, " +
+					"and hypergate's roles in this namespace]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "ManagementSideUnknown", text},
 					want{metav1.ConditionUnknown, "ManagementSideUnknown", text}
 				t.progressing = want{metav1.ConditionTrue, "Waiting", "waiting: " + text}
@@ -361,7 +362,7 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 			}),
 			but(func(t *reported) {
 				const text = "connecting to the guest: the new guest kubeconfig is not used; the previous one stays in use: it has no " +
-					"server [store a working kubeconfig for this guest in its Secret]"
+					"server [store a working kubeconfig for this guest in its Secret, for example with hypergate guest-kubeconfig --apply]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "GuestKubeconfig", text}
 			}),
@@ -379,7 +380,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			}),
 			but(func(t *reported) {
 				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (roles in deploy/rbac/guest)]"
+					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -388,7 +389,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *reported) {
 				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (roles in deploy/rbac/guest)]"
+					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -474,7 +475,7 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.Rotation = "spreading" }),
 			but(func(t *reported) {
 				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading) [wait until " +
-					"the rotation is complete; the annotations of the CA's Secret show its phase]"}
+					"the rotation is complete; hypergate status shows its phase]"}
 			}),
 		},
 		"an adoption is half done": {

@@ -42,7 +42,7 @@ func planProblemOf(err error) planProblem {
 
 // reasonElsewhere is the next step for a reason that the guest must not see.
 func reasonElsewhere() string {
-	return nextStep("hypergate status shows the reason, on the management cluster")
+	return nextStep("the operator of this cluster's control plane sees the reason with hypergate status")
 }
 
 // rejectedPlan returns the problem of a plan that is rejected, with its text and its fingerprint.

@@ -92,7 +92,7 @@ func (r Result) kubeconfig() problem {
 	if class != apply.Other { // why is only the cause of a failed request: reading the Secret, or verifying its content
 		why = "the guest kubeconfig cannot be read or verified: " + why
 	}
-	step := nextStep("store a working kubeconfig for this guest in its Secret")
+	step := nextStep("store a working kubeconfig for this guest in its Secret, for example with hypergate guest-kubeconfig --apply")
 	if class == apply.Unreachable {
 		step = nextStepFor(model.SideGuest, class) // the kubeconfig may be the right one
 	}
@@ -163,7 +163,7 @@ func (r Result) endpointProblems() []problem {
 			"node port, the DNS record, and the network policies that lead to it"), lostEndpointGracePeriod
 	case withoutRelays:
 		p.text, p.grace = tunnelled+r.unreached()+nextStep("check that the pods istiod-relay in the guest run, and that their image "+
-			"can be pulled; if they run, the log of the container tunnel in istiod's pod has the cause"), newEndpointGracePeriod
+			"can be pulled; if they run, the label reason of the metric hypergate_tunnel_reconnects_total has the cause"), newEndpointGracePeriod
 	}
 	if r.ByTunnel && r.Endpoint.state != withoutRelays { // there is no Route, load balancer or node port, and no way around it
 		p.text = tunnelled + r.unreached() + nextStep("find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and "+
@@ -209,7 +209,8 @@ func (r Result) observationProblem() (problem, bool) {
 	cause := apply.Classify(err, "list", schema.GroupResource{})
 	switch class := cause.Class(); {
 	case r.ObservationProblem != nil && r.ObservationSide == model.SideMgmt:
-		text := phase + ": " + stableText(err) + nextStep("see /readyz/management and hypergate's log")
+		text := phase + ": " + stableText(err) + nextStep(
+			"if this lasts, check that the management cluster's API server answers, and hypergate's roles in this namespace")
 		return problem{reason: ReasonManagementSideUnknown, text: text, waits: ReasonWaiting}, true
 	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized,
 		class == apply.Oversized:
@@ -217,7 +218,8 @@ func (r Result) observationProblem() (problem, bool) {
 	case r.ObservationProblem == nil:
 		return problem{}, false // a kind does not exist: the planning decides what that means
 	case r.ObservationSide == model.SideGuest:
-		text := phase + ": " + stableText(err) + nextStep("see /readyz/guest and hypergate's log")
+		text := phase + ": " + stableText(err) + nextStep(
+			"if this lasts, check that the guest's kube-apiserver answers, and hypergate's permissions in the guest")
 		return problem{reason: ReasonWaitingForGuest, text: text, waits: ReasonWaitingForGuest}, true
 	default:
 		text, step := ownStep(err, plain(err.Error()), "")
@@ -297,11 +299,11 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 		},
 		apply.Unauthorized: {
 			"check that hypergate's service account exists",
-			"store a kubeconfig that the guest accepts in its Secret",
+			"store a kubeconfig that the guest accepts in its Secret, for example with hypergate guest-kubeconfig --apply",
 		},
 		apply.Forbidden: {
 			"grant this permission to hypergate's service account (roles in deploy/rbac)",
-			"grant this permission to hypergate's user in the guest (roles in deploy/rbac/guest)",
+			"grant this permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)",
 		},
 		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or correct what it was denied for"},
 		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
@@ -317,7 +319,7 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 	case !known && class.IsTransient():
 		return ""
 	case !known:
-		return nextStep("see hypergate's log for the full error")
+		return nextStep("correct what the API server's answer names; hypergate bundle collects what a report needs")
 	case side == model.SideGuest:
 		return nextStep(cmp.Or(step.guest, step.mgmt))
 	default:

@@ -46,7 +46,7 @@ func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 	}
 	if len(r.IgnoredProxy) > 0 {
 		reason = ReasonInvalidProxy
-		step = nextStep("correct proxies.config.openshift.io cluster") + step
+		step = nextStep("correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)") + step
 		texts = append(texts, "gateways ignore a part of the guest's proxy settings: "+plain(joinFirst(r.IgnoredProxy)))
 	}
 	if text, ofTLS := r.unsupportedTLS(); text != "" {
@@ -91,7 +91,7 @@ func (r Result) unsupportedTLS() (text, step string) {
 		return "", ""
 	}
 	return "a part of the TLS security profile is not applied: " + plain(joinFirst(r.TLSProblems)),
-		nextStep("use another TLS security profile, or accept the difference")
+		nextStep("set another TLS security profile (with HyperShift, in the HostedCluster), or accept the difference")
 }
 
 // describeDefaults says what istiod does with defaults that are not hypergate's.

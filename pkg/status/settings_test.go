@@ -22,7 +22,7 @@ func TestSettingsApplied(t *testing.T) {
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	const delayed = "gateways get the changed proxy settings at 2026-02-03T04:05:06Z, because each change replaces the pods of all gateways"
 	const ignored = "gateways ignore a part of the guest's proxy settings: "
-	const step = " [correct proxies.config.openshift.io cluster]"
+	const step = " [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]"
 	invalid := []string{"status.httpProxy is not a URL with a host", `entry 1 of status.noProxy ("[x") is neither`}
 	const both = `status.httpProxy is not a URL with a host; entry 1 of status.noProxy ("(x") is neither`
 	checkCondition(t, status.Result{SettingsAt: at}, status.SettingsApplied,
@@ -32,7 +32,7 @@ func TestSettingsApplied(t *testing.T) {
 	checkCondition(t, status.Result{SettingsAt: at, IgnoredProxy: invalid}, status.SettingsApplied,
 		want{metav1.ConditionFalse, status.ReasonInvalidProxy, delayed + "; " + ignored + both + step})
 	const profile = "a part of the TLS security profile is not applied: x; y"
-	const another = " [use another TLS security profile, or accept the difference]"
+	const another = " [set another TLS security profile (with HyperShift, in the HostedCluster), or accept the difference]"
 	checkCondition(t, status.Result{TLSProblems: []string{"x", "y"}}, status.SettingsApplied,
 		want{metav1.ConditionFalse, status.ReasonUnsupportedTLSProfile, profile + another})
 	checkCondition(t, status.Result{TLSProblems: []string{"x", "y"}, IgnoredProxy: invalid}, status.SettingsApplied,
@@ -43,7 +43,8 @@ func TestSettingsApplied(t *testing.T) {
 // HyperShift, beside that for the guest.
 func TestTheControlPlaneNamesAnUnsupportedTLSProfile(t *testing.T) {
 	t.Parallel()
-	const warning = "; a part of the TLS security profile is not applied: x [use another TLS security profile, or accept the difference]"
+	const warning = "; a part of the TLS security profile is not applied: x [set another TLS security profile " +
+		"(with HyperShift, in the HostedCluster), or accept the difference]"
 	for name, tc := range map[string]struct {
 		problems []string
 		running  status.RunningVersion
@@ -53,7 +54,7 @@ func TestTheControlPlaneNamesAnUnsupportedTLSProfile(t *testing.T) {
 		"none": {nil, status.VersionReported("1.20.3"), status.ReasonAsExpected, "serving since 2026-11-21T10:00:00Z"},
 		"one":  {[]string{"x"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, warning},
 		"hostile": {
-			[]string{"x\n[run it]"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, ": x (run it) [use another",
+			[]string{"x\n[run it]"}, status.VersionReported("1.20.3"), status.ReasonUnsupportedTLSProfile, ": x (run it) [set another",
 		},
 		"another version, too": {
 			[]string{"x"}, status.VersionReported("1.19.8"), status.ReasonUnplannedVersion, "charts of Istio 1.19.8]" + warning,
@@ -81,7 +82,7 @@ func TestIgnoredInferencePools(t *testing.T) {
 	const ignored = "istiod ignores InferencePools, because the guest's CRD inferencepools.inference.networking.k8s.io does not " +
 		"serve version v1"
 	const step = " [install a version of this CRD that serves v1, or delete the CRD]"
-	const correct = " [correct proxies.config.openshift.io cluster]"
+	const correct = " [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]"
 	const later = "istiod serves InferencePools again at 2026-02-03T04:05:06Z, because each change replaces its pods"
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	for name, tc := range map[string]struct {
@@ -104,7 +105,8 @@ func TestIgnoredInferencePools(t *testing.T) {
 		},
 		"a TLS profile as well": {
 			func(r *status.Result) { r.TLSProblems = []string{"y"} }, status.ReasonUnsupportedTLSProfile,
-			ignored + "; a part of the TLS security profile is not applied: y [use another TLS security profile, or accept the " +
+			ignored + "; a part of the TLS security profile is not applied: y [set another TLS security profile " +
+				"(with HyperShift, in the HostedCluster), or accept the " +
 				"difference]" + step, ignored + step, status.ReasonUnsupportedTLSProfile,
 		},
 	} {
@@ -148,7 +150,8 @@ func TestOtherDefaults(t *testing.T) {
 		"ignored, and a proxy": {
 			status.Result{OtherDefaults: []model.OtherDefaults{ignored}, IgnoredProxy: []string{"x"}},
 			"istiod ignores ConfigMap openshift-ingress/late: of defaults for gateways of class b, it reads only the oldest; " +
-				"gateways ignore a part of the guest's proxy settings: x" + step + " [correct proxies.config.openshift.io cluster]",
+				"gateways ignore a part of the guest's proxy settings: x" + step +
+				" [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

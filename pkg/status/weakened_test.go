@@ -14,8 +14,8 @@ import (
 
 // TestInsecureSettings: each message of the condition reports insecure settings, and these do not change the status.
 func TestInsecureSettings(t *testing.T) {
-	const one = "; 1 of hypergate's settings is insecure, see hypergate's log"
-	const three = "; 3 of hypergate's settings are insecure, see hypergate's log"
+	const one = "; 1 of hypergate's settings is insecure: see Insecure settings in docs/security.md"
+	const three = "; 3 of hypergate's settings are insecure: see Insecure settings in docs/security.md"
 	done := apply.ReportOf(apply.Applied(deployment))
 	for name, tc := range map[string]struct {
 		result status.Result
@@ -35,7 +35,7 @@ func TestInsecureSettings(t *testing.T) {
 		"it is refused": {
 			status.Result{PlanProblem: errors.New("secret-object"), InsecureSettings: 1},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed " +
-				"[hypergate status shows the reason, on the management cluster]" + one},
+				"[the operator of this cluster's control plane sees the reason with hypergate status]" + one},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })

@@ -210,7 +210,7 @@ func (r Reading) judge(now time.Time) Reading {
 	case s.Lifecycle != Paused && failed != "":
 		return r.withCondition(failed, failure)
 	case len(r.Expiring) > 0:
-		return r.withState(Expiring, r.Expiring[0].Overdue, r.Expiring[0].why(s.Lifecycle == Paused, now))
+		return r.withState(Expiring, r.overdueSince(), r.Expiring[0].why(s.Lifecycle == Paused, now))
 	case s.Lifecycle == Paused:
 		held := r.withCondition(OnHold, s.Condition(Progressing))
 		held.Since = s.PausedSince // the condition was False before, too
@@ -220,6 +220,11 @@ func (r Reading) judge(now time.Time) Reading {
 	default:
 		return r.progress(now)
 	}
+}
+
+// overdueSince returns since when a renewal has been overdue.
+func (r Reading) overdueSince() time.Time {
+	return slices.MinFunc(r.Expiring, func(a, b Expiry) int { return a.Overdue.Compare(b.Overdue) }).Overdue
 }
 
 // failure returns the state that requires an action, and the condition that says why. The state is empty if there is

@@ -134,7 +134,7 @@ func TestOverdueRenewals(t *testing.T) {
 	}
 }
 
-// TestOverdueSince checks since when an installation is expiring: since the renewal is overdue.
+// TestOverdueSince checks since when an installation is expiring: since the first renewal is overdue.
 func TestOverdueSince(t *testing.T) {
 	t.Parallel()
 	s := edited(func(s *summary.Summary) {
@@ -146,7 +146,7 @@ func TestOverdueSince(t *testing.T) {
 		{What: "istiod's token", Until: noon().Add(5 * time.Minute), Overdue: noon().Add(-time.Minute)},
 		{What: "the mesh CA", Until: noon().AddDate(0, 0, 20), Overdue: noon().AddDate(0, 0, -10)},
 	}
-	if diff := cmp.Diff(want, got.Expiring); diff != "" || !got.Since.Equal(want[0].Overdue) {
+	if diff := cmp.Diff(want, got.Expiring); diff != "" || !got.Since.Equal(want[1].Overdue) {
 		t.Errorf("since %s (-want +got):\n%s", got.Since, diff)
 	}
 }

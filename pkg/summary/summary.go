@@ -135,7 +135,8 @@ const (
 )
 
 // GuestAPI is how the guest's API server answered the last request. Millis is how long the last answer took, in
-// milliseconds, without watches. It is at least 1 if there was an answer.
+// milliseconds, without watches. It is at least 1 if there was an answer. The API server answers with errors if the
+// status was a 5xx, for example because a webhook that it calls failed.
 type GuestAPI struct {
 	State  string `json:"state"`
 	Millis int    `json:"millis,omitempty"`
@@ -144,6 +145,7 @@ type GuestAPI struct {
 // The values of GuestAPI.State.
 const (
 	APIAnswers = "answers"
+	APIFails   = "answers with errors"
 	APISilent  = "does not answer"
 )
 

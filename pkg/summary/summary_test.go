@@ -141,6 +141,7 @@ func TestTexts(t *testing.T) {
 		"":                      summary.GuestAPI{}.Text(),
 		"answers":               summary.GuestAPI{State: summary.APIAnswers}.Text(),
 		"answers in 12 ms":      summary.GuestAPI{State: summary.APIAnswers, Millis: 12}.Text(),
+		"answers with errors":   summary.GuestAPI{State: summary.APIFails, Millis: 12}.Text(),
 		"does not answer":       summary.GuestAPI{State: summary.APISilent, Millis: 12}.Text(),
 	} {
 		if got != want {

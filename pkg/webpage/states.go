@@ -192,7 +192,7 @@ func ofIstiod(s *summary.Summary) boxState {
 // ofPublished returns the state of the published address. One that is not reached has some time before Degraded.
 func ofPublished(s *summary.Summary) boxState {
 	switch s.Published.State {
-	case summary.PublishedReached, summary.PublishedUnprobed:
+	case summary.PublishedReached:
 		return well
 	case summary.PublishedProbing, summary.PublishedPending, summary.PublishedUnreached:
 		return progressing

@@ -28,8 +28,8 @@ const (
 )
 
 // TestTenMinutesBesideTheIngressOperator reads in the guest's audit log what hypergate and the ingress operator wrote
-// in ten minutes, for each release. They have users of their own. No field has two writers, and hypergate writes nothing
-// but the class.
+// in ten minutes, for each release. They have users of their own. No field has two writers, and hypergate writes
+// nothing but the class.
 func TestTenMinutesBesideTheIngressOperator(t *testing.T) {
 	for _, release := range cioReleases() {
 		t.Run(release.name, func(t *testing.T) {

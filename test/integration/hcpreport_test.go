@@ -388,7 +388,8 @@ func TestAnUnobservedGuestIsReportedToTheHostedControlPlane(t *testing.T) {
 	w.guestConfig.BearerToken = "expired"
 	w.run()
 	w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized",
-		"the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret]"))
+		"the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret, "+
+			"for example with hypergate guest-kubeconfig --apply]"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneDegraded)()).To(haveStatus(metav1.ConditionFalse, "AsExpected"))
 	w.patchControlPlane("guest1", `{"spec":{"pausedUntil":"true"}}`)

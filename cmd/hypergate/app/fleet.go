@@ -36,7 +36,7 @@ States, from the worst to the best:
   silent       No pod renews the Lease.
   overdue      The pod that holds the Lease has not written a summary for six minutes.
   unreadable   The Lease has no summary that this version can read.
-  unavailable  istiod does not serve, and nothing is in progress that changes that.
+  unavailable  istiod does not serve, and nothing is in progress that changes that, or the condition Degraded is True.
   degraded     The condition Degraded is True.
   expiring     The renewal of a credential, of istiod's token or of the mesh CA is overdue.
   unreported   A pod holds the Lease, and has not written a summary yet.
