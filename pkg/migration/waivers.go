@@ -18,6 +18,11 @@ func (w *Waivers) field(code Code) *bool {
 	}[code]
 }
 
+// And returns what w or other accepts.
+func (w Waivers) And(other Waivers) Waivers {
+	return Waivers{w.Downgrade || other.Downgrade, w.Untested || other.Untested, w.IgnoredResources || other.IgnoredResources}
+}
+
 // String returns the codes of the findings that are accepted, with commas.
 func (w Waivers) String() string {
 	var out []string

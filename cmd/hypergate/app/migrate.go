@@ -120,11 +120,16 @@ func (o *migrationCheck) addFlags(flags *pflag.FlagSet) {
 		"as <resource> or <resource>.<group>. An empty value means none.")
 	flags.StringVar(&o.xdsAddress, "xds-address", "", "Address (host:port) at which the hosted istiod is published. "+
 		"Gateways with this address have moved.")
-	flags.BoolVar(&o.accepted.Downgrade, "allow-downgrade", false, "If true, a hosted istiod of an earlier minor does not block.")
-	flags.BoolVar(&o.accepted.Untested, "allow-untested", false, "If true, an istiod of a minor without tests does not block.")
-	flags.BoolVar(&o.accepted.IgnoredResources, "allow-ignored-resources", false,
-		"If true, objects that the hosted istiod ignores do not block. An ignored AuthorizationPolicy permits requests that it denied.")
+	addWaiverFlags(flags, &o.accepted)
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "The length of time to wait for the guest.")
+}
+
+// addWaiverFlags adds the flags that accept findings of the check.
+func addWaiverFlags(flags *pflag.FlagSet, accepted *migration.Waivers) {
+	flags.BoolVar(&accepted.Downgrade, "allow-downgrade", false, "If true, a hosted istiod of an earlier minor does not block.")
+	flags.BoolVar(&accepted.Untested, "allow-untested", false, "If true, an istiod of a minor without tests does not block.")
+	flags.BoolVar(&accepted.IgnoredResources, "allow-ignored-resources", false,
+		"If true, objects that the hosted istiod ignores do not block. An ignored AuthorizationPolicy permits requests that it denied.")
 }
 
 // config checks the flags, and returns the settings of the check.

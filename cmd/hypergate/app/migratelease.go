@@ -72,9 +72,9 @@ type asked struct {
 	changed bool
 }
 
-// ask writes a request, if it is possible now. accepted replaces the accepted findings, unless it is nil. Only the
-// state that was read is changed: after a conflict, it is read, and judged, again.
-func (l *migrationLease) ask(ctx context.Context, request migration.Request, accepted *migration.Waivers) (out asked, err error) {
+// ask writes a request, if it is possible now. A start replaces the accepted findings by accepted, and another request
+// adds them. Only the state that was read is changed: after a conflict, it is read, and judged, again.
+func (l *migrationLease) ask(ctx context.Context, request migration.Request, accepted migration.Waivers) (out asked, err error) {
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		lease, err := l.leases.Get(ctx, l.name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) && request == migration.RequestStart {
@@ -89,9 +89,10 @@ func (l *migrationLease) ask(ctx context.Context, request migration.Request, acc
 		if out.intent, out.changed, err = l.next(lease.Annotations, request); err != nil || !out.changed {
 			return err
 		}
-		if accepted != nil {
-			out.intent.Accepted = *accepted
+		if request == migration.RequestStart {
+			out.intent.Accepted = migration.Waivers{}
 		}
+		out.intent.Accepted = out.intent.Accepted.And(accepted)
 		return l.write(ctx, lease, out.intent)
 	})
 	return out, err

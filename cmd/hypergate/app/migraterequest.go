@@ -110,9 +110,13 @@ them. A Gateway that was released before goes on to the other istiod.`,
 			migration.RequestResume, "Continue a migration that is paused, or that has stopped",
 			`Continue a migration, or a rollback, that is paused or that has stopped.
 
-What failed is tried again, with the full time. If a Gateway had fewer routes than before, this accepts it.`,
+What failed is tried again, with the full time. If a Gateway had fewer routes than before, this accepts it. If a finding of
+the check blocks, accept it with its flag. hypergate notes it on the Lease, and repeats the check.`,
 			`  # Continue after a pause, or after a Gateway failed
-  hypergate migrate resume -n clusters-guest1`,
+  hypergate migrate resume -n clusters-guest1
+
+  # Continue although the hosted istiod ignores resources that the istiod in the guest obeys
+  hypergate migrate resume -n clusters-guest1 --allow-ignored-resources`,
 		},
 		{
 			migration.RequestRollback, "Go back to the istiod in the guest",
@@ -139,7 +143,7 @@ as nothing is left, hypergate runs istiod without leader elections.`,
 
 // newMigrateRequest returns the command of a request other than start.
 func newMigrateRequest(text requestText) *cobra.Command {
-	o := &migrateOptions{}
+	o, accepted := &migrateOptions{}, migration.Waivers{}
 	cmd := &cobra.Command{
 		Use:     string(text.request),
 		Short:   text.short,
@@ -151,7 +155,7 @@ func newMigrateRequest(text requestText) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := lease.ask(cmd.Context(), text.request, nil)
+			result, err := lease.ask(cmd.Context(), text.request, accepted)
 			if err != nil {
 				return err
 			}
@@ -159,6 +163,9 @@ func newMigrateRequest(text requestText) *cobra.Command {
 		},
 	}
 	o.addFlags(cmd.Flags())
+	if text.request == migration.RequestResume {
+		addWaiverFlags(cmd.Flags(), &accepted)
+	}
 	return cmd
 }
 
@@ -252,7 +259,7 @@ func (o *migrateStartOptions) run(ctx context.Context, out io.Writer, shown prog
 		report.Findings, report.Blocked = plan.Findings, true
 		return printed(out, o.output, report)
 	}
-	result, err := lease.ask(ctx, migration.RequestStart, &o.check.accepted)
+	result, err := lease.ask(ctx, migration.RequestStart, o.check.accepted)
 	if err != nil {
 		return err
 	}

@@ -108,6 +108,33 @@ func TestARequestIsJudgedAgainAfterAConflict(t *testing.T) {
 	}
 }
 
+// TestResumeAcceptsFindings checks that a finding that stopped a migration is accepted with a flag, besides those that
+// were accepted before. Other requests do not change what is accepted.
+func TestResumeAcceptsFindings(t *testing.T) {
+	t.Parallel()
+	s := &leaseServer{annotations: map[string]string{
+		migration.GoalAnnotation: "start", migration.PausedAnnotation: "true", migration.AcceptedAnnotation: "OriginUntested",
+	}, version: 1}
+	config := "--kubeconfig=" + s.kubeconfig(t)
+	for _, step := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"resume"}, "OriginUntested"},
+		{[]string{"pause"}, "OriginUntested"},
+		{[]string{"resume", "--allow-ignored-resources"}, "OriginUntested,IgnoredResources"},
+		{[]string{"rollback"}, "OriginUntested,IgnoredResources"},
+	} {
+		if r := execute(t, append([]string{"migrate", config}, step.args...)...); r.code != 0 {
+			t.Errorf("%s: %+v", step.args, r)
+		}
+		if got := s.annotations[migration.AcceptedAnnotation]; got != step.want {
+			t.Errorf("%s: %q is accepted, want %q", step.args, got, step.want)
+		}
+	}
+	fails(t, []string{"migrate", "pause", config, "--allow-untested"}, "unknown flag: --allow-untested")
+}
+
 // TestMigrateRefusesFlags checks that each error names its flag, before a request is sent.
 func TestMigrateRefusesFlags(t *testing.T) {
 	t.Parallel()
