@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
@@ -44,9 +45,8 @@ func policyOf[O plannedObject](p planned, objects []O, name string, pods labels.
 func ingress(whose string, policy networkingv1.NetworkPolicy, port int32) (out []string) {
 	to := fmt.Sprintf("%s %d from ", whose, port)
 	for _, rule := range policy.Spec.Ingress {
-		applies := func(p networkingv1.NetworkPolicyPort) bool { return p.Port.IntVal == port && p.EndPort == nil }
 		switch {
-		case len(rule.Ports) > 0 && !slices.ContainsFunc(rule.Ports, applies):
+		case len(rule.Ports) > 0 && !slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool { return admits(p, port) }):
 			continue
 		case len(rule.From) == 0:
 			return []string{to + "everywhere"}
@@ -56,6 +56,18 @@ func ingress(whose string, policy networkingv1.NetworkPolicy, port int32) (out [
 		}
 	}
 	return out
+}
+
+// admits reports whether a port of a rule includes a number. A port with a name could be any number.
+func admits(p networkingv1.NetworkPolicyPort, number int32) bool {
+	switch {
+	case p.Port == nil, p.Port.Type == intstr.String:
+		return true
+	case p.EndPort != nil:
+		return p.Port.IntVal <= number && number <= *p.EndPort
+	default:
+		return p.Port.IntVal == number
+	}
 }
 
 func peer(from networkingv1.NetworkPolicyPeer) string {
@@ -99,12 +111,29 @@ func (p planned) rights() (out []string) {
 			if !slices.ContainsFunc(rule.Resources, func(r string) bool { return strings.HasPrefix(r, "pods/") || r == "*" }) {
 				continue
 			}
-			binding, _ := decoded[rbacv1.ClusterRoleBinding](p.T, p.plan.Guest, o.GVK().Kind+"Binding", o.Key().Name)
-			for _, subject := range binding.Subjects {
+			for _, subject := range p.boundTo(o.GVK().Kind, o.Key().Name) {
 				out = append(out, fmt.Sprintf("%s %s/%s: %s %s of %s", subject.Kind, subject.Namespace, subject.Name,
 					strings.Join(rule.Verbs, ", "), strings.Join(rule.Resources, ", "), strings.Join(rule.ResourceNames, ", ")))
 			}
 		}
+	}
+	return out
+}
+
+// boundTo returns the subjects of all bindings to a role. There must be one.
+func (p planned) boundTo(kind, name string) (out []rbacv1.Subject) {
+	p.Helper()
+	for _, o := range p.plan.Guest {
+		if o.GVK().Kind != "RoleBinding" && o.GVK().Kind != "ClusterRoleBinding" {
+			continue
+		}
+		binding, _ := decoded[rbacv1.ClusterRoleBinding](p.T, p.plan.Guest, o.GVK().Kind, o.Key().Name)
+		if binding.RoleRef.Kind == kind && binding.RoleRef.Name == name {
+			out = append(out, binding.Subjects...)
+		}
+	}
+	if len(out) == 0 {
+		p.Errorf("no account has the %s %s", kind, name)
 	}
 	return out
 }
