@@ -45,8 +45,9 @@ func policyOf[O plannedObject](p planned, objects []O, name string, pods labels.
 func ingress(whose string, policy networkingv1.NetworkPolicy, port int32) (out []string) {
 	to := fmt.Sprintf("%s %d from ", whose, port)
 	for _, rule := range policy.Spec.Ingress {
+		includes := func(p networkingv1.NetworkPolicyPort) bool { return admits(p, port) }
 		switch {
-		case len(rule.Ports) > 0 && !slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool { return admits(p, port) }):
+		case len(rule.Ports) > 0 && !slices.ContainsFunc(rule.Ports, includes):
 			continue
 		case len(rule.From) == 0:
 			return []string{to + "everywhere"}

@@ -52,7 +52,9 @@ func TestWhenAPreviewIsComplete(t *testing.T) {
 		"another outcome":                    {ends: []passed{incomplete, complete}, writes: []int{5, 5}, want: 4},
 		"CRDs are being read":                {ends: []passed{unfinished}, writes: []int{0}, why: "not all known yet: " + reading},
 		"they are read, without a new write": {ends: []passed{unfinished, incomplete}, writes: []int{5, 5}, want: 4},
-		"they are read again":                {ends: []passed{incomplete, unfinished}, writes: []int{5, 5}, why: "not all known yet: " + reading},
+		"they are read again": {
+			ends: []passed{incomplete, unfinished}, writes: []int{5, 5}, why: "not all known yet: " + reading,
+		},
 	} {
 		var p progress
 		for i, end := range c.ends {

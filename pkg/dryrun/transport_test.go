@@ -29,8 +29,8 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.got, s.accepted = append(s.got, line), append(s.accepted, r.Header.Get("Accept"))
 	code, body, _ := strings.Cut(s.answers[r.Method], " ")
 	status := map[string]int{
-		"200": http.StatusOK, "201": http.StatusCreated, "403": http.StatusForbidden, "404": http.StatusNotFound, "409": http.StatusConflict,
-		"": http.StatusNotFound,
+		"200": http.StatusOK, "201": http.StatusCreated, "403": http.StatusForbidden, "404": http.StatusNotFound,
+		"409": http.StatusConflict, "": http.StatusNotFound,
 	}[code]
 	return &http.Response{StatusCode: status, Status: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
 }
@@ -117,7 +117,8 @@ func TestOtherRequests(t *testing.T) {
 			answers: map[string]string{"GET": `200 {"metadata":{}}`, "PATCH": `409 {"message":"conflict"}`},
 			sent:    []string{"GET " + service, "PATCH " + service + "?dryRun=All"},
 			want: []Write{{
-				Side: "guest", Verb: Update, Resource: "services", Namespace: "n", Name: "s", Refusal: "conflict", Status: http.StatusConflict,
+				Side: "guest", Verb: Update, Resource: "services", Namespace: "n", Name: "s",
+				Refusal: "conflict", Status: http.StatusConflict,
 			}},
 		},
 		"an object that changed since the named version": {

@@ -25,7 +25,10 @@ const thenResume = "then, on the management side, continue with hypergate migrat
 func istiodTexts() []reasonText {
 	return []reasonText{
 		{NotRequested, "no migration was requested", ""},
-		{Paused, "the migration is paused; the Gateways keep what they have", "continue with hypergate migrate resume on the management side"},
+		{
+			Paused, "the migration is paused; the Gateways keep what they have",
+			"continue with hypergate migrate resume on the management side",
+		},
 		{Blocked, "a finding of the check blocks", "follow the next step of each finding; hypergate repeats the check"},
 		{
 			HostedNotReady, "the hosted istiod is not available, or does not answer at its published address",

@@ -42,7 +42,8 @@ func (c IngressOperator) describe(cfg model.Config) string {
 
 func (c ForeignIstiod) describe(cfg model.Config) string {
 	return fmt.Sprintf("an istiod of the revision %s that this hypergate did not install runs in this cluster (%s): to move its "+
-		"Gateways, see hypergate migrate plan; without Gateways, remove it; or set another --revision and another --controller-name", cfg.Revision, c.Seen)
+		"Gateways, see hypergate migrate plan; without Gateways, remove it; or set another --revision and another --controller-name",
+		cfg.Revision, c.Seen)
 }
 
 // Conflicts returns the controllers that serve what an installation would serve.

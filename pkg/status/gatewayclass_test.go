@@ -137,7 +137,8 @@ func TestControllerInstalled(t *testing.T) {
 				Rollout: model.RolledOut,
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but hypergate changes nothing until this is resolved: the " +
-				"plan was rejected and nothing was changed [the operator of this cluster's control plane sees the reason with hypergate status]"},
+				"plan was rejected and nothing was changed " +
+				"[the operator of this cluster's control plane sees the reason with hypergate status]"},
 		},
 		"a third party reverts a write": {
 			status.Result{

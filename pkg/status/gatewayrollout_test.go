@@ -98,7 +98,8 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 			"-l gateway.networking.k8s.io/gateway-name=web, and repair or delete this Gateway; " +
 			"hypergate release lets all remaining Gateways roll at once]"
 		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [apply " +
-			"deploy/hosted/guest in the guest, or deploy/standalone; hypergate release, with a kubeconfig of the guest's admin, releases them]"
+			"deploy/hosted/guest in the guest, or deploy/standalone; hypergate release, with a kubeconfig of the guest's admin, " +
+			"releases them]"
 		mayNotHold = "rolling gateways: all Gateways roll at once: hypergate is not allowed to hold them (guest side) [apply " +
 			"deploy/hosted/guest in the guest, or deploy/standalone, or set hypergate's flag --gateway-rollout=AllAtOnce]"
 	)

@@ -163,7 +163,8 @@ func (r Result) endpointProblems() []problem {
 			"node port, the DNS record, and the network policies that lead to it"), lostEndpointGracePeriod
 	case withoutRelays:
 		p.text, p.grace = tunnelled+r.unreached()+nextStep("check that the pods istiod-relay in the guest run, and that their image "+
-			"can be pulled; if they run, the label reason of the metric hypergate_tunnel_reconnects_total has the cause"), newEndpointGracePeriod
+			"can be pulled; if they run, the label reason of the metric hypergate_tunnel_reconnects_total has the cause"),
+			newEndpointGracePeriod
 	}
 	if r.ByTunnel && r.Endpoint.state != withoutRelays { // there is no Route, load balancer or node port, and no way around it
 		p.text = tunnelled + r.unreached() + nextStep("find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and "+

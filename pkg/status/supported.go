@@ -138,8 +138,8 @@ func (r Result) inUseStep() string {
 	const list = "; hypergate crds lists up to 100 of them"
 	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD) })
 	if served {
-		return "remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve the kinds of Istio " +
-			"that are needed (--istio-resources)" + list
+		return "remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve the kinds " +
+			"of Istio that are needed (--istio-resources)" + list
 	}
 	return "remove these fields and objects" + list
 }
