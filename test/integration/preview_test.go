@@ -90,6 +90,10 @@ func TestAPreviewShowsWhatRunWrites(t *testing.T) {
 
 	mgmtBefore, guestBefore := w.mgmtRequests.count(), w.guestRequests.count()
 	stop = w.run()
+	w.Eventually(func() error {
+		_, err := services.Get(t.Context(), w.cfg.IstiodName(), metav1.GetOptions{})
+		return err
+	}).Should(gomega.Succeed())
 	w.settle()
 	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(
 		objectsOf(slices.Concat(w.mgmtRequests.since(mgmtBefore), w.guestRequests.since(guestBefore)))))
@@ -113,7 +117,14 @@ func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w := newHarness(t)
 	shown := w.preview()
 	w.Expect(changedObjects(shown)).To(gomega.ContainElement("validatingadmissionpolicies hypergate-crds-" + w.cfg.Revision))
-	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(w.settle)), "without a class")
+	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(func() {
+		w.Eventually(func() error {
+			_, err := w.guest.AdmissionregistrationV1().ValidatingAdmissionPolicies().
+				Get(t.Context(), "hypergate-crds-"+w.cfg.Revision, metav1.GetOptions{})
+			return err
+		}).Should(gomega.Succeed())
+		w.settle()
+	})), "without a class")
 
 	w.createClass("demo")
 	// A preview lists from the API server's watch cache, which might not have the class yet.
