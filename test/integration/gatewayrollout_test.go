@@ -231,7 +231,7 @@ func TestWithoutPermissionGatewaysRollAtOnce(t *testing.T) {
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.And(
 		gomega.ContainSubstring("all Gateways roll at once: hypergate is not allowed to hold them"),
-		gomega.ContainSubstring("apply deploy/rbac/gateway-rollout in the guest")))
+		gomega.ContainSubstring("apply deploy/hosted/guest in the guest")))
 	w.settle()
 }
 
