@@ -88,7 +88,7 @@ func TestInsecureSettingsAreReported(t *testing.T) {
 	w.run()
 	w.createClass("demo")
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(
-		gomega.HaveSuffix("; 2 of hypergate's settings are insecure: hypergate's log names them"))
+		gomega.HaveSuffix("; 2 of hypergate's settings are insecure: see Insecure settings in docs/security.md"))
 	w.Expect(w.installedMessage("demo")).NotTo(gomega.ContainSubstring("--"))
 	for _, flag := range []string{"--network-policies=false: ", "--ca-overlap=1h0m0s: "} {
 		w.Expect(w.log.String()).To(gomega.ContainSubstring(`why="` + flag))
