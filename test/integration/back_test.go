@@ -10,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	testcharts "github.com/hypergate/hypergate/test/charts"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/previous"
@@ -18,8 +19,8 @@ import (
 
 // TestBackToThePreviousHypergate goes from a previous hypergate with Istio 1.28.2 to this one and back: after the
 // upgrade has finished, and while istiod's new pods are not ready. Back means that the previous hypergate has what it
-// had at first, that no CRD went back, and that nothing is Degraded. On the management side, hypergate sees only
-// objects whose names it knows, so ConfigMaps with names of this hypergate stay.
+// had at first, that no CRD went back, and that it reports the later CRDs of Istio as blocked. On the management side,
+// hypergate sees only objects whose names it knows, so ConfigMaps with names of this hypergate stay.
 func TestBackToThePreviousHypergate(t *testing.T) {
 	needsServers(t)
 	t.Parallel()
@@ -85,7 +86,11 @@ func (b back) returned(dir string, guest, mgmt things, crds map[string]int64) {
 	b.Helper()
 	b.previous = dir
 	older := b.start(b.olderCharts())
-	b.serves(old)
+	b.rollsOut(old)
+	// That version does not know the later CRDs of Istio as its own. It leaves them, and says so.
+	b.Eventually(func() []metav1.Condition { return b.conditionsOf("guest1") }).Should(gomega.ContainElement(gomega.And(
+		gomega.HaveField("Type", status.ControlPlaneDegraded), haveStatus(metav1.ConditionTrue, "TakeoverBlocked"),
+		gomega.HaveField("Message", gomega.ContainSubstring("which is newer than hypergate's 1.28")))))
 	b.Expect(diffOf(withoutPolicy(guest), withoutPolicy(b.content(model.SideGuest)))).To(gomega.BeEmpty(), "the objects in the guest")
 	after := b.content(model.SideMgmt)
 	for _, name := range []string{"istio-" + b.cfg.Revision + "-a", "istio-sidecar-injector-" + b.cfg.Revision + "-a"} {
@@ -122,12 +127,18 @@ func withoutUIDs(all things) things {
 // serves waits until a version of istiod is rolled out, and nothing is wrong.
 func (b back) serves(version string) {
 	b.Helper()
+	b.rollsOut(version)
+	b.isWell("guest1")
+}
+
+// rollsOut waits until a version of istiod is rolled out.
+func (b back) rollsOut(version string) {
+	b.Helper()
 	b.Eventually(b.istiodsVersion).Should(gomega.Equal(version))
 	b.playIstiod(corev1.ConditionTrue)
 	b.Eventually(func() *metav1.Condition { return b.condition("demo", "ControllerInstalled") }).
 		Should(gomega.And(haveStatus(metav1.ConditionTrue, "Installed"),
 			gomega.HaveField("Message", gomega.ContainSubstring(version))))
-	b.isWell("guest1")
 }
 
 // istiodsVersion returns the version of the chart of istiod's Deployment.
