@@ -137,17 +137,17 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 			requeue = soonest(requeue, statusEvery)
 			continue
 		}
-		if beyond {
-			if wait := c.beyond.Wait(now); wait > 0 {
-				requeue = soonest(requeue, wait)
-				continue
-			}
-			c.beyond.Take(now)
+		if wait := c.beyond.Wait(now); beyond && wait > 0 {
+			requeue = soonest(requeue, wait)
+			continue
 		}
 		version, known := written.versionFor(class, shown)
 		if !known {
 			requeue = soonest(requeue, passSpacing)
 			continue
+		}
+		if beyond {
+			c.beyond.Take(now)
 		}
 		due = append(due, dueStatus{written, guest.ClassConditions{
 			Class: class.Name, ResourceVersion: version, Conditions: conditions, Theirs: theirs,

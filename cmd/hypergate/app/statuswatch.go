@@ -93,7 +93,7 @@ func watchedOf(r summary.Reading) []labelled {
 	out = append(out,
 		labelled{"lifecycle", string(s.Lifecycle)},
 		labelled{"istiod", istiod + ", planned version " + s.Istio},
-		labelled{"published", strings.TrimSpace(s.Published.Strategy + " " + s.Published.Address + " " + s.Published.Result())},
+		labelled{"published", s.Published.Text()},
 		labelled{"API", s.GuestAPI.State},
 		labelled{"claim", s.Claim},
 		labelled{"classes", s.ClassesText()},
