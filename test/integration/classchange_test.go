@@ -26,10 +26,11 @@ func TestAStatusOfAFormerSpecIsNotWritten(t *testing.T) {
 		}
 	})
 	w.haveCRDs()
+	w.run()
+	w.settle() // a change of the CRD ends the watches of its objects
 	changes, err := w.gateway.GatewayClasses().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=demo"})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	defer changes.Stop()
-	w.run()
 	w.createClass("demo")
 	for {
 		var change watch.Event
