@@ -88,6 +88,12 @@ const (
 // Applies reports whether hypergate applies the CRD. Applying a CRD that is up to date sends no request.
 func (v Verdict) Applies() bool { return v == Install || v == Update || v == UpToDate || v == Adopt }
 
+// IsProtected reports whether the admission policy protects the CRD from other clients, because hypergate owns it or
+// will own it.
+func (c CRD) IsProtected() bool {
+	return c.Verdict.Applies() || c.Reason == IsLater || c.Owner.Kind == Ours && c.Reason == IsUnread
+}
+
 // Reason is the reason for a Verdict.
 type Reason string
 
@@ -100,6 +106,7 @@ const (
 	HasNoOwner           Reason = "OwnerGone"
 	IsIdentical          Reason = "Identical"
 	IsOLMs               Reason = "ManagedByOLM"
+	IsLater              Reason = "LaterVersion"
 	IsReleased           Reason = "Released"
 	IsUnmanaged          Reason = "Unmanaged"
 	IsUnknown            Reason = "OwnerUnknown"
@@ -155,6 +162,9 @@ func decideByOwner(f Fact, w Wanted, consent Consent) Decision {
 	case LiveOLM:
 		return Decision{Keep, IsOLMs}
 	case Ours:
+		if f.isLaterVersion(w) {
+			return Decision{Keep, IsLater}
+		}
 		return orUpToDate(decideOurs(f, w, consent), f, w)
 	case OrphanedOLM, IngressOperator, ThirdParty:
 		return decideOthers(f, w, consent)
@@ -280,6 +290,13 @@ func unread(f Fact) Decision {
 // Same reports whether the installed CRD and the wanted CRD are the same for every client.
 func (f Fact) Same() bool {
 	return f.Content == Read && f.Difference.None() && len(f.Difference.Unkept) == 0
+}
+
+// isLaterVersion reports whether hypergate wrote its CRD in a newer version, which has more than the wanted CRD. It is
+// so after a return to an older hypergate or an older Istio.
+func (f Fact) isLaterVersion(w Wanted) bool {
+	more := f.Content == Read && len(f.Difference.Fixed) == 0 && !f.Difference.onlyAdds()
+	return f.Metadata.Authorship == Author && compareVersions(f.Metadata.Version, w.Version) == newer && more
 }
 
 func (f Fact) losesUsed() bool { return len(f.Difference.Lost) > 0 && f.Use == Used }

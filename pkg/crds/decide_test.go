@@ -32,6 +32,11 @@ func TestOwnedCRDsAreReverted(t *testing.T) {
 			crds.WouldDowngrade,
 		},
 		{
+			"a newer version, as hypergate wrote it",
+			crds.Fact{Metadata: crds.Metadata{Version: "v1.6.0", Authorship: crds.Author}, Content: crds.Read, Difference: changed},
+			crds.IsLater,
+		},
+		{
 			"a newer version in people's spelling",
 			crds.Fact{Metadata: crds.Metadata{Version: "v1.6"}, Content: crds.Read, Difference: changed},
 			crds.WouldDowngrade,

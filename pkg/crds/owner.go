@@ -108,6 +108,16 @@ const (
 	Member
 )
 
+// Authorship is whether hypergate wrote the versions of its CRD last.
+type Authorship int
+
+const (
+	// NotAuthor means that only other clients wrote them, or that it is unknown who did.
+	NotAuthor Authorship = iota
+	// Author means that hypergate wrote them, possibly in another version of hypergate.
+	Author
+)
+
 // Trace is what OLM left on a CRD in addition to package labels.
 type Trace int
 
@@ -133,6 +143,7 @@ const (
 // Metadata is the relevant metadata of a CRD. It determines the owner, but not whether the content is correct.
 type Metadata struct {
 	Membership Membership
+	Authorship Authorship
 	// Writers has the field managers that wrote the CRD's versions, sorted.
 	Writers []string
 	// Packages has the OLM packages that the CRD belongs to, sorted. Each is the part after operators.coreos.com/ in
@@ -170,9 +181,13 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	// which reverts changes by hypergate.
 	//
 	// Only the field manager that applied last owns the versions.
-	taken := slices.Contains(marks.Writers, ingressOperator) && !slices.Contains(marks.Writers, us.FieldManager)
+	wrote := slices.Contains(marks.Writers, us.FieldManager)
+	taken := slices.Contains(marks.Writers, ingressOperator) && !wrote
 	if !taken && (labelled && label == us.LabelValue || !labelled && marks.OLM == NoTrace && appliedBy(m, us.FieldManager)) {
 		marks.Membership = Member
+		if wrote {
+			marks.Authorship = Author
+		}
 	}
 	return marks
 }

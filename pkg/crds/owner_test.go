@@ -53,6 +53,16 @@ func TestMetadataOf(t *testing.T) {
 			metav1.ObjectMeta{Labels: map[string]string{"example.com/owner": "rev.guest"}},
 			crds.Metadata{Membership: crds.Member},
 		},
+		{"our label, and our versions", metav1.ObjectMeta{
+			Labels:        map[string]string{"example.com/owner": "rev.guest"},
+			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", versionsField)},
+		}, crds.Metadata{Membership: crds.Member, Authorship: crds.Author, Writers: []string{"hypergate"}}},
+		{"our label, and the versions of another client", metav1.ObjectMeta{
+			Labels: map[string]string{"example.com/owner": "rev.guest"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				manager("hypergate", apply, "", labelsField), manager("helm", update, "", versionsField),
+			},
+		}, crds.Metadata{Membership: crds.Member, Writers: []string{"helm"}}},
 		{"another revision's label, and its fields", metav1.ObjectMeta{
 			Labels:        map[string]string{"example.com/owner": "other.guest"},
 			ManagedFields: []metav1.ManagedFieldsEntry{manager("hypergate", apply, "", versionsField)},

@@ -70,6 +70,10 @@ func (c CRD) words() words {
 			"left unchanged, because its annotation " + ManageAnnotation + " is neither true nor false",
 			c.annotate("true") + " (or =false)",
 		},
+		IsLater: {
+			reason: fmt.Sprintf("written by hypergate, in version %s, which is newer than this hypergate's %s",
+				c.Metadata.Version, c.Wanted.Version),
+		},
 		NeedsConsent: {
 			"installed by " + owner + ", and differs from hypergate's CRD, so that a takeover needs consent: " + difference,
 			c.annotate("true"),

@@ -25,12 +25,12 @@ func (p *draft) addCRDs() error {
 	}
 	var names, istio, protected []string
 	for _, crd := range p.plan.Decisions {
-		if !crd.Verdict.Applies() {
-			continue
-		}
 		// Protect also the CRDs that hypergate installs later, so that the policy need not change then.
-		protected = append(protected, crd.Name)
+		if crd.IsProtected() {
+			protected = append(protected, crd.Name)
+		}
 		switch {
+		case !crd.Verdict.Applies():
 		case bundle.Has(crd.Name):
 			names = append(names, crd.Name)
 		case p.plan.Installed || crd.Verdict == crds.Update || crd.Verdict == crds.UpToDate:

@@ -314,6 +314,35 @@ func TestPolicyProtectsOwnedCRDs(t *testing.T) {
 	}
 }
 
+// TestPolicyProtectsLaterCRDs checks that the policy protects a CRD that a later hypergate wrote, before and after it
+// is read, but not one that another client wrote.
+func TestPolicyProtectsLaterCRDs(t *testing.T) {
+	facts := map[crds.Authorship]map[crds.Content]bool{
+		crds.Author:    {crds.Read: true, crds.Unread: true},
+		crds.NotAuthor: {crds.Read: false, crds.Unread: true},
+	}
+	for author, contents := range facts {
+		for content, want := range contents {
+			fact := ours()
+			fact.Difference = crds.Difference{Changed: []crds.Field{{Path: "spec.later", Versions: []string{"v1"}}}}
+			fact.Content, fact.Metadata.Authorship, fact.Metadata.Version = content, author, "v9.9.9"
+			plan := compute(t, config(model.TopologyHosted), embedded(t), installed(t), withCRDs(map[string]crds.Fact{gateways: fact}))
+			policy := theOnly(t, anObjects(plan.Protection), "ValidatingAdmissionPolicy")
+			rules, _, err := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
+			if err != nil {
+				t.Fatal(err)
+			}
+			protected, _ := rules[0].(map[string]any)["resourceNames"].([]any)
+			if got := slices.Contains(protected, any(gateways)); got != want {
+				t.Errorf("author %v, content %v: protected: %v, want %v", author, content, got, want)
+			}
+			if slices.Contains(keysOf(plan.CRDs), gateways) {
+				t.Errorf("author %v, content %v: it is written", author, content)
+			}
+		}
+	}
+}
+
 // TestLeaksInCRDsAndPoliciesAreRefused checks that a leak in a CRD or in the policy is refused, because the guest can
 // read them.
 func TestLeaksInCRDsAndPoliciesAreRefused(t *testing.T) {

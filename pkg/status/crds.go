@@ -137,6 +137,8 @@ func crdStateOfLeft(crd crds.CRD) (crdState, string) {
 		return pending, plain(crd.Explain())
 	case crd.Verdict == crds.Undetermined && !crd.Same():
 		return unclear, explained(crd)
+	case crd.Reason == crds.IsLater:
+		return ours, plain(crd.Explain())
 	case crd.Owner.Kind == crds.LiveOLM:
 		return olms, plain(crd.Explain()) + differing(crd)
 	default:
@@ -152,7 +154,7 @@ func crdStateOfWritten(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 		if crd.Content == crds.Read && crd.Definition.State != crds.Established {
 			return unserved(crd)
 		}
-		return ours, "managed by hypergate"
+		return ours, managed
 	case apply.VerdictFailed:
 		if outcome.Cause().Class() == apply.Denied {
 			return denied, plain(outcome.Cause().String()) + serverAnswer(outcome.Cause())
@@ -164,6 +166,9 @@ func crdStateOfWritten(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 		return pending, "not installed yet"
 	}
 }
+
+// managed is the text about a CRD that hypergate owns and that is as hypergate installs it.
+const managed = "managed by hypergate"
 
 // unserved returns the state of a CRD that the API server does not serve.
 func unserved(crd crds.CRD) (crdState, string) {
@@ -227,7 +232,7 @@ func (r Result) crdsReady() metav1.Condition {
 		c.Reason = ReasonUnmanaged
 	case first >= ours && first != last:
 		c.Reason = ReasonMixedOwnership
-	case first == ours:
+	case first == ours && !slices.ContainsFunc(statuses, func(s crdStatus) bool { return s.text != managed }):
 		c.Message = "the CRDs of the Gateway API and of Istio are managed by hypergate"
 	}
 	return c

@@ -57,6 +57,13 @@ func own() crds.Fact {
 	}})
 }
 
+// later returns a CRD of a later hypergate.
+func later() crds.Fact {
+	fact := claiming(another(own()), "1.30.1", "")
+	fact.Metadata.Authorship = crds.Author
+	return fact
+}
+
 func ownUnread() crds.Fact {
 	return crds.Fact{Owner: crds.Owner{Kind: crds.Ours}, Metadata: crds.Metadata{
 		Membership: crds.Member,
@@ -193,6 +200,14 @@ func TestCRDsReady(t *testing.T) {
 			map[string]crds.Fact{gateways: absent(), filters: ownUnread()},
 			[]apply.Outcome{apply.Applied(crdID(gateways))},
 			want{metav1.ConditionTrue, status.ReasonManaged, "the CRDs of the Gateway API and of Istio are managed by hypergate"},
+		},
+		"ours, and one that a later hypergate wrote": {
+			map[string]crds.Fact{gateways: own(), filters: later()},
+			nil,
+			want{
+				metav1.ConditionTrue, status.ReasonManaged, filters + ": written by hypergate, in version 1.30.1, which is newer " +
+					"than this hypergate's 1.20.3; " + gateways + ": managed by hypergate",
+			},
 		},
 		"OLM's": {
 			map[string]crds.Fact{filters: olm()},

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,6 +64,26 @@ func TestBackToThePreviousHypergate(t *testing.T) {
 	b.Eventually(b.istiodsVersion).Should(gomega.Equal(charts.EmbeddedVersion))
 	b.end(newer)
 	b.returned(dir, guest, mgmt, crds)
+
+	t.Log("this hypergate, back from Istio's embedded version to the older one")
+	newer = b.upgraded()
+	b.serves(charts.EmbeddedVersion)
+	b.end(newer)
+	newer = b.start(b.olderCharts())
+	b.serves(old)
+	b.Consistently(func() error {
+		if c := b.condition("demo", "CRDsReady"); c == nil || c.Status != metav1.ConditionTrue || c.Reason != status.ReasonManaged {
+			return fmt.Errorf("CRDsReady = %v", c)
+		}
+		for _, c := range b.conditionsOf("guest1") {
+			if c.Type == status.ControlPlaneDegraded && c.Status != metav1.ConditionFalse {
+				return fmt.Errorf("Degraded = %v", c)
+			}
+		}
+		return nil
+	}, "5s").Should(gomega.Succeed())
+	b.Expect(b.crds()).To(gomega.Equal(crds), "no CRD goes back")
+	b.end(newer)
 }
 
 // old is the version of the chart of Istio 1.28.2.

@@ -150,9 +150,17 @@ func oursNewerIsLeftAlone(w *crdWorld) {
 	w.asHypergate(plusField(w.wanted(httpCRD), "tomorrow"), "v9.9.9")
 	before := w.versionsOfCRDs(httpCRD)
 	w.run()
-	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.WouldDowngrade))
+	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Keep, crds.IsLater))
 	w.install("demo")
 	w.Expect(w.versionsOfCRDs(httpCRD)).To(gomega.Equal(before))
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", "CRDsReady") }).Should(gomega.And(
+		haveStatus(metav1.ConditionTrue, "Managed"), gomega.HaveField("Message",
+			gomega.ContainSubstring("written by hypergate, in version v9.9.9, which is newer than this hypergate's "))))
+
+	w.Log("an upgrade by another client is a problem")
+	_, err := w.crds().Update(w.Context(), plusField(w.get(httpCRD), "later"), metav1.UpdateOptions{FieldManager: "helm"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Eventually(w.decision(httpCRD)).Should(decided(crds.Blocked, crds.WouldDowngrade))
 }
 
 func olmOwnsUntilItIsGone(w *crdWorld) {
