@@ -19,6 +19,8 @@ type known struct {
 	// webhookProblem is the error of the last probe of the webhook, tokenProblem why the last token of istiod that was
 	// due could not be had, tunnelProblem the same for the tunnel's sidecar.
 	webhookProblem, tokenProblem, tunnelProblem error
+	// renewal is why hypergate's own credential could not be renewed.
+	renewal status.RenewalFailure
 	// othersServe reports whether another controller serves the classes, for which hypergate installs nothing.
 	othersServe bool
 	// twoClusters reports whether the two sides were found to be different clusters.
@@ -110,6 +112,7 @@ func (k known) result(blank status.Result) status.Result {
 // management side may read.
 func (k known) hcpResult(result status.Result) status.Result {
 	result.GuestWatchProblem, result.KubeconfigProblem = k.findings.guestWatch, k.findings.kubeconfig
+	result.Renewal = k.renewal
 	result.Rotation = string(k.observed.mgmt.Rotation.Phase)
 	if k.converged() {
 		result.Rotation = string(k.decision.(converge).ca.rotation.Phase) //nolint:forcetypeassert // see converged

@@ -7,6 +7,8 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -16,8 +18,8 @@ type ownCredential struct {
 	// token is the last one that this process requested, and issued is when, by this process's clock.
 	token  string
 	issued time.Time
-	// problem is why the last renewal failed, as it was logged.
-	problem string
+	// failed is why the last renewal failed, as it was logged. The zero value: it did not fail, or nothing is due.
+	failed status.RenewalFailure
 }
 
 // ownDue returns when a credential is to be renewed: after half of its life. An outage of a sixth of its life ends
@@ -29,13 +31,17 @@ func ownDue(from, until time.Time) time.Time {
 	return from.Add(until.Sub(from) / 2)
 }
 
-// wait returns how long the renewal has to wait: until it is due, until the kubeconfig before it is in use, or until
-// the limit permits it. uses reports whether the last token is in use. Negative: there is nothing to renew.
-func (o *ownCredential) wait(from, until time.Time, uses bool, now time.Time) time.Duration {
+// due returns when the credential in use is to be renewed, as ownDue. uses reports whether it is the last token.
+func (o *ownCredential) due(from, until time.Time, uses bool) time.Time {
 	if uses {
 		from, until = o.issued, o.issued.Add(until.Sub(from)) // by this process's clock
 	}
-	due := ownDue(from, until)
+	return ownDue(from, until)
+}
+
+// wait returns how long the renewal has to wait: until it is due, until the kubeconfig before it is in use, or until
+// the limit permits it. uses reports whether the last token is in use. Negative: there is nothing to renew.
+func (o *ownCredential) wait(due time.Time, uses bool, now time.Time) time.Duration {
 	if due.IsZero() {
 		return -1
 	}
@@ -61,25 +67,31 @@ func (e *execution) renewOwn(ctx context.Context) {
 		return
 	}
 	from, until := e.guest.Validity()
-	if wait := own.wait(from, until, e.guest.UsesToken(own.token), now); wait != 0 {
+	uses := e.guest.UsesToken(own.token)
+	due := own.due(from, until, uses)
+	if due.IsZero() || due.After(now) { // another client has replaced the credential
+		own.failed = status.RenewalFailure{}
+	}
+	if wait := own.wait(due, uses, now); wait != 0 {
 		e.requeueAfter(max(wait, 0))
 		return
 	}
 	own.requests.Take(now)
 	log := logr.FromContextOrDiscard(ctx)
+	side := model.SideGuest
 	access, err := e.requestOwnToken(ctx)
 	if err == nil {
-		err = e.mgmt.WriteGuestKubeconfig(ctx, secret, access)
+		side, err = model.SideMgmt, e.mgmt.WriteGuestKubeconfig(ctx, secret, access)
 	}
 	if err != nil {
-		if own.problem != err.Error() {
+		if own.failed.Err == nil || own.failed.Err.Error() != err.Error() {
 			log.Info("Renewing hypergate's own guest kubeconfig failed", "secret", secret, "err", err.Error())
 		}
-		own.problem = err.Error()
+		own.failed = status.RenewalFailure{Side: side, Err: err}
 		e.requeueAfter(max(own.requests.Wait(now), tokenRetry))
 		return
 	}
-	own.token, own.issued, own.problem = access.Token, now, ""
+	own.token, own.issued, own.failed = access.Token, now, status.RenewalFailure{}
 	log.Info("Renewed hypergate's own guest kubeconfig", "secret", secret)
 	e.requeueAfter(ownPickup)
 }

@@ -24,7 +24,8 @@ func (p *playedCredential) step(now time.Time) time.Duration {
 	if !p.pending.IsZero() && !now.Before(p.pending) {
 		p.from, p.token, p.pending = p.pending, p.next, time.Time{}
 	}
-	wait := p.own.wait(p.from, p.from.Add(p.life), p.own.token != "" && p.token == p.own.token, now)
+	uses := p.own.token != "" && p.token == p.own.token
+	wait := p.own.wait(p.own.due(p.from, p.from.Add(p.life), uses), uses, now)
 	if wait != 0 {
 		return wait
 	}
@@ -81,12 +82,12 @@ func TestACredentialWithoutTimesIsNotRenewed(t *testing.T) {
 	limits := throttle.NewLimiter(throttle.Rate{Burst: ownBurst, Every: ownEvery})
 	own := ownCredential{requests: limits}
 	for _, times := range [][2]time.Time{{}, {start, start}, {start, start.Add(-time.Hour)}, {{}, start}} {
-		if wait := own.wait(times[0], times[1], false, start); wait >= 0 {
+		if wait := own.wait(own.due(times[0], times[1], false), false, start); wait >= 0 {
 			t.Errorf("%s: %s", times, wait)
 		}
 	}
 	own.token, own.issued = "t", start
-	if wait := own.wait(start.Add(-time.Hour), start.Add(time.Minute), false, start); wait != ownPickup {
+	if wait := own.wait(own.due(start.Add(-time.Hour), start.Add(time.Minute), false), false, start); wait != ownPickup {
 		t.Errorf("the next request is due after %s", wait)
 	}
 }

@@ -133,7 +133,7 @@ func (r *Reconciler) pass(ctx, life context.Context) passed {
 	k := known{
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(r.config),
 		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens[model.IstiodBearer].problem,
-		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, twoClusters: r.memory.twoClusters,
+		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, renewal: r.memory.own.failed, twoClusters: r.memory.twoClusters,
 		othersServe: !o.wantsInstallation(r.config) && len(ownership.Conflicts(r.config, o.guest.Foreign)) > 0,
 	}
 	if _, waits := d.(waitForSync); waits {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -61,6 +62,9 @@ func (c *Cluster) checkOwnToken(ctx context.Context, token string, account types
 	}
 }
 
+// renewItYourself is the next step for a credential that hypergate cannot renew.
+const renewItYourself = "renew it yourself, and omit --renew-guest-kubeconfig"
+
 // RequestOwnToken requests the next token of the account with which hypergate reaches the guest. It returns how to
 // reach the guest with it. The error says so if the credential in use cannot be renewed.
 func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error) {
@@ -70,11 +74,13 @@ func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error
 	account, lifetime := model.AccountOf(config.BearerToken)
 	switch {
 	case account.Name == "" || account.Namespace == "":
-		return kubeconfig.Access{}, errors.New("hypergate's credential for the guest is not a token of a service account: " +
-			"renew it yourself, and omit --renew-guest-kubeconfig")
+		return kubeconfig.Access{}, guestconn.StepError{
+			Problem: "hypergate's credential for the guest is not a token of a service account", Step: renewItYourself,
+		}
 	case config.Proxy != nil:
-		return kubeconfig.Access{}, errors.New("hypergate's kubeconfig for the guest has a proxy-url, which a renewal would lose: " +
-			"renew it yourself, and omit --renew-guest-kubeconfig")
+		return kubeconfig.Access{}, guestconn.StepError{
+			Problem: "hypergate's kubeconfig for the guest has a proxy-url, which a renewal would lose", Step: renewItYourself,
+		}
 	}
 	seconds := int64(min(max(lifetime, shortestOwn), longestOwn) / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}

@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -367,6 +368,36 @@ func TestControlPlaneReportsAnUnknownGuest(t *testing.T) {
 				t.degraded = want{metav1.ConditionTrue, "GuestKubeconfig", text}
 			}),
 		},
+	})
+}
+
+// TestControlPlaneReportsRenewal checks the conditions while hypergate's own credential is not renewed: which request
+// failed, and what to do.
+func TestControlPlaneReportsRenewal(t *testing.T) {
+	failed := func(side model.Side, err error) status.Result {
+		return with(serving(), func(r *status.Result) { r.Renewal = status.RenewalFailure{Side: side, Err: err} })
+	}
+	needsAction := func(reason, text string) reported {
+		return but(func(t *reported) {
+			text := "renewing hypergate's own credential for the guest: " + text
+			t.progressing = blocked(text)
+			t.degraded = want{metav1.ConditionTrue, reason, text}
+		})
+	}
+	checkControlPlane(t, map[string]controlPlaneCase{
+		"no permission for the token": {
+			failed(model.SideGuest, fmt.Errorf("requesting a token: %w", mayNotList("serviceaccounts/token"))),
+			needsAction("Forbidden", "not allowed to list serviceaccounts/token (RBAC) [apply deploy/renewal/guest in the guest]"),
+		},
+		"no permission for the Secret": {
+			failed(model.SideMgmt, fmt.Errorf("writing: %w", mayNotList("secrets"))),
+			needsAction("Forbidden", "not allowed to list secrets (RBAC) [apply deploy/renewal/management in this namespace]"),
+		},
+		"a credential that cannot be renewed": {
+			failed(model.SideGuest, guestconn.StepError{Problem: "it has a proxy-url", Step: "renew it yourself"}),
+			needsAction("GuestKubeconfig", "it has a proxy-url [renew it yourself]"),
+		},
+		"HyperShift already reports that the guest does not answer": {failed(model.SideGuest, unreachable()), good()},
 	})
 }
 

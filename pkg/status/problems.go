@@ -73,6 +73,9 @@ func (r Result) problems() []problem {
 	if r.TunnelProblem != nil {
 		out = append(out, requestProblem("requesting the token of the tunnel's sidecar from the guest", tokens(), r.TunnelProblem))
 	}
+	if r.Renewal.Err != nil {
+		out = append(out, r.renewal())
+	}
 	if r.WebhookProbe != nil && r.PlanProblem == nil {
 		out = append(out, requestProblem("probing istiod's webhook in the guest", webhookProbes(), r.WebhookProbe))
 	}

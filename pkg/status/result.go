@@ -85,6 +85,8 @@ type Result struct {
 	// KubeconfigProblem is why the guest kubeconfig is not in use. It can have a next step of its own, as a
 	// SolvableError has. It is an AwaitedError if this usually ends without an action.
 	KubeconfigProblem error
+	// Renewal is why hypergate's own credential for the guest could not be renewed.
+	Renewal RenewalFailure
 	// TokenProblem is why istiod's guest token could not be requested.
 	TokenProblem error
 	// TunnelProblem is why the tunnel's sidecar has no current token or certificate.

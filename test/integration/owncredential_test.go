@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,10 +12,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	guestconfig "github.com/hypergate/hypergate/pkg/kubeconfig"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
 )
@@ -32,6 +35,8 @@ func TestHypergateRenewsItsOwnCredential(t *testing.T) {
 	w.createAccount()
 	w.stored(renewedSecret, guestconfig.KeyHyperShift)
 	w.permitted()
+	w.serveHyperShift()
+	w.createControlPlane("guest1", "")
 	w.harness.run()
 	w.install("demo")
 
@@ -52,6 +57,30 @@ func TestHypergateRenewsItsOwnCredential(t *testing.T) {
 		w.settle()
 		w.Expect(w.renewals()).To(gomega.Equal(day+1), "the new kubeconfig is in use")
 	}
+	t.Log("a renewal that fails is in a condition")
+	secrets := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace)
+	_, err := secrets.Patch(w.Context(), renewedSecret, types.MergePatchType, []byte(`{"immutable":true}`), metav1.PatchOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	now = now.Add(13 * time.Hour)
+	clock.SetTime(now)
+	minute := 0
+	degraded := func() []metav1.Condition { // reports are limited in time
+		minute++
+		clock.SetTime(now.Add(time.Duration(minute) * time.Minute))
+		w.stir("immutable-" + strconv.Itoa(minute))
+		return w.conditionsOf("guest1")
+	}
+	w.Eventually(degraded).Should(gomega.ContainElement(gomega.And(
+		gomega.HaveField("Type", status.ControlPlaneDegraded), gomega.HaveField("Status", metav1.ConditionTrue),
+		gomega.HaveField("Message", gomega.And(
+			gomega.ContainSubstring("renewing hypergate's own credential for the guest: "), gomega.ContainSubstring("immutable"))))))
+
+	t.Log("another client replaces the Secret")
+	w.Expect(secrets.Delete(w.Context(), renewedSecret, metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.stored(renewedSecret, guestconfig.KeyHyperShift)
+	w.Eventually(degraded).Should(gomega.ContainElement(gomega.And(
+		gomega.HaveField("Type", status.ControlPlaneDegraded), gomega.HaveField("Status", metav1.ConditionFalse))))
+
 	t.Log("it works with the new one alone")
 	w.repairsDrift()
 	t.Log("the command replaces what hypergate has renewed")
