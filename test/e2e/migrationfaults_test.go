@@ -323,6 +323,32 @@ func operatorsReturn(t *migrationTest) {
 	m.arrives()
 }
 
+// releaseUpgraded upgrades the release of Helm after Park. It leaves istiod's replicas as they are.
+func releaseUpgraded(t *migrationTest) {
+	m := t.moving()
+	m.request("start")
+	m.parks()
+	revision := t.releaseRevisions()
+	var err error
+	t.origin, err = origin.StartHelm(t.step(), origin.In(t.World), t.istio)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Expect(t.releaseRevisions()).To(gomega.Equal(revision+1), "helm has upgraded the release")
+	m.afterwards(5 * time.Second)
+	t.Expect(t.originReplicas()).To(gomega.BeZero())
+	m.allAt(t.XDS().String())
+	m.rollsBack()
+	m.arrives()
+}
+
+// releaseRevisions returns how many revisions of the release Helm has stored.
+func (t *migrationTest) releaseRevisions() int {
+	t.Helper()
+	secrets, err := t.GuestClient.CoreV1().Secrets(world.GuestNamespace).List(t.ctx,
+		metav1.ListOptions{LabelSelector: "owner=helm,name=" + origin.HelmRelease})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return len(secrets.Items)
+}
+
 func (t *migrationTest) isSail() bool {
 	t.Helper()
 	got, err := t.Gateways.GatewayClasses().Get(t.ctx, class, metav1.GetOptions{})

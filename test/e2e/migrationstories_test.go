@@ -83,6 +83,20 @@ func TestMigrationFromSail(t *testing.T) {
 	})
 }
 
+// TestMigrationFromHelm moves Gateways from an istiod that an administrator of the guest has installed with helm.
+func TestMigrationFromHelm(t *testing.T) {
+	t.Parallel()
+	shared := startMigrationTest(t, "e2e-mig-helm", 2)
+	t.Cleanup(shared.printRows)
+	shared.runAll([]migrationStory{
+		{"a guest of Istio's Helm chart is ready to move", readyFromHelm},
+		{"three Gateways move, and move back", threeThereAndBack},
+		{"rolled back from Roll", func(t *migrationTest) { rolledBackFrom(t, migration.Roll) }},
+		{"the release is upgraded after Park, and it stays parked", releaseUpgraded},
+		{"the release is uninstalled, and the migration is done", ownerRemoves},
+	})
+}
+
 // TestMigrationStandalone moves Gateways of a standalone cluster. Its hosted istiod is in a namespace of its own, on
 // the same API server. See deploy/standalone-own-namespace.
 func TestMigrationStandalone(t *testing.T) {
@@ -107,6 +121,13 @@ func readyFromOLM(t *migrationTest) {
 
 func readyFromSail(t *migrationTest) {
 	t.ready(func() (*origin.Origin, error) { return origin.StartSail(t.step(), origin.In(t.World), t.istio) })
+}
+
+func readyFromHelm(t *migrationTest) {
+	t.ready(func() (*origin.Origin, error) { return origin.StartHelm(t.step(), origin.In(t.World), t.istio) })
+	t.Expect(t.report().Problem).To(gomega.BeEmpty())
+	_, out := t.command("plan")
+	t.Expect(out).To(gomega.ContainSubstring("Helm"))
 }
 
 // ready makes a guest with an origin and one Gateway. hypergate has the permissions of a migration, and stands by.

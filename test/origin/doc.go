@@ -1,16 +1,16 @@
 // Package origin installs an istiod in the guest, as OpenShift does without hypergate: the origin of a migration.
 //
-// There are two ways, with the same istiod, chart and class. [StartOLM] runs the real sail-operator with a resource
+// There are three ways, with the same istiod, chart and class. [StartOLM] runs the real sail-operator with a resource
 // Istio, between objects of OLM as OLM writes them. [StartSail] runs a stand-in for cluster-ingress-operator's own
 // installation by Helm, hack/servers/origin/ingress-operator. In both, this stand-in does what cluster-ingress-operator
-// does with GatewayClasses on each pass.
+// does with GatewayClasses on each pass. [StartHelm] installs the chart with the command helm, and has no operator.
 //
 // # Workflow
 //
-// A caller starts a world with real nodes of the guest, and with [Image] among its images. StartOLM and StartSail write
-// CRDs and OLM's objects, and start the operators as processes of this machine with the guest's kubeconfig. The
-// operators follow from a GatewayClass. [Origin.Stop] ends the operators, and leaves in the guest what they installed.
-// [Snapshot] returns the objects of the guest that distinguish one origin from another.
+// A caller starts a world with real nodes of the guest, and with [Image] among its images. All three write CRDs.
+// StartOLM also writes OLM's objects. StartOLM and StartSail start the operators as processes of this machine with the
+// guest's kubeconfig. The operators follow from a GatewayClass. [Origin.Stop] ends the operators, and leaves in the
+// guest what they installed. [Snapshot] returns the objects of the guest that distinguish one origin from another.
 //
 // # Invariants
 //

@@ -40,6 +40,7 @@ const (
 	// ValidatingWebhook is istiod's ValidatingWebhookConfiguration.
 	ValidatingWebhook = "istio-validator-" + world.Revision + "-" + world.GuestNamespace
 
+	controllerName    = "openshift.io/gateway-controller/v1"
 	rootName          = "openshift-gw-ca-root-cert"
 	operatorNamespace = "openshift-operators"
 	olmLabel          = "operators.coreos.com/servicemeshoperator3." + operatorNamespace
@@ -94,6 +95,8 @@ func In(w *world.World) Guest {
 type Origin struct {
 	guest     Guest
 	operators map[string]*proc.Process // by the name of the server
+	// release is the name of a release of Helm without an operator. Empty: there are operators.
+	release string
 }
 
 // Stop ends the operators. What they installed stays, as if their pods could not run.
@@ -108,8 +111,12 @@ func (o *Origin) Stop() {
 func (o *Origin) StopIngressOperator() { o.stop(ingressOperator) }
 
 // Remove lets the owner of the installation remove it. For StartOLM, that is a person who ends the ingress operator and
-// deletes the resource Istio. For StartSail, the ingress operator stands down by itself. It returns before all is gone.
+// deletes the resource Istio. For StartSail, the ingress operator stands down by itself. For StartHelm, a person
+// uninstalls the release. It returns before all is gone.
 func (o *Origin) Remove(ctx context.Context) error {
+	if o.release != "" {
+		return o.helm(ctx, "uninstall", o.release)
+	}
 	o.StopIngressOperator()
 	if o.operators[sailOperator] == nil {
 		return o.run(ctx, ingressOperator, "--install=external")
