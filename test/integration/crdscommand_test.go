@@ -111,7 +111,10 @@ func consent(name string) string {
 // checkCRDReport checks the report of the command, as JSON and as text.
 func (w *harness) checkCRDReport(inUse []objectReported) {
 	w.Helper()
-	code, report := w.crds()
+	var code int
+	var report crdsReported
+	// The command lists from the API server's watch cache, which might not have an object yet.
+	w.Eventually(func() []objectReported { code, report = w.crds(); return report.ObjectsInUse }).Should(gomega.Equal(inUse))
 	w.Expect(code).To(gomega.Equal(2))
 	third := ownerReported{Kind: "third party", Name: "third-party"}
 	want := map[string]crdReported{
@@ -131,7 +134,6 @@ func (w *harness) checkCRDReport(inUse []objectReported) {
 			w.Errorf("-want +got:\n%s", diff)
 		}
 	}
-	w.Expect(report.ObjectsInUse).To(gomega.Equal(inUse))
 	w.Expect(report.UnknownKinds).To(gomega.Equal([]string{meshCRD}))
 	code, out, errOut := w.crdsOutput()
 	w.Expect(code).To(gomega.Equal(2))

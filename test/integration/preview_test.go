@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -115,6 +116,7 @@ func TestAPreviewShowsWhatRunWrites(t *testing.T) {
 // only the webhook, which waits for istiod. Without an address of istiod, the plan is rejected.
 func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w := newHarness(t)
+	w.removeCRDs(dynamic.NewForConfigOrDie(w.pair.Guest.Config)) // those that another hypergate has left in this guest
 	shown := w.preview()
 	w.Expect(changedObjects(shown)).To(gomega.ContainElement("validatingadmissionpolicies hypergate-crds-" + w.cfg.Revision))
 	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(func() {
