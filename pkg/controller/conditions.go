@@ -38,9 +38,9 @@ func (k known) problem() error {
 		return d.problem
 	case converge:
 		return k.outcome.problem
-	default:
-		return nil
+	case onHold:
 	}
+	return nil
 }
 
 // converged reports whether a plan was carried out.

@@ -15,6 +15,8 @@ import (
 )
 
 // decision is what a pass does, and why. It is one of onHold, waitForSync, noPlan, pruneManagement and converge.
+//
+//sumtype:decl
 type decision interface{ isDecision() }
 
 // onHold: the HostedControlPlane, or the Cluster, allows no writes.
@@ -274,6 +276,7 @@ func (s standby) after(cfg model.Config, o ownership.State, now time.Time) stand
 		if s.refused.Namespace != "" && s.vacant.IsZero() {
 			s.vacant = now
 		}
+	case ownership.Unknown:
 	}
 	return s
 }

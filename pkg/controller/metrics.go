@@ -165,6 +165,7 @@ func outcomeOf(k known, res status.Result, settled bool) metrics.Outcome {
 		return metrics.Unobserved
 	case noPlan, pruneManagement:
 		return metrics.Refused
+	case converge:
 	}
 	switch {
 	case k.outcome.problem != nil:

@@ -297,6 +297,7 @@ func published(cfg model.Config, probe Probe, m model.ManagementObservation, d c
 		out.ByOther = probe.Via != "" && probe.Via != out.Address && strategy != model.PublishTunnel
 	case publish.EndpointUnavailable:
 		out.State = summary.PublishedUnavailable
+	case publish.EndpointPending:
 	}
 	return out
 }

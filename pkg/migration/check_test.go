@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -240,5 +241,16 @@ func TestPlannedWritesArePermitted(t *testing.T) {
 	}
 	if got := (migration.Inventory{}).Writes(); len(got) > 0 {
 		t.Errorf("without an origin: %+v", got)
+	}
+}
+
+// TestTheEmbeddedMinorIsTested checks that a guest with an istiod of the embedded minor can migrate. It fails after a
+// move to a next minor, until testedMinors has that one.
+func TestTheEmbeddedMinorIsTested(t *testing.T) {
+	embedded := migration.ParseVersion(charts.EmbeddedVersion)
+	i := inventory()
+	i.Ours, i.Origin.Deployment.Version = embedded, embedded
+	if got := codes(migration.Run(i, migration.Waivers{})); slices.Contains(got, migration.OriginUntested) || embedded == (migration.Version{}) {
+		t.Errorf("istiod %v: %v", embedded, got)
 	}
 }

@@ -263,6 +263,7 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 		if m.Failed != a.Gateway.UID || !d.counts(m.FailedAt) {
 			m.Failed, m.FailedAt = a.Gateway.UID, d.now
 		}
+	case SetHosted, RelaxWebhook:
 	}
 	return m
 }

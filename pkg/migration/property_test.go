@@ -174,6 +174,7 @@ func (w *simulation) end(seed uint64) string {
 		why = s.Why
 		good = why == migration.GatewayFailed && broken > 0 || why == migration.HeldByOther && others > 0 ||
 			why == migration.OriginGone && w.origin.gone
+	case migration.Act, migration.Wait: // neither ends a migration
 	}
 	if !good {
 		w.t.Errorf("seed %d ends with %#v: %v, held %d, broken %d, others %d, skipped %d, origin %+v, hosted %+v, lock %d, memo %s",

@@ -7,6 +7,8 @@ import (
 )
 
 // Step is what to do next. It is one of Act, Wait, Stop and Rest.
+//
+//sumtype:decl
 type Step interface {
 	// In returns the phase of the step.
 	In() Phase
@@ -59,9 +61,12 @@ func (Rest) isStep() {}
 
 // Action is a change of the world. It is one of SetHosted, HoldGateways, ReleaseGateways, ScaleOrigin, RelaxWebhook and
 // RestoreTemplate.
+//
+//sumtype:decl
 type Action interface {
 	// Writes returns the kind of the action's writes.
 	Writes() Write
+	isAction()
 }
 
 type (
@@ -78,6 +83,13 @@ type (
 	// RestoreTemplate gives a held Gateway's Deployment the pod template of its previous ReplicaSet.
 	RestoreTemplate struct{ Gateway model.ForeignObject }
 )
+
+func (SetHosted) isAction()       {}
+func (HoldGateways) isAction()    {}
+func (ReleaseGateways) isAction() {}
+func (ScaleOrigin) isAction()     {}
+func (RelaxWebhook) isAction()    {}
+func (RestoreTemplate) isAction() {}
 
 // Writes returns the kind of the action's writes.
 func (SetHosted) Writes() Write { return WriteHosted }

@@ -121,6 +121,8 @@ func (c ControlPlane) Replicas() int64 {
 
 // Lifecycle is the lifecycle of a hosted control plane. It determines what hypergate is allowed to do. It is exactly
 // one of the types below. The interface is sealed.
+//
+//sumtype:decl
 type Lifecycle interface{ isLifecycle() }
 
 type (

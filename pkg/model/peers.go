@@ -67,6 +67,8 @@ func HyperShiftPeers() Peers {
 }
 
 // Peer is a peer of istiod's pod: exactly one of the types below. The interface is sealed.
+//
+//sumtype:decl
 type Peer interface {
 	fmt.Stringer
 	isPeer()

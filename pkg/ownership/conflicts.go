@@ -21,6 +21,8 @@ const (
 
 // ConflictingController is another controller that serves what an installation would serve. It is an IngressOperator
 // or a ForeignIstiod.
+//
+//sumtype:decl
 type ConflictingController interface {
 	// describe returns a text that names the controller, how it was recognized, and how to end the conflict.
 	describe(model.Config) string

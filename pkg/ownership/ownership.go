@@ -61,6 +61,8 @@ func Holders(cfg model.Config, mgmt model.ManagementObservation) []string {
 }
 
 // State is who owns a guest: exactly one of Unowned, Owned, OwnedByOther and Unknown. The interface is sealed.
+//
+//sumtype:decl
 type State interface{ isState() }
 
 // Unowned means that no other hypergate holds one of the Leases, and that this one does not hold all of them.
@@ -125,7 +127,7 @@ func OwnLeases(cfg model.Config, mgmt model.ManagementObservation, seen model.Ob
 // OwnedByOtherError is the error of a plan that is rejected because another hypergate owns the guest. Its text is safe
 // to show in the guest.
 type OwnedByOtherError struct {
-	OwnedByOther
+	OwnedByOther OwnedByOther // not embedded, because the error is not a State
 	// Namespace is the namespace of the Leases.
 	Namespace string
 	// Wait is how long the guest is still left to an owner that is gone. Zero: the owner is there.
@@ -135,7 +137,7 @@ type OwnedByOtherError struct {
 // Error returns who owns the guest, and how to hand it over.
 func (e OwnedByOtherError) Error() string {
 	var holders []string
-	for _, by := range e.By {
+	for _, by := range e.OwnedByOther.By {
 		holder := "another hypergate (" + quoted(by.Holder)
 		if !by.Since.IsZero() {
 			holder += ", since " + by.Since.UTC().Format(time.RFC3339)
@@ -161,7 +163,7 @@ func (e OwnedByOtherError) Fingerprint() string {
 
 // leases returns the purposes and the names of the Leases that others hold.
 func (e OwnedByOtherError) leases() (purposes, names []string) {
-	for _, by := range e.By {
+	for _, by := range e.OwnedByOther.By {
 		purposes, names = append(purposes, by.Lease.Purpose), append(names, by.Lease.Name)
 	}
 	return purposes, names

@@ -15,6 +15,8 @@ import (
 )
 
 // EndpointState is what is known about the endpoint of istiod: exactly one of the types below. The interface is sealed.
+//
+//sumtype:decl
 type EndpointState interface{ isEndpointState() }
 
 type (

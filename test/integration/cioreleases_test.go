@@ -127,6 +127,10 @@ func (w *harness) beside(cio *cio, release cioRelease) {
 	w.Eventually(func() *metav1.Condition { return w.condition(cioClass, "SettingsApplied") }).Should(left)
 	w.deleteClass(cioClass)
 	w.Eventually(w.istiod).Should(gomega.BeNil())
+	w.Eventually(func() bool { // otherwise hypergate's defaults are the oldest for the next release
+		_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Get(w.Context(), w.cfg.ClassDefaultsName(cioClass), metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}).Should(gomega.BeTrue())
 	w.settle()
 	stop()
 	cio.removeRest(w.Context())

@@ -101,8 +101,8 @@ func ModuleRoot() (string, error) {
 }
 
 // ModuleDir returns the folder of a Go module in the module cache, in the version that the go.mod file of the folder
-// root, or of one above it, requires. Unlike "go list -m", it downloads the module if the cache does not have it. The error has the reason
-// of a failed download.
+// root, or of one above it, requires. Unlike "go list -m", it downloads the module if the cache does not have it. The
+// error has the reason of a failed download.
 func ModuleDir(ctx context.Context, root, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir = root

@@ -146,7 +146,9 @@ func (c *deploymentComponent) update(cpContext ControlPlaneContext) error {
 }
 
 // unwanted returns the objects of the manifests that are excluded.
-func (c *deploymentComponent) unwanted(cpContext ControlPlaneContext, excluded func(file string) bool) ([]*unstructured.Unstructured, error) {
+func (c *deploymentComponent) unwanted(
+	cpContext ControlPlaneContext, excluded func(file string) bool,
+) ([]*unstructured.Unstructured, error) {
 	all, err := files(cpContext.Assets)
 	if err != nil {
 		return nil, err
