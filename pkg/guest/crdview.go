@@ -73,8 +73,7 @@ func wantedCRDs(cfg model.Config) map[string]bool {
 // standard or experimental, and those of Istio. It also reports the CRD of InferencePools.
 func isExamined(name string) bool {
 	_, group, _ := strings.Cut(name, ".")
-	isGatewayAPI := group == "gateway.networking.k8s.io" || group == "gateway.networking.x-k8s.io"
-	return isGatewayAPI || name == model.InferencePoolCRD || model.IsIstioGroup(group)
+	return isGatewayAPI(group) || name == model.InferencePoolCRD || model.IsIstioGroup(group)
 }
 
 // isHelper reports whether a CRD matters only because its objects give facts about other resources.

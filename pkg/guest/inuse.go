@@ -10,10 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
-	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
@@ -116,6 +114,8 @@ type underWay struct {
 type usage struct {
 	metav1.ObjectMeta
 	fields []*wantedFields
+	// whole reports whether istiod ignores the object as a whole, because it does not know the kind.
+	whole bool
 	// class is the class name of a Gateway, or the controller name of a GatewayClass. parents is set for all other
 	// kinds.
 	class   string
@@ -168,25 +168,31 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 	}
 }
 
-// options returns the options of the watch of a search. For a kind that istiod does not know, the metadata is enough.
+// options returns the options of the watch of a search. For a kind of Istio that istiod does not serve, the metadata is
+// enough. A kind of the Gateway API has parents in its objects.
 func (v *useView) options(s search) watch.Options {
-	options := metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
-	options.Transform = v.ofAnyRevision
-	if len(s.fields) > 0 {
-		resource, lookup, all := v.dynamic.Resource(s.gvr), crds.LookupOf(s.fields), wantedFieldsOf(s.fields)
-		options = watch.Options{
-			Name: s.gvr.Resource,
-			List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return resource.List(ctx, o) },
-			Watch: func(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-				return resource.Watch(ctx, o)
-			},
-			Example: &unstructured.Unstructured{}, Client: v.dynamic,
-			Transform: keeps(usageOnly(lookup, all)),
-		}
+	var options watch.Options
+	switch {
+	case len(s.fields) > 0:
+		options = v.objectWatch(s.gvr)
+		options.Transform = keeps(usageOnly(crds.LookupOf(s.fields), wantedFieldsOf(s.fields)))
+	case s.attached():
+		options = v.objectWatch(s.gvr)
+		options.Transform = keeps(v.wholeOnly)
+	default:
+		options = metadataWatch(v.meta, s.gvr, metav1.ListOptions{})
+		options.Transform = v.ofAnyRevision
 	}
 	options.Patience, options.Futile, options.Budget = servedPatience, futile, v.budget
 	options.Allowance = v.allowance(s)
 	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.changed() }, v.changed, v.changed
+	return options
+}
+
+// objectWatch returns the options of a watch of untyped objects, with its requests.
+func (v *useView) objectWatch(gvr schema.GroupVersionResource) watch.Options {
+	options := selectedWatch(gvr.Resource, v.dynamic.Resource(gvr), metav1.ListOptions{})
+	options.Example, options.Client = &unstructured.Unstructured{}, v.dynamic
 	return options
 }
 
@@ -200,10 +206,29 @@ func (v *useView) ofAnyRevision(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
-	if revision := m.Labels[revisionLabel]; revision != "" && revision != v.revision {
+	if !v.isOurs(m) {
 		return &usage{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, ResourceVersion: m.ResourceVersion}}, nil
 	}
 	return identityOnly(m)
+}
+
+// isOurs reports whether no label of an object says that it is for another istiod.
+func (v *useView) isOurs(obj metav1.Object) bool {
+	revision := obj.GetLabels()[revisionLabel]
+	return revision == "" || revision == v.revision
+}
+
+// wholeOnly keeps the identity and the parents of an object of the Gateway API whose kind istiod does not know. An
+// object of another revision does not count.
+func (v *useView) wholeOnly(u *unstructured.Unstructured) *usage {
+	out := &usage{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()},
+		whole:      v.isOurs(u),
+	}
+	if out.whole {
+		out.parents = parentsOf(u)
+	}
+	return out
 }
 
 // allowance returns the allowance of a search. It stays the same for a CRD, because each change of the CRD can start

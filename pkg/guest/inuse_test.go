@@ -3,6 +3,7 @@ package guest_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -171,12 +172,20 @@ func TestAFieldOfOnlyOneVersionIsFound(t *testing.T) {
 // meshKind returns a CRD of an experimental kind of the Gateway API.
 func meshKind(tb testing.TB) string {
 	tb.Helper()
+	return unknownKind(tb, "gateway.networking.x-k8s.io", "xmeshes", "XMesh", "v1alpha1")
+}
+
+// unknownKind returns the CRD of a kind of the Gateway API that istiod does not know, with one version.
+func unknownKind(tb testing.TB, group, plural, kind, version string) string {
+	tb.Helper()
 	return wholeCRD(tb, gatewayCRD, func(u *unstructured.Unstructured) {
-		u.SetName(meshCRD)
-		set(u, "gateway.networking.x-k8s.io", "spec", "group")
-		set(u, map[string]any{"plural": "xmeshes", "kind": "XMesh", "singular": "xmesh", "listKind": "XMeshList"}, "spec", "names")
+		u.SetName(plural + "." + group)
+		set(u, group, "spec", "group")
+		set(u, map[string]any{
+			"plural": plural, "kind": kind, "singular": strings.ToLower(kind), "listKind": kind + "List",
+		}, "spec", "names")
 		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-		versions[0].(map[string]any)["name"] = "v1alpha1"
+		versions[0].(map[string]any)["name"] = version
 		set(u, versions[:1], "spec", "versions")
 	})
 }
@@ -205,6 +214,45 @@ func TestUnsupportedKindsInUseAreFound(t *testing.T) {
 	f.api.Put(theCRDs)
 	f.Eventually(total).Should(gomega.BeZero())
 	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
+}
+
+// TestObjectsOfUnsupportedKindsOfOthersDoNotCount checks that an object of a kind that istiod does not know counts only
+// if it can be attached to a Gateway of hypergate's classes.
+func TestObjectsOfUnsupportedKindsOfOthersDoNotCount(t *testing.T) {
+	const group, experimental = "gateway.networking.k8s.io", "gateway.networking.x-k8s.io"
+	kinds := []struct{ group, plural, kind, version, parents string }{
+		{group, "listenersets", "ListenerSet", "v1", "parentRef: {name: %s}"},
+		{group, "tlsroutes", "TLSRoute", "v1alpha2", "parentRefs: [{name: %s}]"},
+		{experimental, "xlistenersets", "XListenerSet", "v1alpha1", "parentRef: {name: %s}"},
+	}
+	var want []crds.InUse
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theClasses, class("ours", config().ControllerName, ""), class("theirs", "example.com/other", ""))
+		api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: ours}}",
+			"{metadata: {namespace: app, name: theirs}, spec: {gatewayClassName: theirs}}")
+		all := []string{wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD)}
+		for _, k := range kinds {
+			version := k.group + "/" + k.version
+			otherIstiod := fmt.Sprintf("{metadata: {namespace: app, name: c, labels: {istio.io/rev: users}}, spec: {%s}}", k.parents)
+			api.Put(fakeapi.Collection{Path: "/apis/" + version + "/" + k.plural, APIVersion: version, Kind: k.kind},
+				route("a", fmt.Sprintf(k.parents, "ours")), route("b", fmt.Sprintf(k.parents, "theirs")), fmt.Sprintf(otherIstiod, "ours"))
+			all = append(all, unknownKind(t, k.group, k.plural, k.kind, k.version))
+			want = append(want, crds.InUse{CRD: k.plural + "." + k.group, Namespace: "app", Name: "a"})
+		}
+		api.Put(theCRDs, all...)
+	})
+	found := func() string {
+		if f.observed().SearchingInUse {
+			return "it still searches"
+		}
+		return cmp.Diff(want, f.observed().InUse)
+	}
+	f.Eventually(found).Should(gomega.BeEmpty())
+	t.Log("the Gateway gets a class of another controller")
+	f.api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: theirs}}")
+	want = nil
+	f.Eventually(found).Should(gomega.BeEmpty())
 }
 
 // TestObjectsThatAreStillLookedFor checks that the search counts as running until all objects were listed. Objects

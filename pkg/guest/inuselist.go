@@ -130,7 +130,7 @@ func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.Ob
 	case *metav1.PartialObjectMetadata:
 		return found.ObjectMeta, nil, true
 	case *usage:
-		counts = len(found.fields) > 0
+		counts = found.whole || len(found.fields) > 0
 		switch {
 		case classes == nil: // objects of any controller
 		case s.crd == gatewayCRD:

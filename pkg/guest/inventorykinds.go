@@ -81,7 +81,7 @@ func (r *inventoryReader) alpha(ctx context.Context) error {
 	}{
 		{"TLSRoute", gatewayGroup, "tlsroutes", []string{"v1", "v1alpha3", "v1alpha2"}},
 		{"ListenerSet", gatewayGroup, "listenersets", []string{"v1"}},
-		{"XListenerSet", "gateway.networking.x-k8s.io", "xlistenersets", []string{"v1alpha1"}},
+		{"XListenerSet", experimentalGroup, "xlistenersets", []string{"v1alpha1"}},
 	} {
 		if !r.served(kind.resource + "." + kind.group) {
 			continue

@@ -15,8 +15,15 @@ import (
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
-// gatewayGroup is the default group of a parentRef.
-const gatewayGroup = "gateway.networking.k8s.io"
+// gatewayGroup is the default group of a parentRef. experimentalGroup has kinds of the Gateway API that can still
+// change.
+const (
+	gatewayGroup      = "gateway.networking.k8s.io"
+	experimentalGroup = "gateway.networking.x-k8s.io"
+)
+
+// isGatewayAPI reports whether a group has kinds of the Gateway API, standard or experimental.
+func isGatewayAPI(group string) bool { return group == gatewayGroup || group == experimentalGroup }
 
 // parents are the objects to which an object is attached, such as the Gateways of a route.
 type parents struct {
@@ -35,9 +42,15 @@ const (
 	maxName = 253
 )
 
-// parentsOf reads spec.parentRefs.
+// parentsOf reads spec.parentRefs. A ListenerSet has a single parent instead.
 func parentsOf(u *unstructured.Unstructured) parents {
 	refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
+	if kind := u.GetKind(); kind == "ListenerSet" || kind == "XListenerSet" {
+		refs = nil
+		if ref, is, _ := unstructured.NestedMap(u.Object, "spec", "parentRef"); is {
+			refs = []any{ref}
+		}
+	}
 	out := parents{others: len(refs) == 0 || len(refs) > maxParents}
 	if len(refs) > maxParents {
 		return out
@@ -70,8 +83,8 @@ type gatewayItem struct {
 // KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *gatewayItem) KeptBytes() int { return stringSize + len(i.class) }
 
-// newGatewayWatch returns a watch for the class of each Gateway. It is on only while routes are searched for fields
-// that istiod ignores.
+// newGatewayWatch returns a watch for the class of each Gateway. It is on only while objects that can be attached to
+// Gateways are searched.
 func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func()) *watch.Switch {
 	resource := client.Resource(gatewayResource())
 	return watch.NewSwitch(watch.Options{
@@ -103,8 +116,11 @@ func (v *useView) arrangeParents(ctx context.Context, wanted []search, key, vers
 	v.changes.Add(1)
 }
 
-// attached reports whether a search covers objects that are attached to Gateways.
-func (s search) attached() bool { return len(s.fields) > 0 && s.crd != gatewayCRD && s.crd != classCRD }
+// attached reports whether a search covers objects that can be attached to Gateways: all of the Gateway API but its
+// Gateways and classes. Objects of Istio's kinds that istiod does not serve count without a look at their content.
+func (s search) attached() bool {
+	return (len(s.fields) > 0 || isGatewayAPI(s.gvr.Group)) && s.crd != gatewayCRD && s.crd != classCRD
+}
 
 // concern reports whether an object with these parents can belong to one of the classes. It returns true if that is
 // unknown.
