@@ -96,6 +96,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.Istiod, out.Rollout, out.ReadyRelays = o.mgmt.Istiod, o.mgmt.Rollout, o.guest.ReadyRelays
 	out.Classes, out.Beyond = o.guest.Classes, o.beyond
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
+	out.Unlisted = o.guest.Unlisted
 	out.IgnoredProxy, out.SettingsAt = o.guest.IgnoredProxy, o.settingsAt
 	out.IgnoresPools, out.PoolsAt = o.guest.InferencePools == model.PoolsUnreadable, o.poolsAt
 	_, out.TLSProblems = model.ObservedTLS(o.mgmt, o.guest).Settings()

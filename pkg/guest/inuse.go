@@ -316,9 +316,24 @@ func searches(s *watch.Switch) bool { return s.On() != nil && pending(s) }
 // it.
 func futile(err error) bool { return apierrors.IsForbidden(err) }
 
+// unlisted returns the CRDs of kinds that istiod does not serve and that hypergate is not allowed to list, sorted. The
+// roles name the kinds that this version knows. A later Istio can have others.
+func (v *useView) unlisted() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []string
+	for _, u := range v.under {
+		if err := u.Err(); len(u.fields) == 0 && err != nil && futile(err) {
+			out = append(out, u.crd)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // watchProblems returns the searches that fail, sorted by resource. It omits kinds that istiod does not know, because
-// no decision depends on their objects. The kind itself is reported anyway. It includes such a kind only if the API
-// server sends too much of it.
+// no decision depends on their objects. unlisted has those that hypergate is not allowed to list. It includes such a
+// kind only if the API server sends too much of it.
 func (v *useView) watchProblems() []apply.WatchProblem {
 	v.mu.Lock()
 	defer v.mu.Unlock()

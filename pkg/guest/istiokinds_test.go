@@ -117,4 +117,14 @@ func TestAKindInAGroupOfIstioThatIsNotKnownIsFound(t *testing.T) {
 	})
 	want := []crds.InUse{{CRD: later + ".extensions.istio.io", Namespace: "app", Name: "a"}}
 	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
+	f.Expect(f.observed().Unlisted).To(gomega.BeEmpty())
+
+	t.Log("hypergate is not allowed to list it")
+	g := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Fail(objects, forbidden(later+".extensions.istio.io"))
+		api.Put(theCRDs, strings.ReplaceAll(crd, known, later))
+	})
+	g.Eventually(func() []string { return g.observed().Unlisted }).Should(gomega.Equal([]string{later + ".extensions.istio.io"}))
+	g.Expect(g.observed().SearchingInUse).To(gomega.BeFalse())
 }

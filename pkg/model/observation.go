@@ -123,6 +123,8 @@ type GuestObservation struct {
 	Unserved    []string       `json:"-"`
 	InUse       []crds.InUse   `json:"-"`
 	InUseTotals map[string]int `json:"-"`
+	// Unlisted are those of Unserved whose objects hypergate is not allowed to list. InUse lacks these.
+	Unlisted []string `json:"-"`
 	// SearchingInUse is true while the search for these objects is in progress. There can be more of them.
 	SearchingInUse bool `json:"-"`
 	// Leases are the ownership Leases. Foreign are the foreign installations that can serve the same resources. Both

@@ -652,6 +652,41 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	}
 }
 
+// TestKindsThatAreNotListedAreNamed checks that a kind whose objects hypergate cannot list is named: some can exist.
+func TestKindsThatAreNotListedAreNamed(t *testing.T) {
+	const (
+		kinds  = "all objects of these kinds, which hypergate is not allowed to list: "
+		permit = " [permit hypergate to list and watch these kinds in the guest, so that it finds their objects]"
+		ignore = "istiod 1.20.3 ignores objects, or fields of objects"
+		open   = ", and access that these are meant to restrict can be open"
+	)
+	mesh := []crds.InUse{{CRD: "meshes.gateway.networking.k8s.io", Name: "a"}}
+	for name, tc := range map[string]struct {
+		result       status.Result
+		reason, want string
+	}{
+		"one": {
+			status.Result{Unlisted: []string{"laterthings.networking.istio.io"}},
+			status.ReasonFieldsIgnored, ignore + ": " + kinds + "laterthings.networking.istio.io" + permit,
+		},
+		"access can be open": {
+			status.Result{Unlisted: []string{"laterthings.networking.istio.io", "wafpolicies.security.istio.io"}},
+			status.ReasonSecurityFieldsIgnored,
+			ignore + open + ": " + kinds + "laterthings.networking.istio.io; wafpolicies.security.istio.io" + permit,
+		},
+		"beside an object": {
+			status.Result{InUse: mesh, Unlisted: []string{"laterthings.networking.istio.io"}},
+			status.ReasonFieldsIgnored,
+			ignore + ": meshes.gateway.networking.k8s.io a: the whole object, because istiod does not know its kind; and " + kinds +
+				"laterthings.networking.istio.io [remove these fields and objects; hypergate crds lists up to 100 of them]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkCondition(t, tc.result, status.UnsupportedFieldsInUse, want{metav1.ConditionTrue, tc.reason, tc.want})
+		})
+	}
+}
+
 // TestNoMessageIsTooLong: the guest controls the names of field managers and the answers of its API server.
 func TestNoMessageIsTooLong(t *testing.T) {
 	long := strings.Repeat("ä", 40000)

@@ -76,7 +76,7 @@ func OfClasses(r Result) ClassConditions {
 	if migrated, is := r.migration(); is {
 		out.common = append(out.common, withType(MigrationCondition, migrated))
 	}
-	if len(r.InUse) > 0 {
+	if len(r.InUse) > 0 || len(r.Unlisted) > 0 {
 		out.inUse = new(withType(UnsupportedFieldsInUse, r.fieldsInUse()))
 	}
 	return out

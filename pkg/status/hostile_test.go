@@ -165,7 +165,8 @@ func (h hostile) refused() error {
 func (h hostile) result() status.Result {
 	r := status.Result{
 		Version: "1.20.3", Classes: []model.GatewayClass{{Name: evil}}, PlanProblem: h.refused(), Mgmt: h.report(), Guest: h.report(),
-		Istiod: model.Availability(h.IntN(3)), Rollout: model.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h), Waiting: waitingFor(evil),
+		Istiod: model.Availability(h.IntN(3)), Rollout: model.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h),
+		Unlisted: []string{evil}[:h.IntN(2)], Waiting: waitingFor(evil),
 		Rotation: []string{"", evil}[h.IntN(2)], GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(),
 		TokenProblem: h.errOrNil(), WebhookProbe: h.errOrNil(), ObservationProblem: h.errOrNil(),
 		ObservationSide: []model.Side{"", model.SideMgmt, model.SideGuest}[h.IntN(3)],

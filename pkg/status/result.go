@@ -38,6 +38,8 @@ type Result struct {
 	InUse []crds.InUse
 	// InUseTotals is the number of such objects of each CRD. InUse has only the first of them.
 	InUseTotals map[string]int
+	// Unlisted is the same as in model.GuestObservation.
+	Unlisted []string
 	// Searching is set while the search is not complete, so that there can be more such objects.
 	Searching bool
 	// IgnoredProxy describes what gateways cannot use of the guest's proxy settings. SettingsAt is when changed

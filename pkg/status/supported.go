@@ -105,7 +105,7 @@ func claim(crd crds.CRD) string {
 }
 
 // fieldsInUse returns the condition that names the objects with fields that istiod ignores. Objects with fields that
-// can restrict access come first.
+// can restrict access come first. Kinds whose objects are not known come last.
 func (r Result) fieldsInUse() metav1.Condition {
 	var first, rest []string
 	for _, use := range r.InUse {
@@ -117,7 +117,7 @@ func (r Result) fieldsInUse() metav1.Condition {
 	}
 	all := slices.Concat(first, rest)
 	c := isTrue(ReasonFieldsIgnored, "istiod "+r.Version+" ignores objects, or fields of objects")
-	if len(first) > 0 {
+	if len(first) > 0 || slices.ContainsFunc(r.Unlisted, crds.KindSecures) {
 		c.Reason = ReasonSecurityFieldsIgnored
 		c.Message += ", and access that these are meant to restrict can be open"
 	}
@@ -129,13 +129,31 @@ func (r Result) fieldsInUse() metav1.Condition {
 	if more := total - maxObjects; more > 0 {
 		c.Message += fmt.Sprintf("; and %d more objects", more)
 	}
-	c.Message += nextStep(r.inUseStep())
+	if len(r.Unlisted) > 0 && len(all) > 0 {
+		c.Message += "; and "
+	}
+	c.Message += r.unlisted() + nextStep(r.inUseStep())
 	return c
+}
+
+// unlisted returns a text with the kinds whose objects hypergate is not allowed to list.
+func (r Result) unlisted() string {
+	if len(r.Unlisted) == 0 {
+		return ""
+	}
+	kinds := make([]string, 0, len(r.Unlisted))
+	for _, name := range r.Unlisted {
+		kinds = append(kinds, plain(name))
+	}
+	return "all objects of these kinds, which hypergate is not allowed to list: " + joinFirst(kinds)
 }
 
 // inUseStep returns the next step for objects that istiod ignores, or of which it ignores a part.
 func (r Result) inUseStep() string {
 	const list = "; hypergate crds lists up to 100 of them"
+	if len(r.InUse) == 0 {
+		return "permit hypergate to list and watch these kinds in the guest, so that it finds their objects"
+	}
 	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD) })
 	if served {
 		return "remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve the kinds " +
