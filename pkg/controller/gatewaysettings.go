@@ -10,7 +10,7 @@ import (
 // gatewaySettings are the settings of the guest that the pods of its gateways follow from. A change replaces the pods
 // of all gateways, so the guest's changes are used at most once in settingsEvery.
 type gatewaySettings struct {
-	// known reports whether this process uses settings. Without a GatewayClass it does not.
+	// known reports whether this process has used settings. It uses none before there is a GatewayClass.
 	known bool
 	proxy model.Proxy
 	// changed is when this process last used a change. Zero: it has used none.
@@ -21,8 +21,7 @@ type gatewaySettings struct {
 func (s *gatewaySettings) use(seen model.GuestObservation, now time.Time) (model.Proxy, time.Time) {
 	due := s.changed.Add(settingsEvery)
 	switch {
-	case len(seen.Classes) == 0:
-		s.known = false // there are no gateways with these settings
+	case len(seen.Classes) == 0: // no gateways get settings, but those of a class that is made again still have the last ones
 	case !s.known:
 		s.known, s.proxy = true, seen.Proxy
 	case seen.Proxy == s.proxy:

@@ -36,6 +36,12 @@ func TestSettingsOfTheGuestAreUsedOnceInTenMinutes(t *testing.T) {
 		{11 * time.Minute, classes, "http://f", "http://f", 0},
 		{12 * time.Minute, classes, "", "http://f", 21 * time.Minute},
 		{30 * time.Minute, classes, "", "", 0},
+		{31 * time.Minute, nil, "http://g", "http://g", 0}, // the class is deleted and made again
+		{32 * time.Minute, classes, "http://g", "", 40 * time.Minute},
+		{40 * time.Minute, classes, "http://g", "http://g", 0},
+		{60 * time.Minute, nil, "http://h", "http://h", 0},
+		{61 * time.Minute, classes, "http://h", "http://h", 0}, // this counts as a change
+		{62 * time.Minute, classes, "http://i", "http://h", 71 * time.Minute},
 	} {
 		seen := model.GuestObservation{Classes: step.classes, Proxy: model.Proxy{HTTP: step.seen}}
 		got, due := s.use(seen, start.Add(step.at))
