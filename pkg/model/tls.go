@@ -112,20 +112,37 @@ func (p TLSProfile) Settings() (settings TLSSettings, problems []string) {
 	return settings, problems
 }
 
+// isTLSVersion reports whether a profile's oldest version is known. Without one, OpenShift's default applies, TLS 1.2.
+func isTLSVersion(name string) bool {
+	return name == "" || slices.Contains([]string{"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"}, name)
+}
+
 // spec returns what the profile permits. A type that is not known counts as Intermediate, which is OpenShift's default.
 func (p TLSProfile) spec() (tlsSpec, []string) {
 	if p.Type == "Custom" {
-		out := tlsSpec{ciphers: p.Ciphers, groups: p.Groups, minVersion: p.MinVersion}
-		if len(out.ciphers) <= maxTLSNames && len(out.groups) <= maxTLSNames {
-			return out, nil
-		}
-		out.ciphers, out.groups = out.ciphers[:min(len(out.ciphers), maxTLSNames)], out.groups[:min(len(out.groups), maxTLSNames)]
-		return out, []string{fmt.Sprintf("the profile has more than %d cipher suites or groups; the others are ignored", maxTLSNames)}
+		return p.customSpec()
 	}
 	if spec, known := tlsProfiles()[p.Type]; known {
 		return spec, nil
 	}
 	return tlsProfiles()["Intermediate"], []string{"the profile's type " + quoted([]string{p.Type}) + " is not known; Intermediate is used"}
+}
+
+// customSpec returns what a Custom profile permits. A version that is not known is a later one, and counts as the latest
+// that is known.
+func (p TLSProfile) customSpec() (out tlsSpec, problems []string) {
+	out = tlsSpec{
+		ciphers: p.Ciphers[:min(len(p.Ciphers), maxTLSNames)], groups: p.Groups[:min(len(p.Groups), maxTLSNames)], minVersion: p.MinVersion,
+	}
+	if len(p.Ciphers) > maxTLSNames || len(p.Groups) > maxTLSNames {
+		const more = "the profile has more than %d cipher suites or groups; the others are ignored"
+		problems = append(problems, fmt.Sprintf(more, maxTLSNames))
+	}
+	if !isTLSVersion(p.MinVersion) {
+		out.minVersion = "VersionTLS13"
+		problems = append(problems, "the oldest version "+quoted([]string{p.MinVersion})+" is not known; gateways accept TLS 1.3 only")
+	}
+	return out, problems
 }
 
 // tlsProfiles returns what the types of profiles permit with TLS 1.2 or later (openshift/api,

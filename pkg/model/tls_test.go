@@ -98,6 +98,27 @@ func TestTLSSettings(t *testing.T) {
 	}
 }
 
+// TestTheOldestVersionOfACustomProfile checks that a version that is not known is never read as an older one.
+func TestTheOldestVersionOfACustomProfile(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		want     model.TLSVersion
+		problems []string
+	}{
+		"":             {model.TLS12, nil},
+		"VersionTLS12": {model.TLS12, nil},
+		"VersionTLS13": {model.TLS13, []string{onlyIstiod}},
+		"VersionTLS14": {model.TLS13, []string{`the oldest version "VersionTLS14" is not known; gateways accept TLS 1.3 only`, onlyIstiod}},
+	} {
+		got, problems := model.TLSProfile{
+			Type: "Custom", Adherence: strict, MinVersion: name, Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"},
+		}.Settings()
+		if diff := cmp.Diff(tc.problems, problems); got.MinVersion != tc.want || diff != "" {
+			t.Errorf("%q: %s, want %s, problems (-want +got):\n%s", name, got.MinVersion, tc.want, diff)
+		}
+	}
+}
+
 // TestManyUnknownCipherSuites checks that a description is short.
 func TestManyUnknownCipherSuites(t *testing.T) {
 	t.Parallel()
