@@ -107,17 +107,20 @@ func jsonOf(objects []model.MgmtObject) []string {
 	return out
 }
 
-// TestTheManagementSidesProxyStaysThere checks that no proxy but the guest's own reaches its gateways: neither that of
-// hypergate's process nor that in the HostedControlPlane.
+// TestTheManagementSidesProxyStaysThere checks that no proxy but the guest's own reaches its gateways: the variables of
+// hypergate's process have the same names.
 func TestTheManagementSidesProxyStaysThere(t *testing.T) {
-	t.Setenv("HTTPS_PROXY", "http://management-proxy.example.com:3128")
-	t.Setenv("NO_PROXY", "management.example.com")
-	mgmt := installed(t)
-	mgmt.ControlPlane.Proxy = model.Proxy{HTTPS: "http://control-plane-proxy.example.com:3128"}
-	plan := compute(t, config(model.TopologyHosted), embedded(t), mgmt, withForeignCRDs(withClasses("a")))
-	for _, o := range guestObjects(plan) {
-		if text := string(o.JSON()); strings.Contains(text, "-proxy.example.com") || strings.Contains(text, "management.example.com") {
-			t.Errorf("%s has a proxy of the management side", o)
+	const url = "http://mgmt-proxy.example.com"
+	for _, v := range (model.Proxy{HTTP: url, HTTPS: url, No: "mgmt.example.com"}).Environment() {
+		t.Setenv(v.Name, v.Value)
+	}
+	for name, proxy := range map[string]model.Proxy{"no proxy": {}, "one for HTTPS": {HTTPS: guestsProxy().HTTPS}} {
+		guest := withForeignCRDs(withClasses("a"))
+		guest.Proxy = proxy
+		for _, o := range guestObjects(compute(t, config(model.TopologyHosted), embedded(t), installed(t), guest)) {
+			if text := string(o.JSON()); strings.Contains(text, "mgmt-proxy") || strings.Contains(text, "mgmt.example.com") {
+				t.Errorf("%s: %s has a proxy of the management side", name, o)
+			}
 		}
 	}
 }

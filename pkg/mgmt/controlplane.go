@@ -48,11 +48,6 @@ type hostedControlPlane struct {
 			Disabled []string `json:"disabled"`
 		} `json:"capabilities"`
 		Configuration struct {
-			Proxy struct {
-				HTTPProxy  string `json:"httpProxy"`
-				HTTPSProxy string `json:"httpsProxy"`
-				NoProxy    string `json:"noProxy"`
-			} `json:"proxy"`
 			APIServer struct {
 				TLSAdherence       string `json:"tlsAdherence"`
 				TLSSecurityProfile struct {
@@ -144,10 +139,6 @@ func readControlPlane(u *unstructured.Unstructured, deployment string) (model.Co
 		ReleaseImage:  spec.ReleaseImage, GuestReleaseImage: spec.ReleaseImage,
 		RestartDate:             annotations[restartDateAnnotation],
 		DedicatedRequestServing: annotations[topologyAnnotation] == dedicatedRequestServing,
-		Proxy: model.Proxy{
-			HTTP: spec.Configuration.Proxy.HTTPProxy, HTTPS: spec.Configuration.Proxy.HTTPSProxy,
-			No: spec.Configuration.Proxy.NoProxy,
-		},
 		TLSProfile: model.TLSProfile{
 			Type: profile.Type, Adherence: adherence,
 			Ciphers: profile.Custom.Ciphers, Groups: profile.Custom.Groups, MinVersion: profile.Custom.MinTLSVersion,

@@ -155,11 +155,9 @@ func TestReadControlPlane(t *testing.T) {
 		{service: Konnectivity, servicePublishingStrategy: {type: Pigeon}}]`
 	checkReadControlPlane(t, map[string]controlPlaneCase{
 		"configuration": {
-			spec: `configuration: {proxy: {httpProxy: "http://p:1", httpsProxy: "http://p:2", noProxy: .example.com, trustedCA: {name: ca}},
-				apiServer: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {type: Custom, custom: {
+			spec: `configuration: {apiServer: {tlsAdherence: StrictAllComponents, tlsSecurityProfile: {type: Custom, custom: {
 				ciphers: [ECDHE-RSA-AES128-GCM-SHA256], minTLSVersion: VersionTLS12, groups: [X25519]}}}}`,
 			want: func(c *model.ControlPlane) {
-				c.Proxy = model.Proxy{HTTP: "http://p:1", HTTPS: "http://p:2", No: ".example.com"}
 				c.TLSProfile = model.TLSProfile{
 					Type: "Custom", Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, Groups: []string{"X25519"},
 					MinVersion: "VersionTLS12", Adherence: "StrictAllComponents",

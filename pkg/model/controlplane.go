@@ -63,8 +63,7 @@ type ControlPlane struct {
 	// further labels of these nodes.
 	DedicatedRequestServing bool
 	ServingNodes            map[string]string
-	// Proxy is the guest's proxy. TLSProfile is the TLS security profile of the guest's API server.
-	Proxy      Proxy
+	// TLSProfile is the TLS security profile of the guest's API server.
 	TLSProfile TLSProfile
 	// DisabledCapabilities are the capabilities of OpenShift that are disabled in the guest.
 	DisabledCapabilities []string
