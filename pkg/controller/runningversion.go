@@ -37,8 +37,8 @@ func ask(
 }
 
 // heard notes whether istiod, which was reached, has said which version it has. An istiod that never answers causes at
-// most versionAttempts probes. After these, and after an answer, only the regular probe asks. A rollout can need that: an
-// instance that stops can answer first.
+// most versionAttempts probes. After these, and after an answer, only the regular probe asks. A rollout can need that:
+// an instance that stops can answer first.
 func (r *endpointProbe) heard(a probeResult) {
 	if a.unanswered == nil {
 		r.running, r.done = status.VersionReported(a.version), true

@@ -128,8 +128,8 @@ func (p TLSProfile) spec() (tlsSpec, []string) {
 	return tlsProfiles()["Intermediate"], []string{"the profile's type " + quoted([]string{p.Type}) + " is not known; Intermediate is used"}
 }
 
-// customSpec returns what a Custom profile permits. A version that is not known is a later one, and counts as the latest
-// that is known.
+// customSpec returns what a Custom profile permits. A version that is not known is a later one, and counts as the
+// latest that is known.
 func (p TLSProfile) customSpec() (out tlsSpec, problems []string) {
 	out = tlsSpec{
 		ciphers: p.Ciphers[:min(len(p.Ciphers), maxTLSNames)], groups: p.Groups[:min(len(p.Groups), maxTLSNames)], minVersion: p.MinVersion,
