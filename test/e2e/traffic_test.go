@@ -232,18 +232,20 @@ func (e *edgeOfTheGuest) streams(download, grpc time.Duration) []traffic.Stream 
 	}
 }
 
-// judge ends a load, prints its table, and fails the story if a request failed.
+// judge ends a load, prints its table, and fails the story if a request failed, or if a stream had no success for long.
 func (t *fixture) judge(load *traffic.Load, least int) traffic.Report {
 	t.Helper()
 	report := t.ended(load, least)
 	t.Expect(report.Failed).To(gomega.BeZero())
+	t.Expect(report.Silent()).To(gomega.BeEmpty())
 	return report
 }
 
 // reportsVariable names the folder to which the reports of all loads are written, as JSON.
 const reportsVariable = "TRAFFIC_REPORTS"
 
-// ended ends a load, and prints its table. Fewer requests than the least number fail the story.
+// ended ends a load, and prints its table. Fewer requests than the least number, or than a share of the rate, fail the
+// story.
 func (t *fixture) ended(load *traffic.Load, least int) traffic.Report {
 	t.Helper()
 	report, err := load.Stop(least)

@@ -37,6 +37,12 @@ type Stream struct {
 // deadline is the time after which a request has failed.
 func (s Stream) deadline() time.Duration { return s.Duration + cmp.Or(s.Timeout, shortTimeout) }
 
+// maxGap is the longest time between two successes that Silent accepts: half of what a request may take beyond its
+// duration. If a gateway answers nothing for longer, its requests can still end in time, so no failure shows it.
+func (s Stream) maxGap() time.Duration {
+	return s.Duration + time.Duration(float64(time.Second)/s.Rate) + (s.deadline()-s.Duration)/2
+}
+
 // pieces is the number of messages of a gRPC stream, and of pieces of a download.
 func (s Stream) pieces() int { return max(1, int(s.Duration/beat)) }
 
@@ -160,7 +166,7 @@ func (l *Load) Failed() int {
 func (l *Load) SoFar() Report { return l.report(time.Now()) }
 
 // Stop starts no more requests, waits for the end of those under way, and returns the report. It is an error if fewer
-// than least requests were sent.
+// than least requests were sent, or if a stream was far below its rate.
 func (l *Load) Stop(least int) (Report, error) {
 	ended := time.Now()
 	l.cancel()
@@ -172,6 +178,9 @@ func (l *Load) Stop(least int) (Report, error) {
 	report := l.report(ended)
 	if report.Requests < least {
 		return report, fmt.Errorf("the load has sent %d requests, and %d are necessary: it proves nothing", report.Requests, least)
+	}
+	if slow := report.BelowRate(); len(slow) > 0 {
+		return report, fmt.Errorf("the load proves nothing: %s", strings.Join(slow, "; "))
 	}
 	return report, nil
 }

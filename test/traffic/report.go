@@ -26,11 +26,15 @@ type Row struct {
 	Stream   string `json:"stream"`
 	Requests int    `json:"requests"`
 	Failed   int    `json:"failed"`
+	// Rate is the number of requests per second that the stream should start.
+	Rate float64 `json:"rate"`
 	// Slow is the number of successes that took longer than 5 s, without the duration of the stream.
 	Slow int `json:"slow"`
 	// Gap is the longest time between two successes, in nanoseconds. It includes the time from the start to the first
 	// success, and from the last success to the end.
 	Gap time.Duration `json:"gap"`
+	// MaxGap is the gap from which on a report without failures hides that a gateway did not answer.
+	MaxGap time.Duration `json:"maxGap"`
 	// P50 and P99 are the latencies of successes, in nanoseconds, without the duration of the stream.
 	P50 time.Duration `json:"p50"`
 	P99 time.Duration `json:"p99"`
@@ -57,7 +61,7 @@ func (l *Load) report(ended time.Time) Report {
 		r := l.results[s.stream.Name]
 		row := Row{
 			Stream: s.stream.Name, Requests: r.started, Failed: len(r.failures), Gap: longestGap(l.began, ended, r.successes),
-			P50: percentile(r.latencies, 50), P99: percentile(r.latencies, 99),
+			P50: percentile(r.latencies, 50), P99: percentile(r.latencies, 99), Rate: s.stream.Rate, MaxGap: s.stream.maxGap(),
 		}
 		for _, latency := range r.latencies {
 			if latency > slowAfter {
@@ -77,6 +81,33 @@ func (l *Load) report(ended time.Time) Report {
 	}
 	slices.SortFunc(report.Failures, func(a, b Failure) int { return a.Began.Compare(b.Began) })
 	return report
+}
+
+// leastShare is the share of its rate that a stream must reach. Two CPUs that other work keeps busy have reached 57 %.
+// settling is not counted: a short load does not have a rate yet.
+const leastShare, settling = 0.3, time.Second
+
+// BelowRate returns the streams that started fewer requests than leastShare of their rate.
+func (r Report) BelowRate() []string {
+	var out []string
+	for _, row := range r.Rows {
+		least := int(leastShare * row.Rate * (r.Ended.Sub(r.Began) - settling).Seconds())
+		if row.Requests < least {
+			out = append(out, fmt.Sprintf("stream %q has started %d requests, and %d are necessary", row.Stream, row.Requests, least))
+		}
+	}
+	return out
+}
+
+// Silent returns the streams that had no success for longer than their MaxGap.
+func (r Report) Silent() []string {
+	var out []string
+	for _, row := range r.Rows {
+		if row.Gap > row.MaxGap {
+			out = append(out, fmt.Sprintf("stream %q had no success for %s, more than %s", row.Stream, ms(row.Gap), ms(row.MaxGap)))
+		}
+	}
+	return out
 }
 
 // longestGap returns the longest time between two successes.
