@@ -101,6 +101,7 @@ func (t *migrationTest) runAll(stories []migrationStory) {
 			one := *t
 			one.fixture = &fixture
 			s.run(&one)
+			fixture.nothingRejected()
 		})
 	}
 }

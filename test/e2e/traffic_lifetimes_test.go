@@ -127,6 +127,22 @@ func (t *fixture) renewed(pods []corev1.Pod) {
 	}
 }
 
+// signedAgain waits until pods have other certificates than now. A renewal moves the end of a certificate by half of
+// its life. A slow answer moves what is read here by at most its timeout of five seconds.
+func (t *fixture) signedAgain(pods []corev1.Pod) {
+	t.Helper()
+	t.Expect(pods).NotTo(gomega.BeEmpty())
+	for i := range pods {
+		expires := func() (time.Time, error) {
+			left, err := t.left(&pods[i])
+			return time.Now().Add(time.Duration(left * float64(time.Second))), err
+		}
+		before, err := expires()
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Eventually(expires).Should(gomega.BeTemporally(">", before.Add(briefLife/4)), pods[i].Name)
+	}
+}
+
 // istiodDownForLong stops istiod until the certificates of a gateway's pods have expired, and then deletes one of its
 // two pods. What is lost: the new pod does not become ready, because it has neither a certificate nor a configuration.
 // Other pods serve, also with an expired certificate, which they use only towards istiod and other proxies of the mesh.
@@ -168,11 +184,13 @@ func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {
 func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	services, service := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
-	t.downForLong(edge, h, func(pods []corev1.Pod) {
+	t.downForLong(edge, h, func(pods []corev1.Pod) time.Time {
 		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+		began := time.Now()
 		t.Log("the guest's API server is away")
 		t.Expect(services.Delete(t.ctx, service, metav1.DeleteOptions{})).To(gomega.Succeed())
 		t.expire(pods)
+		return began
 	}, func() {
 		t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
@@ -188,14 +206,16 @@ func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 // outage, drift in the guest is repaired.
 func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
-	t.downForLong(edge, h, func(pods []corev1.Pod) {
+	t.downForLong(edge, h, func(pods []corev1.Pod) time.Time {
 		t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+		began := time.Now()
 		t.Eventually(h.Done()).Should(gomega.BeClosed())
 		t.Expect(t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
 			Delete(t.ctx, t.webhooks().Name, metav1.DeleteOptions{})).To(gomega.Succeed())
 		<-time.After(2 * briefLife)
 		t.renewed(pods)
 		t.reconfigured(edge)
+		return began
 	}, func() {
 		t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
 		// A container that the kubelet started during the outage may have ended, too.
@@ -210,23 +230,22 @@ func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	})
 }
 
-// downForLong runs an outage under load. end ends it, and waits until hypergate is ready. After that, certificates are
-// valid, and a new route arrives.
-func (t *fixture) downForLong(edge *edgeOfTheGuest, h *world.Hypergate, outage func([]corev1.Pod), end func()) {
+// downForLong runs an outage under load. outage returns when the API server had stopped. end ends the outage, and waits
+// until hypergate is ready. After that, certificates are valid, and a new route arrives.
+func (t *fixture) downForLong(edge *edgeOfTheGuest, h *world.Hypergate, outage func([]corev1.Pod) time.Time, end func()) {
 	t.Helper()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	streams := t.brief(edge)
 	defer t.deleteSmallGateway(briefGateway)
-	pods, began := t.briefPods(), time.Now()
+	pods := t.briefPods()
 	t.Expect(pods).To(gomega.HaveLen(2))
-	t.undisturbedUnder(t.loaded(streams), func() {
-		outage(pods)
+	t.undisturbedUnder(edge, t.loaded(streams), func() {
+		began := outage(pods)
 		<-time.After(time.Until(began.Add(longOutage))) // the load goes on meanwhile, and the story is about this time
 		t.Logf("the outage took %s", time.Since(began).Round(time.Second))
 		end()
 		t.Log("the API server is back")
 		t.renewed(pods)
-		t.reconfigured(edge)
 	})
 	for _, pod := range t.briefPods() {
 		t.Expect(pod.Status.ContainerStatuses[0].RestartCount).To(gomega.BeZero(), pod.Name)

@@ -83,7 +83,7 @@ func backendsReplaced(t *fixture, edge *edgeOfTheGuest) {
 	t.scale(backends, "backend", replicas)
 	defer t.scale(backends, "backend", 2)
 	t.served(edge)
-	t.undisturbedUnder(t.loaded(edge.streams(8*time.Second, 5*time.Second)), func() {
+	t.undisturbedUnder(edge, t.loaded(edge.streams(8*time.Second, 5*time.Second)), func() {
 		pace := time.NewTicker(2 * time.Second)
 		defer pace.Stop()
 		for range replaced {

@@ -60,6 +60,7 @@ func (t *fixture) runAll(edge *edgeOfTheGuest, stories []trafficStory) {
 			fixture.T, fixture.Gomega = test, hang.Gomega(test)
 			fixture.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 			s.run(&fixture, edge)
+			fixture.nothingRejected()
 		})
 	}
 }
@@ -143,6 +144,7 @@ func (t *fixture) edge() *edgeOfTheGuest {
 	t.available(backends, "backend")
 	edge := &edgeOfTheGuest{address: gateway.Status.Addresses[0].Value, roots: roots, backendRoots: backendRoots}
 	t.served(edge)
+	t.Expect(t.nothingRejected()).To(gomega.BeNumerically(">", 0), "there is a pod to ask")
 	t.killedGatewayIsSeen(edge)
 	return edge
 }
@@ -275,16 +277,19 @@ func (t *fixture) gatewayPod() *corev1.Pod {
 	return pod
 }
 
-// undisturbed runs an operation under load. No request may fail, and the gateway's pod must stay.
+// undisturbed runs an operation under load. No request may fail, and the gateway's pod must stay. After the operation,
+// a new route must reach the gateway. A gateway that has lost istiod keeps what it has, so requests alone do not show
+// it.
 func (t *fixture) undisturbed(edge *edgeOfTheGuest, operation func()) {
 	t.Helper()
-	t.undisturbedUnder(edge.load(t), operation)
+	t.undisturbedUnder(edge, edge.load(t), operation)
 }
 
-func (t *fixture) undisturbedUnder(load *traffic.Load, operation func()) {
+func (t *fixture) undisturbedUnder(edge *edgeOfTheGuest, load *traffic.Load, operation func()) {
 	t.Helper()
 	before := t.gatewayPod()
 	operation()
+	t.reconfigured(edge)
 	t.more(load, 1000)
 	t.judge(load, 1500)
 	pod := t.gatewayPod()
@@ -309,9 +314,13 @@ func servesWithoutGuestAPI(t *fixture, edge *edgeOfTheGuest) {
 	})
 }
 
+// servesDuringRotation rotates the mesh CA. The certificate of the edge lives for a day, and stays. A second gateway,
+// whose certificate lives for a minute, gets one of the new CA after the rotation.
 func servesDuringRotation(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start("--ca-overlap", "20s")
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	t.smallGateway(briefGateway, briefLife.String())
+	defer t.deleteSmallGateway(briefGateway)
 	old := t.caFiles()
 	t.undisturbed(edge, func() {
 		_, err := h.Exec(t.step(), "/hypergate", "rotate-ca", "--namespace", t.MgmtNamespace)
@@ -319,6 +328,7 @@ func servesDuringRotation(t *fixture, edge *edgeOfTheGuest) {
 		for _, phase := range []string{"spreading", "settling", ""} {
 			t.Eventually(t.caPhase, stepTimeout).Should(gomega.Equal(phase))
 		}
+		t.signedAgain(t.briefPods())
 	})
 	t.Expect(t.caFiles()["root-cert.pem"]).NotTo(gomega.Equal(old["root-cert.pem"]))
 }

@@ -221,6 +221,9 @@ func (s *Store) AgentSecret(m *tlsv3.Secret) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := keep(s.secrets, model.SecretRef{Name: m.GetName(), Agent: true}, m, s.translator.Secret)
+	if err != nil {
+		s.stats.Add("sds."+m.GetName()+".update_rejected", 1)
+	}
 	s.settle()
 	return err
 }
