@@ -89,17 +89,19 @@ func handshake(ctx context.Context, address, host string, roots *x509.CertPool) 
 	return connection.Close()
 }
 
-// withoutCertificate adds a listener whose Secret has no certificate, and removes it.
+// withoutCertificate adds a listener whose Secret has no certificate, and removes it. With a certificate, the same
+// listener serves: without that control, a listener that never works would do.
 func (t *fixture) withoutCertificate(edge *edgeOfTheGuest) {
 	t.Helper()
 	const name, port = "no-certificate", "8444"
-	_, err := t.GuestClient.CoreV1().Secrets(world.GuestNamespace).Create(t.ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: []byte("not a certificate"), corev1.TLSPrivateKeyKey: []byte("not a key")},
-	}, metav1.CreateOptions{})
-	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.patchGateway(`[{"op":"add","path":"/spec/listeners/-","value":{"name":"` + name + `","port":` + port + `,"protocol":"HTTPS",
-		"tls":{"certificateRefs":[{"name":"` + name + `"}]}}}]`)
+	address := net.JoinHostPort(edge.address, port)
+	certificate, key, roots := t.certificate(trafficHost)
+	remove := t.addListener(name, port, certificate, key)
+	t.Eventually(handshake).WithArguments(t.ctx, address, trafficHost, roots).Should(gomega.Succeed(), "control: with a certificate")
+	remove()
+	t.Eventually(handshake).WithArguments(t.ctx, address, trafficHost, roots).ShouldNot(gomega.Succeed())
+
+	remove = t.addListener(name, port, []byte("not a certificate"), []byte("not a key"))
 	t.Eventually(func(g gomega.Gomega) {
 		gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, trafficGateway, metav1.GetOptions{})
 		g.Expect(err).NotTo(gomega.HaveOccurred())
@@ -108,9 +110,27 @@ func (t *fixture) withoutCertificate(edge *edgeOfTheGuest) {
 		g.Expect(string(refused.Name)).To(gomega.Equal(name))
 		g.Expect(meta.IsStatusConditionFalse(refused.Conditions, string(gatewayv1.ListenerConditionResolvedRefs))).To(gomega.BeTrue())
 	}).Should(gomega.Succeed())
-	t.Expect(handshake(t.ctx, net.JoinHostPort(edge.address, port), trafficHost, edge.roots)).NotTo(gomega.Succeed())
-	t.patchGateway(`[{"op":"test","path":"/spec/listeners/2/name","value":"` + name + `"},{"op":"remove","path":"/spec/listeners/2"}]`)
-	t.Expect(t.GuestClient.CoreV1().Secrets(world.GuestNamespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	t.reconfigured(edge) // so the gateway has what istiod made of the listener
+	t.Expect(handshake(t.ctx, address, trafficHost, roots)).NotTo(gomega.Succeed())
+	remove()
+}
+
+// addListener adds a listener with a Secret of the same name to the gateway's two. remove removes both.
+func (t *fixture) addListener(name, port string, certificate, key []byte) (remove func()) {
+	t.Helper()
+	secrets := t.GuestClient.CoreV1().Secrets(world.GuestNamespace)
+	_, err := secrets.Create(t.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+	}, metav1.CreateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.patchGateway(`[{"op":"add","path":"/spec/listeners/-","value":{"name":"` + name + `","port":` + port + `,"protocol":"HTTPS",
+		"tls":{"certificateRefs":[{"name":"` + name + `"}]}}}]`)
+	return func() {
+		t.Helper()
+		t.patchGateway(`[{"op":"test","path":"/spec/listeners/2/name","value":"` + name + `"},{"op":"remove","path":"/spec/listeners/2"}]`)
+		t.Expect(secrets.Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	}
 }
 
 // manyListeners gives the gateway 200 listeners, which the guest's API server refuses, and then as many as Gateway API

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -203,7 +204,9 @@ func (u *upgrade) released(t *fixture) {
 		return string(out), err
 	}
 	out, err := command("--dry-run")
-	t.Expect(err).To(gomega.HaveOccurred(), "held Gateways are exit code 2")
+	exit, is := errors.AsType[*exec.ExitError](err)
+	t.Expect(is).To(gomega.BeTrue(), "%v: %s", err, out)
+	t.Expect(exit.ExitCode()).To(gomega.Equal(2), "held Gateways are exit code 2: %s", out)
 	t.Expect(out).To(gomega.ContainSubstring("gateway/" + world.GuestNamespace + "/" + trafficGateway + " is held"))
 	out, err = command()
 	t.Expect(err).NotTo(gomega.HaveOccurred(), out)
