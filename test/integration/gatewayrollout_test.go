@@ -137,6 +137,22 @@ func (w *gatewayWorld) templates() string {
 	return ""
 }
 
+// slotWrites returns how often each ConfigMap of a slot was written since a number of requests, also in vain.
+func (w *gatewayWorld) slotWrites(since int) map[string]int {
+	w.Helper()
+	out := map[string]int{}
+	for _, request := range writes(w.mgmtRequests.since(since)) {
+		for _, slot := range []model.ConfigSlot{model.SlotA, model.SlotB} {
+			for _, name := range []string{w.cfg.InjectorConfigMap(slot), w.cfg.MeshConfigMap(slot)} {
+				if strings.Contains(request+"?", "/configmaps/"+name+"?") {
+					out[name]++
+				}
+			}
+		}
+	}
+	return out
+}
+
 // TestGatewaysRollOneByOne upgrades istiod with three Gateways. The test plays istiod and the Deployment controller.
 func TestGatewaysRollOneByOne(t *testing.T) {
 	w, stop := newGatewayWorld(t, "a", "b", "c")
@@ -149,10 +165,17 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 
 	t.Log("all Gateways are held before istiod changes, and its configuration goes to the other slot")
 	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
+	requests := w.mgmtRequests.count()
 	stop = w.run()
 	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
 	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b", "c"}))
 	w.settle()
+	// HyperShift wakes upon each change of a ConfigMap. A process that starts applies each of its objects once.
+	w.Expect(w.slotWrites(requests)).To(gomega.Equal(map[string]int{
+		w.cfg.InjectorConfigMap(model.SlotB): 1, w.cfg.MeshConfigMap(model.SlotA): 1,
+	}))
+	written, err := maps.Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotB), metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b", "c"}), "the new istiod is not available yet")
 	after, err := maps.Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotA), metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
@@ -168,6 +191,7 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 	w.Expect(w.held()).To(gomega.Equal([]string{"b", "c"}), "a's new pod is not ready")
 	t.Log("hypergate restarts meanwhile")
 	stop()
+	requests = w.mgmtRequests.count()
 	w.run()
 	w.settle()
 	w.Expect(w.held()).To(gomega.Equal([]string{"b", "c"}), "a's new pod is not ready")
@@ -189,6 +213,10 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 	w.playGateway("c", w.cfg.ProxyImage, 1)
 	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("gateways"))
 	w.settle()
+	w.Expect(w.slotWrites(requests)).To(gomega.HaveEach(1), "of the second process")
+	end, err := maps.Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotB), metav1.GetOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(end.ResourceVersion).To(gomega.Equal(written.ResourceVersion), "one change of content costs one write")
 	mgmt, guest := w.mgmtRequests.count(), w.guestRequests.count()
 	w.rests(50)
 	w.Expect(append(w.mgmtRequests.since(mgmt), w.guestRequests.since(guest)...)).To(gomega.BeEmpty())
