@@ -15,7 +15,8 @@ import (
 // requestVerbs are the methods of clients whose requests write.
 func requestVerbs() []string {
 	return []string{
-		"Apply", "ApplyStatus", "Create", "CreateToken", "Delete", "DeleteCollection", "Patch", "Post", "Put", "Update", "UpdateStatus",
+		"Apply", "ApplyScale", "ApplyStatus", "Create", "CreateToken", "Delete", "DeleteCollection", "Evict", "Patch", "Post", "Put",
+		"Update", "UpdateScale", "UpdateStatus",
 	}
 }
 
