@@ -34,12 +34,6 @@ type GuestNode struct {
 	process *proc.Process
 }
 
-// Kill ends the node with everything that runs on it, like a power failure.
-func (n *GuestNode) Kill() {
-	n.process.Kill()
-	<-n.process.Done()
-}
-
 // Stop ends one server of the node: kubelet, kube-proxy, coredns, containerd or KonnectivityAgent. Its pods keep
 // running.
 func (n *GuestNode) Stop(ctx context.Context, server string) error {

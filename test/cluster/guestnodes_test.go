@@ -25,7 +25,7 @@ const (
 )
 
 // TestRealGuestNodes checks the real nodes of a guest: pods run on both and reach each other, Services and the API
-// server; this machine reaches load balancers; a node that loses power is noticed; and nothing is left behind.
+// server; this machine reaches load balancers; and nothing is left behind.
 func TestRealGuestNodes(t *testing.T) {
 	skipUnlessPossible(t)
 	t.Parallel()

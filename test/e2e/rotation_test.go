@@ -69,7 +69,6 @@ func rotateCA(t *fixture) {
 
 // fleetSize returns the number of simulated gateways during the rotation, and the overlap. More gateways renew more
 // certificates during the overlap, so it is longer. `make rotation` sets GATEWAYS.
-// GATEWAYS is what make rotation sets.
 func (t *fixture) fleetSize() (int, time.Duration) {
 	t.Helper()
 	size := 20
