@@ -25,9 +25,11 @@ const (
 	defaultConnectTimeout = 5 * time.Second
 	defaultDNSRefresh     = 5 * time.Second
 	defaultIdleTimeout    = time.Hour
-	// leastCircuit is the smallest limit of a circuit breaker that counts as no limit. The stand-in breaks no
-	// circuits.
+	// leastCircuit is the smallest limit of a circuit breaker, or of the streams of a connection, that counts as no
+	// limit. The stand-in breaks no circuits.
 	leastCircuit = 1024
+	// defaultChoices is the default of Envoy's API for the endpoints that are compared.
+	defaultChoices = 2
 )
 
 // Cluster translates a cluster.
@@ -111,6 +113,18 @@ func balancing(c *clusterv3.Cluster, out *model.Cluster) error {
 	if c.GetLoadBalancingPolicy() != nil {
 		return fmt.Errorf("load_balancing_policy beside lb_policy %s is not supported", c.GetLbPolicy())
 	}
+	return shares(c)
+}
+
+// shares rejects options that change the share of an endpoint.
+func shares(c *clusterv3.Cluster) error {
+	least := c.GetLeastRequestLbConfig()
+	if least.GetSlowStartConfig() != nil || c.GetRoundRobinLbConfig().GetSlowStartConfig() != nil {
+		return fmt.Errorf("slow_start_config is not supported")
+	}
+	if choices := least.GetChoiceCount(); choices != nil && choices.GetValue() != defaultChoices {
+		return fmt.Errorf("least_request_lb_config.choice_count: only %d is supported", defaultChoices)
+	}
 	return nil
 }
 
@@ -147,11 +161,11 @@ func circuits(c *clusterv3.Cluster, _ *model.Cluster) error {
 	for _, threshold := range c.GetCircuitBreakers().GetThresholds() {
 		limits := map[string]interface{ GetValue() uint32 }{
 			"max_connections": threshold.GetMaxConnections(), "max_pending_requests": threshold.GetMaxPendingRequests(),
-			"max_requests": threshold.GetMaxRequests(),
+			"max_requests": threshold.GetMaxRequests(), "max_retries": threshold.GetMaxRetries(),
 		}
 		set := map[string]bool{
 			"max_connections": threshold.MaxConnections != nil, "max_pending_requests": threshold.MaxPendingRequests != nil,
-			"max_requests": threshold.MaxRequests != nil,
+			"max_requests": threshold.MaxRequests != nil, "max_retries": threshold.MaxRetries != nil,
 		}
 		for name, limit := range limits {
 			if set[name] && limit.GetValue() < leastCircuit {
@@ -179,6 +193,9 @@ func protocol(c *clusterv3.Cluster, out *model.Cluster) error {
 	if idle := options.GetCommonHttpProtocolOptions().GetIdleTimeout(); idle != nil {
 		out.IdleTimeout = idle.AsDuration()
 	}
+	if err := connectionLimits(options.GetCommonHttpProtocolOptions(), options.GetExplicitHttpConfig().GetHttp2ProtocolOptions()); err != nil {
+		return err
+	}
 	switch {
 	case options.GetUseDownstreamProtocolConfig() != nil:
 		out.Protocol = model.SameProtocol
@@ -186,6 +203,17 @@ func protocol(c *clusterv3.Cluster, out *model.Cluster) error {
 		out.Protocol = model.AutoProtocol
 	case options.GetExplicitHttpConfig().GetHttp2ProtocolOptions() != nil:
 		out.Protocol = model.HTTP2
+	}
+	return nil
+}
+
+// connectionLimits rejects options that end a connection under its requests, or refuse streams of it.
+func connectionLimits(common *corev3.HttpProtocolOptions, http2 *corev3.Http2ProtocolOptions) error {
+	if common.GetMaxConnectionDuration().AsDuration() > 0 {
+		return fmt.Errorf("common_http_protocol_options.max_connection_duration is not supported")
+	}
+	if streams := http2.GetMaxConcurrentStreams(); streams != nil && streams.GetValue() < leastCircuit {
+		return fmt.Errorf("http2_protocol_options.max_concurrent_streams: limits below %d are not supported", leastCircuit)
 	}
 	return nil
 }

@@ -34,8 +34,8 @@ func row(text string) known {
 	return fields
 }
 
-// newRules returns the one table of what is accepted. Ignored fields are about statistics, logs, traces, buffers and
-// sockets.
+// newRules returns the one table of what is accepted. Ignored fields are about statistics, logs, traces, buffers, sockets
+// and connections that end between requests. The translation rejects values of the other fields that it does not obey.
 func newRules() rules {
 	fields := map[string]known{}
 	for _, part := range []map[string]string{clusterFields(), listenerFields(), routeFields(), tlsFields(), commonFields()} {
@@ -134,7 +134,7 @@ func clusterFields() map[string]string {
 		http + ".UseDownstreamHttpConfig":    `http_protocol_options http2_protocol_options`,
 		http + ".AutoHttpConfig":             `http_protocol_options http2_protocol_options`,
 		core + "UpstreamHttpProtocolOptions": `auto_sni auto_san_validation`,
-		core + "HttpProtocolOptions":         `idle_timeout | max_connection_duration max_headers_count max_requests_per_connection`,
+		core + "HttpProtocolOptions":         `idle_timeout max_connection_duration | max_headers_count max_requests_per_connection`,
 		"envoy.type.v3.Percent":              `value`,
 		"envoy.type.v3.FractionalPercent":    `numerator denominator`,
 		core + "RuntimeFractionalPercent":    `default_value | runtime_key`,
@@ -161,11 +161,12 @@ func listenerFields() map[string]string {
 		listener + "Filter":           `name typed_config config_discovery`,
 		hcm + "HttpConnectionManager": `codec_type stat_prefix rds route_config http_filters use_remote_address
 			server_name server_header_transformation upgrade_configs normalize_path merge_slashes
-			path_with_escaped_slashes_action common_http_protocol_options max_request_headers_kb request_timeout | tracing
+			path_with_escaped_slashes_action common_http_protocol_options max_request_headers_kb request_timeout
+			request_headers_timeout stream_idle_timeout http2_protocol_options | tracing
 			access_log access_log_options forward_client_cert_details set_current_client_cert_details
-			http_protocol_options http2_protocol_options proxy_100_continue request_id_extension internal_address_config
-			generate_request_id preserve_external_request_id always_set_request_id_in_response stream_idle_timeout
-			drain_timeout delayed_close_timeout xff_num_trusted_hops skip_xff_append via request_headers_timeout
+			http_protocol_options proxy_100_continue request_id_extension internal_address_config
+			generate_request_id preserve_external_request_id always_set_request_id_in_response
+			drain_timeout delayed_close_timeout xff_num_trusted_hops skip_xff_append via
 			add_user_agent represent_ipv4_remote_address_as_ipv4_mapped_ipv6 stream_error_on_invalid_http_message
 			max_request_headers_kb`,
 		hcm + "HttpConnectionManager.UpgradeConfig": `upgrade_type enabled`,

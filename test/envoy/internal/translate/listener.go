@@ -11,6 +11,7 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/hypergate/hypergate/test/envoy/internal/model"
 )
@@ -203,6 +204,9 @@ func (t *Translator) http(h *hcmv3.HttpConnectionManager) (*model.HTTP, error) {
 	if err := connectionOptions(h, out); err != nil {
 		return nil, err
 	}
+	if err := connectionLimits(h.GetCommonHttpProtocolOptions(), h.GetHttp2ProtocolOptions()); err != nil {
+		return nil, err
+	}
 	if err := t.httpFilters(h, out); err != nil {
 		return nil, err
 	}
@@ -228,8 +232,13 @@ func connectionOptions(h *hcmv3.HttpConnectionManager, out *model.HTTP) error {
 	if action := h.GetPathWithEscapedSlashesAction(); action > hcmv3.HttpConnectionManager_KEEP_UNCHANGED {
 		return fmt.Errorf("path_with_escaped_slashes_action %s is not supported", action)
 	}
-	if h.GetRequestTimeout().AsDuration() > 0 {
-		return fmt.Errorf("request_timeout is not supported")
+	for name, timeout := range map[string]*durationpb.Duration{
+		"request_timeout": h.GetRequestTimeout(), "request_headers_timeout": h.GetRequestHeadersTimeout(),
+		"stream_idle_timeout": h.GetStreamIdleTimeout(), // istiod sends 0, which means none
+	} {
+		if timeout.AsDuration() > 0 {
+			return fmt.Errorf("%s is not supported", name)
+		}
 	}
 	if h.GetCodecType() == hcmv3.HttpConnectionManager_HTTP3 {
 		return fmt.Errorf("codec_type HTTP3 is not supported")

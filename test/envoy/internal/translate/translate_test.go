@@ -65,6 +65,20 @@ func TestListenersAreRejectedByName(t *testing.T) {
 		"a timeout of requests": {
 			hcm(`"request_timeout": "5s", "http_filters": [` + router + `]`), "request_timeout is not supported",
 		},
+		"a timeout of headers": {
+			hcm(`"request_headers_timeout": "5s", "http_filters": [` + router + `]`), "request_headers_timeout is not supported",
+		},
+		"an idle timeout of streams": {
+			hcm(`"stream_idle_timeout": "5s", "http_filters": [` + router + `]`), "stream_idle_timeout is not supported",
+		},
+		"a lifetime of connections": {
+			hcm(`"common_http_protocol_options": {"max_connection_duration": "5s"}, "http_filters": [` + router + `]`),
+			"max_connection_duration is not supported",
+		},
+		"few streams": {
+			hcm(`"http2_protocol_options": {"max_concurrent_streams": 100}, "http_filters": [` + router + `]`),
+			"max_concurrent_streams: limits below 1024",
+		},
 		"UDP": {
 			`{"name": "l", "address": {"socket_address": {"protocol": "UDP", "address": "0.0.0.0", "port_value": 443}},
 				"udp_listener_config": {}}`,
@@ -143,12 +157,45 @@ func TestRoutesAndClustersAreRejectedByName(t *testing.T) {
 		`{"name": "c", "lb_policy": "RING_HASH"}`:                                     "lb_policy RING_HASH is not supported",
 		`{"name": "c", "outlier_detection": {}}`:                                      `cluster "c".outlier_detection is not supported`,
 		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_connections": 1}]}}`: "max_connections: limits below 1024",
+		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_retries": 3}]}}`:     "max_retries: limits below 1024",
+
+		`{"name": "c", "round_robin_lb_config": {"slow_start_config": {"slow_start_window": "5s"}}}`:                                         "slow_start_config is not supported",
+		`{"name": "c", "lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"slow_start_config": {}}}`:                                  "slow_start_config is not",
+		`{"name": "c", "lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"choice_count": 3}}`:                                        "choice_count: only 2 is supported",
+		upstream(`"common_http_protocol_options": {"max_connection_duration": "5s"}, "explicit_http_config": {"http_protocol_options": {}}`): "max_connection_duration is not supported",
+		upstream(`"explicit_http_config": {"http2_protocol_options": {"max_concurrent_streams": 7}}`):                                        "max_concurrent_streams: limits",
 
 		`{"name": "c", "type": "EDS", "eds_cluster_config": {"eds_config": {"self": {}}}}`: "eds_config.self is not supported",
 	} {
 		if _, err := translate.New().Cluster(read(t, json, &clusterv3.Cluster{})); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error = %v, want %q in it", json, err, want)
 		}
+	}
+}
+
+// upstream is a cluster with these options of HTTP.
+func upstream(options string) string {
+	return `{"name": "c", "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+		"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", ` + options + `}}}`
+}
+
+// TestWhatIstiodSendsByDefault checks that the values that istiod 1.29 sends without a setting of a user are accepted.
+func TestWhatIstiodSendsByDefault(t *testing.T) {
+	t.Parallel()
+	const most = "4294967295"
+	for _, json := range []string{
+		`{"name": "c", "lb_policy": "LEAST_REQUEST", "circuit_breakers": {"thresholds": [{"max_connections": ` + most + `,
+			"max_pending_requests": ` + most + `, "max_requests": ` + most + `, "max_retries": ` + most + `, "track_remaining": true}]}}`,
+		`{"name": "c", "max_requests_per_connection": 1, "circuit_breakers": {"thresholds": [{"max_requests": 100000}]}}`, // bootstrap
+		upstream(`"explicit_http_config": {"http2_protocol_options": {}}`),
+	} {
+		if _, err := translate.New().Cluster(read(t, json, &clusterv3.Cluster{})); err != nil {
+			t.Errorf("%s: %v", json, err)
+		}
+	}
+	listener := hcm(`"stream_idle_timeout": "0s", "common_http_protocol_options": {"idle_timeout": "3600s"}, "http_filters": [` + router + `]`)
+	if _, err := translate.New().Listener(read(t, listener, &listenerv3.Listener{})); err != nil {
+		t.Error(err)
 	}
 }
 
