@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -154,7 +155,7 @@ func Failures(r Results, known map[string]string) []string {
 }
 
 // Compare returns what is wrong with the results of the split beside those of an istiod in the guest: Failures of both,
-// and each test that the split loses.
+// each test that the split loses, and each known failure that passes with both.
 func Compare(split, inGuest Results, known map[string]string) []string {
 	if split.Side != Split || inGuest.Side != InGuest || split.Set != inGuest.Set {
 		return []string{fmt.Sprintf("%s (%s) and %s (%s) cannot be compared", split.Side, split.Set, inGuest.Side, inGuest.Set)}
@@ -168,6 +169,11 @@ func Compare(split, inGuest Results, known map[string]string) []string {
 		passed++
 		if got := split.outcome(test.Name); got != Passed {
 			wrong = append(wrong, fmt.Sprintf("%s passed with %s and %s with %s", test.Name, InGuest, got, Split))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if split.outcome(name) == Passed && inGuest.outcome(name) == Passed {
+			wrong = append(wrong, fmt.Sprintf("%s passes now: take it off the known failures, and off docs/conformance", name))
 		}
 	}
 	if passed == 0 {

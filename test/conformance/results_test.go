@@ -61,6 +61,14 @@ func TestCompare(t *testing.T) {
 			[]string{"Known passed with in-guest and failed with split"},
 		},
 		{
+			"a known failure that passes now", results(conformance.Split, outcomes{"Known": conformance.Passed}),
+			results(conformance.InGuest, outcomes{"Known": conformance.Passed}), []string{"Known passes now"},
+		},
+		{
+			"a known failure that was not selected", results(conformance.Split, outcomes{"A": conformance.Passed}),
+			results(conformance.InGuest, outcomes{"A": conformance.Passed}), nil,
+		},
+		{
 			"an unknown failure on both sides", results(conformance.Split, outcomes{"A": conformance.Passed, "B": conformance.Failed}),
 			results(conformance.InGuest, outcomes{"A": conformance.Passed, "B": conformance.Failed}),
 			[]string{"B failed with split", "B failed with in-guest"},

@@ -48,9 +48,22 @@ func conformance(t *fixture, _ *edgeOfTheGuest) {
 		"-class="+class, "-tests="+strings.Join(conformanceTests(), ","))
 	out, err := command.CombinedOutput()
 	t.Expect(err).NotTo(gomega.HaveOccurred(), func() string { return outputOfFailures(out) })
+	t.Expect(notPassed(out, conformanceTests())).To(gomega.BeEmpty(), "tests that skipped themselves, or did not run")
 	_, table, _ := strings.Cut(outputOf(out, func(test string) bool { return test == "TestConformance" }), "PASSED  FAILED  SKIPPED\n")
 	t.Log("passed, failed, skipped\n" + table)
 	t.conformancePodsGone()
+}
+
+// notPassed returns the selected tests that did not pass, of the output of `go test -json`. A test that skips is a
+// success for `go test`.
+func notPassed(out []byte, selected []string) []string {
+	passed := map[string]bool{}
+	for _, e := range testEvents(out) {
+		if name, is := strings.CutPrefix(e.Test, "TestConformance/"); is && e.Action == "pass" {
+			passed[name] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(selected), func(test string) bool { return passed[test] })
 }
 
 // conformancePodsGone waits until the pods of the suite have ended. The suite deletes its namespaces and does not wait,
@@ -118,6 +131,21 @@ func testEvents(out []byte) []testEvent {
 		events = append(events, e)
 	}
 	return events
+}
+
+// TestNotPassed checks that a test passes only if it ran to its end.
+func TestNotPassed(t *testing.T) {
+	t.Parallel()
+	const out = `{"Action":"run","Test":"TestConformance/A"}
+{"Action":"pass","Test":"TestConformance/A/part"}
+{"Action":"pass","Test":"TestConformance/A"}
+{"Action":"pass","Test":"TestConformance/B/part"}
+{"Action":"skip","Test":"TestConformance/B"}
+{"Action":"pass","Test":"TestConformance"}
+`
+	if got := notPassed([]byte(out), []string{"A", "B", "C"}); !slices.Equal(got, []string{"B", "C"}) {
+		t.Errorf("got %q, want B, which skipped, and C, which did not run", got)
+	}
 }
 
 // TestOutputOfFailures checks that the names and the last lines of failed tests come first.
