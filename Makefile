@@ -311,12 +311,13 @@ next: servers ## Install development snapshots of Istio with a newer Gateway API
 
 .PHONY: migration
 migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGIN_ISTIO=1.28.2 is an older one. Takes hours. Needs root.
-	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 sail-operator ingress-operator
+	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 sail-operator ingress-operator helm
 	go test -count=1 -timeout 20m ./test/origin
 	hack/e2e.sh -v -timeout 30m -run '^TestMigration$$' ./test/e2e
 	hack/e2e.sh -v -timeout 3h -run '^TestMigrationFromOLM$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationReplaced$$' ./test/e2e
 	hack/e2e.sh -v -timeout 2h -run '^TestMigrationFromSail$$' ./test/e2e
+	hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromHelm$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationStandalone$$' ./test/e2e
 
 .PHONY: monitoring

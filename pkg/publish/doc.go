@@ -13,8 +13,8 @@
 // # Invariants
 //
 //   - All functions are pure: no clock, no API server.
-//   - The table allStrategies is the only place where the strategies differ. A strategy without a row is rejected by
-//     ValidateFlags, and EndpointOf returns EndpointUnavailable for it.
+//   - The table allStrategies is the only place that decides how a strategy publishes istiod. A strategy without a row
+//     is rejected by ValidateFlags, and EndpointOf returns EndpointUnavailable for it.
 //   - StrategyFor never returns PublishAuto.
 //   - An endpoint of any strategy except PublishAddress has a valid host name or address. Its host does not contain the
 //     name of the management namespace (leakcheck.NamesNamespace). Package desired checks Config.XDS, the endpoint of

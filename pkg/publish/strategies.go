@@ -10,8 +10,9 @@ import (
 )
 
 // Strategy is everything that hypergate knows about one strategy to publish istiod. To add a strategy, add a constant
-// in package model and a row in allStrategies. No other code distinguishes the strategies. ValidateFlags rejects a
-// strategy without a row, and such a strategy publishes nothing.
+// in package model and a row in allStrategies. Other code compares only names: StrategyFor, which selects a strategy,
+// and flags, examples and reports that belong to one strategy. ValidateFlags rejects a strategy without a row, and such
+// a strategy publishes nothing.
 type Strategy struct {
 	name model.PublishStrategy
 	// flag is true if --publish can select the strategy. The others follow from something else.
