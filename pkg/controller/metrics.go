@@ -160,7 +160,7 @@ func numbersOf(report apply.Report, watches []apply.WatchProblem) metrics.Number
 func outcomeOf(k known, res status.Result, settled bool) metrics.Outcome {
 	switch k.decision.(type) {
 	case onHold:
-		return metrics.Held
+		return metrics.OnHold
 	case waitForSync:
 		return metrics.Unobserved
 	case noPlan, pruneManagement:

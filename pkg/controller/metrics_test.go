@@ -35,7 +35,7 @@ func TestTheOutcomeOfAPass(t *testing.T) {
 		settled  bool
 		want     metrics.Outcome
 	}{
-		"on hold":                   {decision: onHold{}, want: metrics.Held},
+		"on hold":                   {decision: onHold{}, want: metrics.OnHold},
 		"a side is not known":       {decision: waitForSync{}, want: metrics.Unobserved},
 		"no plan":                   {decision: noPlan{problem: refused}, want: metrics.Refused},
 		"another hypergate's guest": {decision: pruneManagement{problem: refused}, want: metrics.Refused},

@@ -17,9 +17,9 @@ import (
 type Previewed struct {
 	// Writes are the writes that Run would send, including those that would change nothing.
 	Writes []dryrun.Write
-	// Refusal is why Run would write nothing. Held reports whether the reason is the lifecycle of the control plane.
+	// Refusal is why Run would write nothing. OnHold reports whether the reason is the lifecycle of the control plane.
 	Refusal error
-	Held    bool
+	OnHold  bool
 }
 
 // Preview returns the writes that Run would send now. It runs the same passes with clients that send each write as a
@@ -136,7 +136,7 @@ func (r *Reconciler) previewPass(ctx context.Context) passed {
 }
 
 func previewed(recorder *dryrun.Recorder, end passed) Previewed {
-	out := Previewed{Writes: recorder.Writes(), Held: end.outcome == metrics.Held}
+	out := Previewed{Writes: recorder.Writes(), OnHold: end.outcome == metrics.OnHold}
 	if end.outcome == metrics.Refused {
 		out.Refusal = refusal(end.problem)
 	}

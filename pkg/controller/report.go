@@ -106,7 +106,7 @@ func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) passed {
 		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
 	}
 	r.reports.lifecycle.logHold(ctx, hold, r.memory.secrets.Credential(model.IstiodBearer).Expires)
-	return passed{outcome: metrics.Held, requeue: soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))}
+	return passed{outcome: metrics.OnHold, requeue: soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))}
 }
 
 // logApplied logs what was changed.

@@ -89,13 +89,13 @@ func (s *summarizer) noteGuest(o observation) {
 	s.last.Classes, s.last.Class = len(o.guest.Classes), model.Oldest(o.guest.Classes)
 	switch o.ownership.(type) {
 	case ownership.Owned:
-		s.last.Claim = summary.ClaimOurs
+		s.last.Owner = summary.OwnerOurs
 	case ownership.OwnedByOther:
-		s.last.Claim = summary.ClaimAnother
+		s.last.Owner = summary.OwnerAnother
 	case ownership.Unowned:
-		s.last.Claim = summary.ClaimNone
+		s.last.Owner = summary.OwnerNone
 	case ownership.Unknown:
-		s.last.Claim = ""
+		s.last.Owner = ""
 	}
 }
 

@@ -78,14 +78,14 @@ func TestTheSummaryHasTheGuest(t *testing.T) {
 		state ownership.State
 		want  string
 	}{
-		{ownership.Owned{}, summary.ClaimOurs},
-		{nil, summary.ClaimOurs},
-		{ownership.OwnedByOther{}, summary.ClaimAnother},
-		{ownership.Unowned{}, summary.ClaimNone},
+		{ownership.Owned{}, summary.OwnerOurs},
+		{nil, summary.OwnerOurs},
+		{ownership.OwnedByOther{}, summary.OwnerAnother},
+		{ownership.Unowned{}, summary.OwnerNone},
 		{ownership.Unknown{}, ""},
 	} {
 		s.noteGuest(observation{ownership: c.state, guest: model.GuestObservation{Classes: classes}})
-		if s.last.Claim != c.want || s.last.Class != "b" || s.last.Classes != 2 {
+		if s.last.Owner != c.want || s.last.Class != "b" || s.last.Classes != 2 {
 			t.Errorf("%T: %+v, want claim %q", c.state, s.last, c.want)
 		}
 	}

@@ -59,12 +59,12 @@ const (
 	Refused Outcome = "refused"
 	// Unobserved means that a side does not show its current state.
 	Unobserved Outcome = "unknown"
-	// Held means that the control plane is paused, starting or being deleted.
-	Held Outcome = "held"
+	// OnHold means that the control plane is paused, starting or being deleted.
+	OnHold Outcome = "on_hold"
 )
 
 func outcomes() []string {
-	return []string{string(Complete), string(Incomplete), string(Refused), string(Unobserved), string(Held)}
+	return []string{string(Complete), string(Incomplete), string(Refused), string(Unobserved), string(OnHold)}
 }
 
 // sides are the values of the label side (model.Side).
@@ -181,7 +181,7 @@ func stateDefinitions(v Values) []Definition {
 			Labels: []Label{conditionType, {"reason", v.Reasons}},
 		},
 		{
-			Name: "hypergate_held", Type: Gauge, Help: "1 while hypergate changes nothing, because of the control plane's lifecycle.",
+			Name: "hypergate_on_hold", Type: Gauge, Help: "1 while hypergate changes nothing, because of the control plane's lifecycle.",
 			Labels: []Label{{"by", holds()}},
 		},
 	}

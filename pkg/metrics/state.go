@@ -175,7 +175,7 @@ func (s samples) ofConditions(shown summary.Summary) {
 	if shown.Lifecycle.IsOnHold() {
 		by = string(shown.Lifecycle)
 	}
-	s.one("hypergate_held", by, holds())
+	s.one("hypergate_on_hold", by, holds())
 }
 
 func (s samples) ofSides(all map[string]Numbers) {

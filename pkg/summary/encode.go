@@ -141,7 +141,7 @@ func (s Summary) clean() Summary {
 		{&s.Guest, longestName},
 		{(*string)(&s.Lifecycle), longestState},
 		{&s.Class, longestClass},
-		{&s.Claim, longestState},
+		{&s.Owner, longestState},
 		{&s.GuestAPI.State, longestState},
 		{&s.Istiod.State, longestState},
 		{&s.Istiod.Version, longestWord},

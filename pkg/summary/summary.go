@@ -52,8 +52,8 @@ type Summary struct {
 	// Classes is the number of GatewayClasses that hypergate serves. Class is the name of the oldest one.
 	Classes int    `json:"classes"`
 	Class   string `json:"class,omitempty"`
-	// Claim is which hypergate owns the guest, by its Leases there. It is empty if that is not known.
-	Claim string `json:"claim,omitempty"`
+	// Owner is which hypergate owns the guest, by its Leases there. It is empty if that is not known.
+	Owner string `json:"owner,omitempty"`
 	// GuestAPI is how the guest's API server answered the last request of this pod.
 	GuestAPI  GuestAPI  `json:"guestAPI,omitzero"`
 	Istiod    Istiod    `json:"istiod,omitzero"`
@@ -127,11 +127,11 @@ func (s Summary) ClassesText() string {
 	}
 }
 
-// The values of Claim: this hypergate owns the guest, another one does, or none does.
+// The values of Owner: this hypergate owns the guest, another one does, or none does.
 const (
-	ClaimOurs    = "ours"
-	ClaimAnother = "another hypergate"
-	ClaimNone    = "none"
+	OwnerOurs    = "ours"
+	OwnerAnother = "another hypergate"
+	OwnerNone    = "none"
 )
 
 // GuestAPI is how the guest's API server answered the last request. Millis is how long the last answer took, in

@@ -31,7 +31,7 @@ func installed() summary.Summary {
 			{summary.Degraded, summary.False, "AsExpected", at, "no action required"},
 			{summary.Upgradeable, summary.True, "AsExpected", at, "another version can be installed"},
 		},
-		Classes: 1, Class: "openshift-default", Claim: summary.ClaimOurs,
+		Classes: 1, Class: "openshift-default", Owner: summary.OwnerOurs,
 		GuestAPI: summary.GuestAPI{State: summary.APIAnswers, Millis: 12},
 		Istiod:   summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3", Ready: 1, Wanted: 2},
 		Published: summary.Published{
@@ -94,7 +94,7 @@ func TestEncodeFits(t *testing.T) {
 	} {
 		s := summary.Summary{
 			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
-			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40, Class: long, Claim: long, GuestAPI: summary.GuestAPI{long, 1 << 40},
+			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40, Class: long, Owner: long, GuestAPI: summary.GuestAPI{long, 1 << 40},
 			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long, true},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
 			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},

@@ -83,7 +83,7 @@ func managementRows(s summary.Summary, now time.Time) []row {
 func guestRows(s summary.Summary, now time.Time) []row {
 	return shown(
 		row{"API", s.GuestAPI.Text()},
-		row{"claim", s.Claim},
+		row{"owner", s.Owner},
 		row{"classes", s.ClassesText()},
 		row{"CRDs", joined(", ", crdTexts(s.CRDs)...)},
 		row{"webhook", s.Webhook.Policy},

@@ -36,7 +36,7 @@ func installed(guest string) summary.Reading {
 				{Type: summary.Degraded, Status: summary.False, Reason: "AsExpected", Since: at, Message: "no action required"},
 				{Type: summary.Upgradeable, Status: summary.True, Reason: "AsExpected", Since: at, Message: "another version is possible"},
 			},
-			Classes: 1, Class: "openshift-default", Claim: summary.ClaimOurs,
+			Classes: 1, Class: "openshift-default", Owner: summary.OwnerOurs,
 			GuestAPI: summary.GuestAPI{State: summary.APIAnswers, Millis: 12},
 			Istiod:   summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3"},
 			Published: summary.Published{

@@ -112,7 +112,7 @@ func healthy(namespace string, others ...string) []string {
 		`hypergate_condition{type="Degraded",status="True"} 0x6000`,
 		`hypergate_condition_reason{type="Available",reason="AsExpected"} 1x6000`,
 		`hypergate_condition_reason{type="Degraded",reason="AsExpected"} 1x6000`,
-		`hypergate_held{by="paused"} 0x6000`,
+		`hypergate_on_hold{by="paused"} 0x6000`,
 		`hypergate_last_complete_timestamp_seconds{} 0+60x6000`,
 		// A token of an hour, renewed after 48 minutes, and a credential of a day that is renewed hourly.
 		renewed("hypergate_istiod_token", 48, 3600), renewedFrom("hypergate_istiod_token", 48),
@@ -175,7 +175,7 @@ func TestAlertsAboutTheState(t *testing.T) {
 	const (
 		availableFalse = `hypergate_condition{type="Available",status="False"} `
 		degradedTrue   = `hypergate_condition{type="Degraded",status="True"} `
-		held           = `hypergate_held{by="paused"} 1x6000`
+		held           = `hypergate_on_hold{by="paused"} 1x6000`
 		complete       = `hypergate_last_complete_timestamp_seconds{} `
 	)
 	checkScenarios(t, []scenario{
@@ -232,15 +232,15 @@ func TestAlertsAboutCredentials(t *testing.T) {
 			series: []string{renewed("hypergate_istiod_token", 53, 3600), renewedFrom("hypergate_istiod_token", 53)},
 		},
 		{
-			name: "a pause of 40 minutes", series: []string{`hypergate_held{by="paused"} 1x6000`}, at: 40,
+			name: "a pause of 40 minutes", series: []string{`hypergate_on_hold{by="paused"} 1x6000`}, at: 40,
 			want: []string{"HypergatePaused info"},
 		},
-		{name: "a pause of 20 minutes", series: []string{`hypergate_held{by="paused"} 1x20 0x6000`}, at: 40},
-		{name: "a deletion", series: []string{`hypergate_held{by="deleting"} 1x6000`}, at: 40},
+		{name: "a pause of 20 minutes", series: []string{`hypergate_on_hold{by="paused"} 1x20 0x6000`}, at: 40},
+		{name: "a deletion", series: []string{`hypergate_on_hold{by="deleting"} 1x6000`}, at: 40},
 		{
 			name: "istiod's token is not renewed during a pause", at: 60,
 			series: []string{
-				`hypergate_held{by="paused"} 1x6000`,
+				`hypergate_on_hold{by="paused"} 1x6000`,
 				`hypergate_istiod_token_expiry_timestamp_seconds{} 3600x6000`, `hypergate_istiod_token_issued_timestamp_seconds{} 0x6000`,
 			},
 			want: []string{"HypergateIstiodTokenExpiring critical", "HypergatePaused info"},
@@ -300,7 +300,7 @@ func TestAlertsAboutTheGuest(t *testing.T) {
 		},
 		{
 			name: "istiod does not answer where it is published, during a pause", at: 15,
-			series: []string{`hypergate_published_reachable{} 0x6000`, `hypergate_held{by="paused"} 1x6000`},
+			series: []string{`hypergate_published_reachable{} 0x6000`, `hypergate_on_hold{by="paused"} 1x6000`},
 		},
 		{name: "istiod was not probed yet", series: []string{`hypergate_published_reachable{} gone`}, at: 60},
 		{
@@ -320,7 +320,7 @@ func TestAlertsAboutTheGuest(t *testing.T) {
 		},
 		{
 			name: "no relay has a tunnel, during a pause", at: 20,
-			series: []string{`hypergate_tunnel_up{relay="istiod-relay-0"} 0x6000`, `hypergate_held{by="paused"} 1x6000`},
+			series: []string{`hypergate_tunnel_up{relay="istiod-relay-0"} 0x6000`, `hypergate_on_hold{by="paused"} 1x6000`},
 		},
 		{
 			name: "the guest's API server restarts", at: 20,

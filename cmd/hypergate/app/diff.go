@@ -131,7 +131,7 @@ type diffReport struct {
 }
 
 func newDiffReport(found controller.Previewed) diffReport {
-	out := diffReport{Writes: []dryrun.Write{}, OnHold: found.Held}
+	out := diffReport{Writes: []dryrun.Write{}, OnHold: found.OnHold}
 	for _, w := range found.Writes {
 		if w.Verb == dryrun.None && w.Refusal == "" {
 			out.Unchanged++

@@ -43,7 +43,7 @@ func TestDiffOutput(t *testing.T) {
 		"writes":    {controller.Previewed{Writes: someWrites()}, exitAct},
 		"unchanged": {controller.Previewed{Writes: someWrites()[1:2]}, exitOK},
 		"no-plan":   {controller.Previewed{Refusal: errors.New("this guest belongs to another hypergate")}, exitAct},
-		"on-hold":   {controller.Previewed{Held: true}, exitUnderWay},
+		"on-hold":   {controller.Previewed{OnHold: true}, exitUnderWay},
 	} {
 		for _, format := range []string{outputTable, outputJSON} {
 			var out strings.Builder

@@ -43,7 +43,7 @@ func TestNarrowScreens(t *testing.T) {
 		},
 		"diff, nothing": {newDiffReport(controller.Previewed{}), []string{"Nothing would change."}},
 		"diff, no plan": {newDiffReport(controller.Previewed{Refusal: errors.New(longReason + clearing)}), []string{longReason}},
-		"diff, on hold": {newDiffReport(controller.Previewed{Held: true}), []string{"nothing would be written"}},
+		"diff, on hold": {newDiffReport(controller.Previewed{OnHold: true}), []string{"nothing would be written"}},
 		"preflight": {
 			clusters.previewed(controller.Previewed{Writes: []dryrun.Write{write, refused}}, nil),
 			[]string{"Kubernetes 1.33.1", longResource + " clusters-guest1/" + longName, longReason, "1 of 2 accepted"},

@@ -126,7 +126,7 @@ func (p page) istiod(s *summary.Summary) string {
 func (p page) guest(s *summary.Summary) [][2]string {
 	return [][2]string{
 		{"API", s.GuestAPI.Text()},
-		{"claim", s.Claim},
+		{"owner", s.Owner},
 		{"classes", s.ClassesText()},
 		{"CRDs", crdsText(s.CRDs)},
 		{"webhook", p.webhook(s)},

@@ -95,7 +95,7 @@ func watchedOf(r summary.Reading) []labelled {
 		labelled{"istiod", istiod + ", planned version " + s.Istio},
 		labelled{"published", s.Published.Text()},
 		labelled{"API", s.GuestAPI.State},
-		labelled{"claim", s.Claim},
+		labelled{"owner", s.Owner},
 		labelled{"classes", s.ClassesText()},
 		labelled{"CRDs", crdsText(s.CRDs)},
 		labelled{"webhook", s.Webhook.Policy},

@@ -31,7 +31,7 @@ func summaryOf(guest string) summary.Summary {
 			{Type: summary.Degraded, Status: summary.False, Reason: "AsExpected", Since: at, Message: "no action required"},
 			{Type: summary.Upgradeable, Status: summary.True, Reason: "AsExpected", Since: at, Message: "another version can be installed"},
 		},
-		Classes: 1, Class: "openshift-default", Claim: summary.ClaimOurs,
+		Classes: 1, Class: "openshift-default", Owner: summary.OwnerOurs,
 		GuestAPI: summary.GuestAPI{State: summary.APIAnswers, Millis: 12},
 		Istiod:   summary.Istiod{State: summary.IstiodServing, Since: at, Version: "1.28.3", Ready: 2, Wanted: 2},
 		Published: summary.Published{

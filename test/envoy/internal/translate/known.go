@@ -34,8 +34,9 @@ func row(text string) known {
 	return fields
 }
 
-// newRules returns the one table of what is accepted. Ignored fields are about statistics, logs, traces, buffers, sockets
-// and connections that end between requests. The translation rejects values of the other fields that it does not obey.
+// newRules returns the one table of what is accepted. Ignored fields are about statistics, logs, traces, buffers,
+// sockets and connections that end between requests. The translation rejects values of the other fields that it does
+// not obey.
 func newRules() rules {
 	fields := map[string]known{}
 	for _, part := range []map[string]string{clusterFields(), listenerFields(), routeFields(), tlsFields(), commonFields()} {
