@@ -20,7 +20,10 @@ func TestUserValues(t *testing.T) {
 		cfg.Values, err = values.Parse("v.yaml", []byte(`
 resources: {limits: {memory: 1Gi}}
 global: {logging: {level: "ads:debug"}, logAsJson: true}
-meshConfig: {accessLogEncoding: JSON, defaultConfig: {concurrency: 3}}
+meshConfig:
+  accessLogEncoding: JSON
+  defaultConfig: {concurrency: 3}
+  extensionProviders: [{name: tracer, zipkin: {service: zipkin.tracing.svc.cluster.local, port: 9411}}]
 gatewayClasses:
   "*": {horizontalPodAutoscaler: {spec: {minReplicas: 1}}, podDisruptionBudget: {spec: {maxUnavailable: 1}}}
   other: {horizontalPodAutoscaler: {spec: {maxReplicas: 20}}}
@@ -52,7 +55,10 @@ gatewayClasses:
 			t.Errorf("%s: what changed (-want +got):\n%s", topology, diff)
 		}
 		for object, parts := range map[string][]string{
-			want[0]: {"accessLogEncoding: JSON", "concurrency: 3", "discoveryAddress: " + cfg.XDS.String()},
+			want[0]: {
+				"accessLogEncoding: JSON", "concurrency: 3", "discoveryAddress: " + cfg.XDS.String(), "extensionProviders:", "name: tracer",
+				"service: zipkin.tracing.svc.cluster.local", "port: 9411",
+			},
 			want[2]: {
 				`"limits":{"memory":"1Gi"},"requests":{"cpu":"20m","memory":"160Mi"}`, "--log_output_level=ads:debug", "--log_as_json",
 			},

@@ -68,8 +68,8 @@ func TestLayeredProducts(t *testing.T) {
 	s := ofHypergate(t, source, "", model.SeveralNodes)
 	g.apply(ctx, s.guest) // also for the operator's istiod: each Service of the guest is a cluster of the gateway
 	account := g.as(ctx, "hypergate-istiod-"+revision)
-	inGuest := g.sentTo(ctx, g.kubeconfig, ofOperator(t, source, model.Proxy{}), web, true)
-	split := g.sentTo(ctx, account, s, web, true)
+	inGuest := g.sentTo(ctx, g.kubeconfig, ofOperator(t, source, model.Proxy{}), web, hasLayered)
+	split := g.sentTo(ctx, account, s, web, hasLayered)
 	names := slices.Sorted(maps.Keys(inGuest))
 	g.Expect(slices.Sorted(maps.Keys(split))).To(gomega.Equal(names))
 	for _, name := range names {
@@ -81,7 +81,7 @@ func TestLayeredProducts(t *testing.T) {
 
 	s.env = maps.Clone(s.env)
 	s.env["PILOT_INCLUDE_RESOURCES"] = ""
-	without := g.sentTo(ctx, account, s, web, false)
+	without := g.sentTo(ctx, account, s, web, hasRoute)
 	g.Expect(without).NotTo(gomega.Equal(inGuest))
 	g.Expect(without).NotTo(gomega.HaveKey("cluster kuadrant-auth-service"))
 }
@@ -98,16 +98,30 @@ func (g *guest) apply(ctx context.Context, objects []*unstructured.Unstructured)
 // haveLayered installs Istio's CRDs, the objects of the layered products, and what they are about.
 func (g *guest) haveLayered(ctx context.Context) {
 	g.Helper()
+	g.haveIstioCRDs(ctx)
+	layered, err := os.ReadFile("testdata/layered.yaml")
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.have(ctx, string(layered), behind)
+}
+
+// haveIstioCRDs installs Istio's CRDs.
+func (g *guest) haveIstioCRDs(ctx context.Context) {
+	g.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{istioCRDs(ctx, g.T)}, ErrorIfPathMissing: true})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	layered, err := os.ReadFile("testdata/layered.yaml")
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// have creates objects, and the account of their pods.
+func (g *guest) have(ctx context.Context, files ...string) {
+	g.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: namespace}}
 	g.Expect(client.IgnoreAlreadyExists(g.client.Create(ctx, account))).To(gomega.Succeed())
-	for _, object := range append(fromyaml.Objects(g.T, layered), fromyaml.Objects(g.T, behind)...) {
-		g.Expect(g.client.Create(ctx, object)).To(gomega.Succeed(), object.GetName())
+	for _, file := range files {
+		for _, object := range fromyaml.Objects(g.T, file) {
+			g.Expect(g.client.Create(ctx, object)).To(gomega.Succeed(), object.GetName())
+		}
 	}
 }
 
@@ -125,42 +139,68 @@ func (g *guest) gatewayPod(ctx context.Context) *corev1.Pod {
 // sent are the resources that istiod sends to a proxy: the bytes, by type and name.
 type sent map[string]string
 
-// sentTo returns what an istiod with these settings sends to the proxy in a pod. It waits for the objects of the
-// layered products, or, without them, for the route.
-func (g *guest) sentTo(ctx context.Context, kubeconfig string, s settings, pod *corev1.Pod, layered bool) sent {
+// sentTo returns what an istiod with these settings sends to the proxy in a pod, once it is complete.
+func (g *guest) sentTo(
+	ctx context.Context, kubeconfig string, s settings, pod *corev1.Pod, complete func(gomega.Gomega, sent),
+) sent {
+	g.Helper()
+	i := g.started(ctx, kubeconfig, s)
+	defer i.stop()
+	return g.received(ctx, i, pod, complete)
+}
+
+// started returns an istiod that has made the Services of the Gateways. With stop, the defaults of the class go.
+func (g *guest) started(ctx context.Context, kubeconfig string, s settings) istiod {
 	g.Helper()
 	defaults := &unstructured.Unstructured{}
 	g.Expect(defaults.UnmarshalJSON(s.classDefaults)).To(gomega.Succeed())
 	g.Expect(g.client.Create(ctx, defaults)).To(gomega.Succeed())
 	i := startIstiodProcess(ctx, g.T, kubeconfig, s)
-	defer i.stop()
+	stop := i.stop
+	i.stop = func() {
+		stop()
+		g.Expect(g.client.Delete(ctx, defaults)).To(gomega.Succeed())
+	}
 	g.touchClass(ctx)
 	for _, gateway := range []string{"web", "own"} {
 		g.Eventually(func() error { return g.get(ctx, gateway, &corev1.Service{}) }).Should(gomega.Succeed())
 	}
+	return i
+}
+
+// received returns what an istiod sends to the proxy in a pod, once it is complete and does not change any more.
+func (g *guest) received(ctx context.Context, i istiod, pod *corev1.Pod, complete func(gomega.Gomega, sent)) sent {
+	g.Helper()
 	var out sent
 	g.Eventually(func(g gomega.Gomega) {
 		var err error
 		out, err = configurationOf(ctx, i.plaintext, pod)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
-		for _, gateway := range []string{"web", "own"} {
-			g.Expect(out).To(gomega.HaveKey("endpoints outbound|80||" + gateway + "-openshift-default.openshift-ingress.svc.cluster.local"))
-		}
-		g.Expect(out).To(gomega.HaveKeyWithValue("route http.80", gomega.ContainSubstring("backend.openshift-ingress")))
-		if layered {
-			g.Expect(out).To(gomega.HaveKey("cluster kuadrant-auth-service"))
-			g.Expect(out).To(gomega.HaveKey("extension " + wasm))
-			g.Expect(out["cluster outbound|8080||backend.openshift-ingress.svc.cluster.local"]).
-				To(gomega.ContainSubstring("UpstreamTlsContext"))
-			g.Expect(strings.Join(slices.Collect(maps.Values(out)), "")).
-				To(gomega.And(gomega.ContainSubstring("ext_authz"), gomega.ContainSubstring("ext_proc")))
-		}
+		hasRoute(g, out)
+		complete(g, out)
 		again, err := configurationOf(ctx, i.plaintext, pod)
 		g.Expect(err).NotTo(gomega.HaveOccurred())
 		g.Expect(again).To(gomega.Equal(out), "istiod still changes it")
 	}).Should(gomega.Succeed())
-	g.Expect(g.client.Delete(ctx, defaults)).To(gomega.Succeed())
 	return out
+}
+
+// hasRoute checks for the Services of the Gateways, and for the route.
+func hasRoute(g gomega.Gomega, out sent) {
+	for _, gateway := range []string{"web", "own"} {
+		g.Expect(out).To(gomega.HaveKey("endpoints outbound|80||" + gateway + "-openshift-default.openshift-ingress.svc.cluster.local"))
+	}
+	g.Expect(out).To(gomega.HaveKeyWithValue("route http.80", gomega.ContainSubstring("backend.openshift-ingress")))
+}
+
+// hasLayered checks for the effects of the layered products' objects.
+func hasLayered(g gomega.Gomega, out sent) {
+	g.Expect(out).To(gomega.HaveKey("cluster kuadrant-auth-service"))
+	g.Expect(out).To(gomega.HaveKey("extension " + wasm))
+	g.Expect(out["cluster outbound|8080||backend.openshift-ingress.svc.cluster.local"]).
+		To(gomega.ContainSubstring("UpstreamTlsContext"))
+	g.Expect(strings.Join(slices.Collect(maps.Values(out)), "")).
+		To(gomega.And(gomega.ContainSubstring("ext_authz"), gomega.ContainSubstring("ext_proc")))
 }
 
 func all() []string { return nil }
