@@ -208,7 +208,8 @@ func TestGateways(t *testing.T) {
 func TestTheGuestsProxy(t *testing.T) {
 	ctx, source, g := realGuest(t)
 	proxy := model.Proxy{HTTP: "http://proxy.example.com:3128", HTTPS: "http://user:secret@proxy.example.com:3129", No: ".svc,10.0.0.0/16"}
-	hypergate := g.deployedBy(ctx, ofHypergateFor(t, source, "", model.GuestObservation{Proxy: proxy}), "web")
+	s := ofHypergateFor(t, source, "", model.LayeredProductResources(), model.GuestObservation{Proxy: proxy})
+	hypergate := g.deployedBy(ctx, s, "web")
 	operator := g.deployedBy(ctx, ofOperator(t, source, proxy), "web")
 	golden.Equal(t, "testdata/proxy.diff", difference(lines(t, operator["web"]), lines(t, hypergate["web"])))
 }

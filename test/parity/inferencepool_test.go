@@ -146,7 +146,8 @@ func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 		g.Expect(g.client.Update(ctx, crd)).To(gomega.Succeed())
 	}
 	serve(false)
-	ignoring := ofHypergateFor(t, source, "", model.GuestObservation{InferencePools: model.PoolsUnreadable})
+	unreadable := model.GuestObservation{InferencePools: model.PoolsUnreadable}
+	ignoring := ofHypergateFor(t, source, "", model.LayeredProductResources(), unreadable)
 	g.apply(ctx, ignoring.guest)
 	account := g.as(ctx, "hypergate-istiod-"+revision)
 	startIstiod(ctx, t, account, ignoring)()

@@ -43,11 +43,11 @@ func startIstiod(ctx context.Context, t *testing.T, kubeconfig string, s setting
 }
 
 // istiod is a process. plaintext is the address of xDS without TLS, on which istiod asks for no identity. health is the
-// address of its readiness.
+// address of its readiness, and webhook that of its webhooks.
 type istiod struct {
-	stop              func()
-	plaintext, health string
-	output            *lockedBuffer
+	stop                       func()
+	plaintext, health, webhook string
+	output                     *lockedBuffer
 }
 
 // lockedBuffer is what a process has printed.
@@ -123,7 +123,7 @@ func launchIstiod(ctx context.Context, t *testing.T, kubeconfig string, s settin
 			t.Logf("istiod's log:\n%s", output)
 		}
 	})
-	return istiod{stop: stop, plaintext: ports[4], health: ports[1], output: output}
+	return istiod{stop: stop, plaintext: ports[4], health: ports[1], webhook: ports[2], output: output}
 }
 
 func ready(ctx context.Context, address string) error {

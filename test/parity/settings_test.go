@@ -111,11 +111,14 @@ func ofOperator(t *testing.T, source *charts.Source, proxy model.Proxy) settings
 // nodes.
 func ofHypergate(t *testing.T, source *charts.Source, file string, nodes model.InfrastructureTopology) settings {
 	t.Helper()
-	return ofHypergateFor(t, source, file, model.GuestObservation{Infrastructure: nodes})
+	return ofHypergateFor(t, source, file, model.LayeredProductResources(), model.GuestObservation{Infrastructure: nodes})
 }
 
-// ofHypergateFor returns what an istiod gets by a plan of hypergate, with values of a user, for a guest.
-func ofHypergateFor(t *testing.T, source *charts.Source, file string, guest model.GuestObservation) settings {
+// ofHypergateFor returns what an istiod gets by a plan of hypergate, with values of a user and with these resources of
+// Istio, for a guest.
+func ofHypergateFor(
+	t *testing.T, source *charts.Source, file string, resources []model.IstioResource, guest model.GuestObservation,
+) settings {
 	t.Helper()
 	given, err := values.Parse("values.yaml", []byte(file))
 	if err != nil {
@@ -129,7 +132,7 @@ func ofHypergateFor(t *testing.T, source *charts.Source, file string, guest mode
 		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: namespace, ControllerName: controller,
 		Revision: revision, PilotImage: "registry.example.com/pilot:hypergate", ProxyImage: "registry.example.com/proxyv2:hypergate",
 		XDS: model.HostPort{Host: "istiod.apps.example.com", Port: 443}, WebhookHost: "gw-webhook-" + revision,
-		IstioResources: model.LayeredProductResources(), NetworkPolicies: model.HyperShiftPeers(), Values: given,
+		IstioResources: resources, NetworkPolicies: model.HyperShiftPeers(), Values: given,
 	}
 	guest.Classes = []model.GatewayClass{{Name: className, Generation: 1}}
 	plan, err := desired.NewPlanner(cfg, source).Compute(model.ManagementObservation{CA: ca, Istiod: model.Available}, guest)
