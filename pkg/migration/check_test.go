@@ -250,7 +250,8 @@ func TestTheEmbeddedMinorIsTested(t *testing.T) {
 	embedded := migration.ParseVersion(charts.EmbeddedVersion)
 	i := inventory()
 	i.Ours, i.Origin.Deployment.Version = embedded, embedded
-	if got := codes(migration.Run(i, migration.Waivers{})); slices.Contains(got, migration.OriginUntested) || embedded == (migration.Version{}) {
+	got := codes(migration.Run(i, migration.Waivers{}))
+	if slices.Contains(got, migration.OriginUntested) || embedded == (migration.Version{}) {
 		t.Errorf("istiod %v: %v", embedded, got)
 	}
 }

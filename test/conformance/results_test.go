@@ -62,7 +62,8 @@ func TestCompare(t *testing.T) {
 		},
 		{
 			"a known failure that passes now", results(conformance.Split, outcomes{"Known": conformance.Passed}),
-			results(conformance.InGuest, outcomes{"Known": conformance.Passed}), []string{"Known passes now"},
+			results(conformance.InGuest, outcomes{"Known": conformance.Passed}),
+			[]string{"Known passes now"},
 		},
 		{
 			"a known failure that was not selected", results(conformance.Split, outcomes{"A": conformance.Passed}),

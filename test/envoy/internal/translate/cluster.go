@@ -193,7 +193,8 @@ func protocol(c *clusterv3.Cluster, out *model.Cluster) error {
 	if idle := options.GetCommonHttpProtocolOptions().GetIdleTimeout(); idle != nil {
 		out.IdleTimeout = idle.AsDuration()
 	}
-	if err := connectionLimits(options.GetCommonHttpProtocolOptions(), options.GetExplicitHttpConfig().GetHttp2ProtocolOptions()); err != nil {
+	http2 := options.GetExplicitHttpConfig().GetHttp2ProtocolOptions()
+	if err := connectionLimits(options.GetCommonHttpProtocolOptions(), http2); err != nil {
 		return err
 	}
 	switch {

@@ -150,25 +150,40 @@ func TestRoutesAndClustersAreRejectedByName(t *testing.T) {
 			}
 		})
 	}
-	for json, want := range map[string]string{
-		`{"name": "c", "type": "ORIGINAL_DST"}`:                                       "type ORIGINAL_DST is not supported",
-		`{"name": "c", "load_balancing_policy": {}}`:                                  "load_balancing_policy beside lb_policy ROUND_ROBIN",
-		`{"name": "c", "lb_policy": "CLUSTER_PROVIDED"}`:                              "load_balancing_policy: 0 policies are not",
-		`{"name": "c", "lb_policy": "RING_HASH"}`:                                     "lb_policy RING_HASH is not supported",
-		`{"name": "c", "outlier_detection": {}}`:                                      `cluster "c".outlier_detection is not supported`,
-		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_connections": 1}]}}`: "max_connections: limits below 1024",
-		`{"name": "c", "circuit_breakers": {"thresholds": [{"max_retries": 3}]}}`:     "max_retries: limits below 1024",
-
-		`{"name": "c", "round_robin_lb_config": {"slow_start_config": {"slow_start_window": "5s"}}}`:                                         "slow_start_config is not supported",
-		`{"name": "c", "lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"slow_start_config": {}}}`:                                  "slow_start_config is not",
-		`{"name": "c", "lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"choice_count": 3}}`:                                        "choice_count: only 2 is supported",
-		upstream(`"common_http_protocol_options": {"max_connection_duration": "5s"}, "explicit_http_config": {"http_protocol_options": {}}`): "max_connection_duration is not supported",
-		upstream(`"explicit_http_config": {"http2_protocol_options": {"max_concurrent_streams": 7}}`):                                        "max_concurrent_streams: limits",
-
-		`{"name": "c", "type": "EDS", "eds_cluster_config": {"eds_config": {"self": {}}}}`: "eds_config.self is not supported",
+	for _, c := range []struct{ json, want string }{
+		{`{"name": "c", "type": "ORIGINAL_DST"}`, "type ORIGINAL_DST is not supported"},
+		{`{"name": "c", "load_balancing_policy": {}}`, "load_balancing_policy beside lb_policy ROUND_ROBIN"},
+		{`{"name": "c", "lb_policy": "CLUSTER_PROVIDED"}`, "load_balancing_policy: 0 policies are not"},
+		{`{"name": "c", "lb_policy": "RING_HASH"}`, "lb_policy RING_HASH is not supported"},
+		{`{"name": "c", "outlier_detection": {}}`, `cluster "c".outlier_detection is not supported`},
+		{`{"name": "c", "circuit_breakers": {"thresholds": [{"max_connections": 1}]}}`, "max_connections: limits below 1024"},
+		{`{"name": "c", "circuit_breakers": {"thresholds": [{"max_retries": 3}]}}`, "max_retries: limits below 1024"},
+		{
+			`{"name": "c", "round_robin_lb_config": {"slow_start_config": {"slow_start_window": "5s"}}}`,
+			"slow_start_config is not supported",
+		},
+		{
+			`{"name": "c", "lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"slow_start_config": {}}}`,
+			"slow_start_config is not",
+		},
+		{
+			`{"name": "c", "lb_policy": "LEAST_REQUEST", "least_request_lb_config": {"choice_count": 3}}`,
+			"choice_count: only 2 is supported",
+		},
+		{
+			upstream(`"common_http_protocol_options": {"max_connection_duration": "5s"},
+				"explicit_http_config": {"http_protocol_options": {}}`),
+			"max_connection_duration is not supported",
+		},
+		{
+			upstream(`"explicit_http_config": {"http2_protocol_options": {"max_concurrent_streams": 7}}`),
+			"max_concurrent_streams: limits",
+		},
+		{`{"name": "c", "type": "EDS", "eds_cluster_config": {"eds_config": {"self": {}}}}`, "eds_config.self is not supported"},
 	} {
-		if _, err := translate.New().Cluster(read(t, json, &clusterv3.Cluster{})); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error = %v, want %q in it", json, err, want)
+		_, err := translate.New().Cluster(read(t, c.json, &clusterv3.Cluster{}))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error = %v, want %q in it", c.json, err, c.want)
 		}
 	}
 }
@@ -193,7 +208,8 @@ func TestWhatIstiodSendsByDefault(t *testing.T) {
 			t.Errorf("%s: %v", json, err)
 		}
 	}
-	listener := hcm(`"stream_idle_timeout": "0s", "common_http_protocol_options": {"idle_timeout": "3600s"}, "http_filters": [` + router + `]`)
+	listener := hcm(`"stream_idle_timeout": "0s", "common_http_protocol_options": {"idle_timeout": "3600s"},
+		"http_filters": [` + router + `]`)
 	if _, err := translate.New().Listener(read(t, listener, &listenerv3.Listener{})); err != nil {
 		t.Error(err)
 	}
