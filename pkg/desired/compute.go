@@ -176,8 +176,7 @@ func (p *draft) refuseDuplicates() error {
 		id := cluster + " " + o.GVK().GroupKind().String() + " " + o.Key().String()
 		if seen[id] {
 			errs = append(errs, fmt.Errorf("%s is planned twice for one cluster: "+
-				"if the chart renders an object that hypergate creates itself, use a chart version that this hypergate was built for; "+
-				"otherwise use another --revision", o))
+				"the chart renders an object that hypergate creates itself; use a chart version that this hypergate was built for", o))
 		}
 		seen[id] = true
 	}

@@ -45,6 +45,7 @@ func mgmtTransforms() []transform {
 // guestTransforms returns the changes that no chart value can make, for objects of the guest.
 func guestTransforms() []transform {
 	return []transform{
+		{"the marker of the default revision has hypergate's name", "Service", ownMarker},
 		{"the marker of the default revision selects no pods", "Service", withoutEndpoints},
 		{"the service account has hypergate's name", "ServiceAccount", ownAccount},
 		{"pods in the guest do not mount istiod's token", "ServiceAccount", tokenlessAccount},
@@ -105,6 +106,13 @@ func ownValidator(u *unstructured.Unstructured, cfg model.Config, _ model.Manage
 	delete(labels, "istio.io/rev")
 	u.SetLabels(labels)
 	u.SetName(cfg.ValidatorName())
+	return nil
+}
+
+// ownMarker gives the marker of the default revision a name of hypergate's own. A release of Istio's chart in the same
+// namespace can have a marker with the chart's name, and helm uninstall deletes it by this name.
+func ownMarker(u *unstructured.Unstructured, _ model.Config, _ model.ManagementObservation, _ model.GuestObservation) error {
+	u.SetName(model.DefaultRevisionMarker)
 	return nil
 }
 

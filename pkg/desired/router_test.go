@@ -45,7 +45,7 @@ func checkNames(t *testing.T, rendered []string, plan desired.Plan) {
 	t.Helper()
 	for _, o := range guestObjects(plan) {
 		kind, name := o.GVK().Kind, o.Key().Name
-		if kind == "MutatingWebhookConfiguration" || name == "istiod-revision-tag-default" {
+		if kind == "MutatingWebhookConfiguration" || name == model.DefaultRevisionMarker {
 			continue
 		}
 		if slices.ContainsFunc(rendered, func(line string) bool { return strings.HasSuffix(line, " "+kind+" "+name) }) {
@@ -98,7 +98,10 @@ func ownObjects(cfg model.Config, guest model.GuestObservation) []string {
 // chartsName returns the name that the chart gives an object of the guest.
 func chartsName(cfg model.Config, kind, name string) string {
 	switch kind {
-	case "ServiceAccount":
+	case "ServiceAccount", "Service":
+		if name == model.DefaultRevisionMarker {
+			return "istiod-revision-tag-default"
+		}
 		return strings.Replace(name, "hypergate-", "", 1)
 	case "ConfigMap":
 		_, class, _ := strings.Cut(name, ".")
@@ -227,7 +230,7 @@ func TestAnUnknownObjectInTheChartIsRefused(t *testing.T) {
 		},
 		"an object without a namespace": {
 			"istiod-remote", "{apiVersion: v1, kind: Service, metadata: {name: istiod-revision-tag-default}}",
-			[]string{"Service istiod-revision-tag-default", "is not allowed on the guest side"},
+			[]string{"Service hypergate-revision-tag-default", "is not allowed on the guest side"},
 		},
 		"a Secret for the guest": {
 			"istiod-remote", "{apiVersion: v1, kind: Secret, metadata: {name: cacerts, namespace: openshift-ingress}}",
@@ -278,15 +281,12 @@ func TestAllUnknownObjectsAreNamed(t *testing.T) {
 	refused(t, config(model.TopologyHosted), source, `"one"`, `"two"`)
 }
 
-// TestStandaloneRefusesRevisionsThatLookLikeTags checks that a revision that looks like a tag is refused in a
-// standalone cluster. It gives the Services of both sides the same name, which is a problem only if both sides are one
-// cluster.
-func TestStandaloneRefusesRevisionsThatLookLikeTags(t *testing.T) {
-	cfg := config(model.TopologyStandalone)
-	cfg.Revision = "revision-tag-default"
-	refused(t, cfg, embedded(t), "Service openshift-ingress/istiod-revision-tag-default", "planned twice", "--revision")
-
-	cfg = config(model.TopologyHosted)
-	cfg.Revision = "revision-tag-default"
-	compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
+// TestARevisionMayLookLikeATag checks that the marker of the default revision and istiod's Service have different names
+// for each revision. In a standalone cluster, both are in one namespace.
+func TestARevisionMayLookLikeATag(t *testing.T) {
+	for _, topology := range []model.Topology{model.TopologyStandalone, model.TopologyHosted} {
+		cfg := config(topology)
+		cfg.Revision = "revision-tag-default"
+		compute(t, cfg, embedded(t), installed(t), withForeignCRDs(withClasses("openshift-default")))
+	}
 }

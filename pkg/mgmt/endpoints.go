@@ -73,11 +73,11 @@ func newEndpointPublisher(
 		cleared: map[schema.GroupVersionKind]bool{},
 	}
 	service := namedWatch("services", cfg.XDSService(), core.Services(cfg.MgmtNamespace), notify)
-	service.Example, service.Transform, service.OnTrouble = &corev1.Service{}, addressesOnly, notify
+	service.Example, service.Transform, service.OnProblem = &corev1.Service{}, addressesOnly, notify
 	e.service = watch.NewSwitch(service)
 	for name, into := range map[string]**watch.Switch{model.ControlPlaneRoute: &e.theirs, cfg.XDSService(): &e.ours} {
 		o := namedWatch("routes", name, client.Resource(routes()).Namespace(cfg.MgmtNamespace), notify)
-		o.Example, o.OnTrouble, o.Patience = &unstructured.Unstructured{}, notify, routesPatience
+		o.Example, o.OnProblem, o.Patience = &unstructured.Unstructured{}, notify, routesPatience
 		*into = watch.NewSwitch(o)
 	}
 	return e, nil

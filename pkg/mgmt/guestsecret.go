@@ -58,7 +58,7 @@ func newGuestSecret(
 		news: make(chan struct{}, 1), onChange: func() {},
 	}
 	o := namedWatch("secrets", s.key.Name, core.Secrets(s.key.Namespace), s.changed)
-	o.Example, o.OnTrouble = &corev1.Secret{}, s.changed
+	o.Example, o.OnProblem = &corev1.Secret{}, s.changed
 	s.watch = watch.New(o)
 	return s, nil
 }

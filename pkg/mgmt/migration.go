@@ -44,7 +44,7 @@ func newMigrationLease(restConfig *rest.Config, httpClient *http.Client, cfg mod
 		key: types.NamespacedName{Namespace: cfg.MgmtNamespace, Name: model.MigrationLeaseName(cfg.Revision)}, leases: leases,
 	}
 	o := namedWatch("leases", out.key.Name, leases, notify)
-	o.Example, o.Transform, o.OnTrouble = &coordinationv1.Lease{}, migrationOnly, notify
+	o.Example, o.Transform, o.OnProblem = &coordinationv1.Lease{}, migrationOnly, notify
 	out.watch = watch.New(o)
 	return out, nil
 }

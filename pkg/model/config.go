@@ -123,6 +123,10 @@ func (c Config) GuestIstiodName() string { return "hypergate-istiod-" + c.Revisi
 // ValidatorName returns the name of the guest's ValidatingWebhookConfiguration for istiod.
 func (c Config) ValidatorName() string { return "hypergate-validator-" + c.Revision }
 
+// DefaultRevisionMarker is the name of the guest's Service that makes istiod's revision the default one. istiod finds
+// it by its label, in istiod's own namespace (pkg/revisions/tag_watcher.go).
+const DefaultRevisionMarker = "hypergate-revision-tag-default"
+
 // MigrationLeasePrefix is what the name of the Lease of a migration has between "hypergate-" and the revision.
 // hypergate's own Lease has nothing there. So no revision may begin with it.
 const MigrationLeasePrefix = "migration-"

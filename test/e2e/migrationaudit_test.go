@@ -130,10 +130,9 @@ func kindsOf(r audit.Request) (kinds []migration.Write, known bool) {
 	}
 }
 
-// isHypergates reports whether a request is for an object of hypergate's own. The marker of the default revision has
-// the name that istiod looks for, and no origin makes one.
+// isHypergates reports whether a request is for an object of hypergate's own.
 func isHypergates(r audit.Request) bool {
-	return strings.HasPrefix(r.Name, "hypergate-") || r.Resource == "services" && r.Name == "istiod-revision-tag-default"
+	return strings.HasPrefix(r.Name, "hypergate-")
 }
 
 // secretsOf returns the requests of a user for Secrets.

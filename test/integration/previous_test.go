@@ -166,7 +166,7 @@ func (d *deployed) usesPreviousNames() {
 		}
 	}
 	for _, resource := range []string{
-		"clusterroles", "clusterrolebindings", "roles", "rolebindings", "validatingwebhookconfigurations", "configmaps",
+		"clusterroles", "clusterrolebindings", "roles", "rolebindings", "validatingwebhookconfigurations", "configmaps", "services",
 	} {
 		d.Expect(deleted).To(gomega.HaveKey(resource))
 	}
@@ -254,7 +254,8 @@ func (d *deployed) list(client kubernetes.Interface, side model.Side, path strin
 // former returns the objects of the guest with the names of Istio's chart, others those that were not renamed.
 func (d *deployed) former(all things) things {
 	return all.where(func(name string) bool {
-		return strings.HasSuffix(name, "/"+d.cfg.IstiodName()) || strings.Contains(name, "/istio-")
+		return strings.HasSuffix(name, "/"+d.cfg.IstiodName()) || strings.Contains(name, "/istio-") ||
+			name == "services/istiod-revision-tag-default"
 	})
 }
 
@@ -263,7 +264,7 @@ func (d *deployed) others(all things) things {
 	return all.where(func(name string) bool {
 		_, is := former[name]
 		renamed := strings.HasSuffix(name, "/"+d.cfg.GuestIstiodName()) || strings.HasSuffix(name, "/"+d.cfg.ValidatorName()) ||
-			strings.HasSuffix(name, "/"+d.cfg.ClassDefaultsName("demo"))
+			strings.HasSuffix(name, "/"+d.cfg.ClassDefaultsName("demo")) || strings.HasSuffix(name, "/"+model.DefaultRevisionMarker)
 		return !is && !renamed
 	})
 }

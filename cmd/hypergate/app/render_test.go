@@ -57,7 +57,7 @@ func guestObjects() []string {
 		"ClusterRoleBinding hypergate-istiod-openshift-gateway",
 		"RoleBinding openshift-ingress/hypergate-istiod-openshift-gateway",
 		"ConfigMap openshift-ingress/hypergate-gatewayclass-openshift-gateway.openshift-default",
-		"Service openshift-ingress/istiod-revision-tag-default",
+		"Service openshift-ingress/hypergate-revision-tag-default",
 		"ValidatingWebhookConfiguration hypergate-validator-openshift-gateway",
 	}
 }
