@@ -57,15 +57,15 @@ const (
 	Oversized
 	// Enlarged means that the returned object is larger than hypergate accepts. Mutating webhooks can cause this.
 	Enlarged
-	// Other is any other cause, such as a binding whose role does not exist.
-	Other
+	// UnknownError is any other cause, such as a binding whose role does not exist.
+	UnknownError
 )
 
 // String returns the class's name in CamelCase, which is a valid reason of a condition.
 func (c ErrorClass) String() string {
 	names := []string{
 		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied",
-		"Invalid", "Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "Other",
+		"Invalid", "Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "UnknownError",
 	}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Class%d", int(c))
@@ -75,8 +75,8 @@ func (c ErrorClass) String() string {
 
 // ErrorClasses returns all classes of causes, without NoCause.
 func ErrorClasses() []ErrorClass {
-	out := make([]ErrorClass, 0, Other)
-	for class := Cancelled; class <= Other; class++ {
+	out := make([]ErrorClass, 0, UnknownError)
+	for class := Cancelled; class <= UnknownError; class++ {
 		out = append(out, class)
 	}
 	return out
@@ -87,7 +87,7 @@ func (c ErrorClass) IsTransient() bool {
 	switch c {
 	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
 		return true
-	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Oversized, Enlarged, Other:
+	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Oversized, Enlarged, UnknownError:
 		return false
 	default:
 		return false
@@ -207,7 +207,7 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 	return cause.other()
 }
 
-func (c Cause) other() Cause { return c.as(Other, "%s %s failed", c.verb, c.resource) }
+func (c Cause) other() Cause { return c.as(UnknownError, "%s %s failed", c.verb, c.resource) }
 
 // unreachable returns why a request got no answer, without naming a host. It returns an empty string for any other
 // error.

@@ -77,7 +77,7 @@ func TestClassifyPermissions(t *testing.T) {
 		},
 		"role of a binding missing": {
 			err: apierrors.NewNotFound(bindings.resource(), "secret-name"), kind: bindings,
-			class: Other, want: "patch rolebindings.rbac.authorization.k8s.io failed",
+			class: UnknownError, want: "patch rolebindings.rbac.authorization.k8s.io failed",
 		},
 		"unauthorized": {err: apierrors.NewUnauthorized("no"), class: Unauthorized, want: "the API server does not accept the credentials"},
 	})
@@ -175,8 +175,8 @@ func TestClassifyOutages(t *testing.T) {
 			class: Unreachable, want: "the API server cannot be reached: no connection",
 		},
 		"cancelled":    {err: get(context.Canceled), class: Cancelled, want: "cancelled before the API server answered"},
-		"other status": {err: apierrors.NewResourceExpired("old"), class: Other, want: "patch deployments.apps failed"},
-		"other":        {err: errors.New("what?"), class: Other, want: "patch deployments.apps failed", detail: "what?"},
+		"other status": {err: apierrors.NewResourceExpired("old"), class: UnknownError, want: "patch deployments.apps failed"},
+		"other":        {err: errors.New("what?"), class: UnknownError, want: "patch deployments.apps failed", detail: "what?"},
 	})
 }
 
@@ -207,7 +207,7 @@ func checkCauses(t *testing.T, cases map[string]causeCase) {
 func TestEveryClassAndVerdictHasAName(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for c := NoCause; c <= Other; c++ {
+	for c := NoCause; c <= UnknownError; c++ {
 		if seen[c.String()] || strings.HasPrefix(c.String(), "Class") {
 			t.Errorf("class %d: %q", c, c)
 		}
@@ -219,7 +219,7 @@ func TestEveryClassAndVerdictHasAName(t *testing.T) {
 		}
 		seen[v.String()] = true
 	}
-	for _, beyond := range []fmt.Stringer{ErrorClass(-1), Other + 1, Verdict(-1), VerdictFailed + 1} {
+	for _, beyond := range []fmt.Stringer{ErrorClass(-1), UnknownError + 1, Verdict(-1), VerdictFailed + 1} {
 		if beyond.String() == "" {
 			t.Errorf("%d has no name", beyond)
 		}

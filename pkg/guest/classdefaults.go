@@ -41,7 +41,7 @@ func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget
 			notify()
 		}
 	}
-	options.OnSynced, options.OnTrouble = notify, notify
+	options.OnSynced, options.OnProblem = notify, notify
 	return watch.New(options)
 }
 

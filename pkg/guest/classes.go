@@ -46,7 +46,7 @@ func newClassWatch(client gatewayclient.GatewayClassInterface, controllerName st
 				notify()
 			}
 		},
-		OnSynced: notify, OnTrouble: notify,
+		OnSynced: notify, OnProblem: notify,
 	})
 	return w
 }

@@ -56,7 +56,7 @@ func newForeignView(client metadata.Interface, cfg model.Config, budget *watch.B
 	istiod := selectedWatch(deploymentResource().Resource, deployments, named(cfg.IstiodName()))
 	istiod.Example, istiod.Client, istiod.Transform = &metav1.PartialObjectMetadata{}, client, ownerOnly
 	for _, o := range []*watch.Options{&istios, &istiod} {
-		o.OnEvent, o.OnSynced, o.OnTrouble, o.Budget = func(watch.Event) { notify() }, notify, notify, budget
+		o.OnEvent, o.OnSynced, o.OnProblem, o.Budget = func(watch.Event) { notify() }, notify, notify, budget
 	}
 	return &foreignView{istiod: watch.New(istiod), istios: watch.NewSwitch(istios), notify: notify, patience: servedPatience}
 }

@@ -68,7 +68,7 @@ func newGatewayView(client dynamic.Interface, revision string, budget *watch.Bud
 				notify()
 			}
 		}
-		out.OnSynced, out.OnTrouble = notify, notify
+		out.OnSynced, out.OnProblem = notify, notify
 		return out
 	}
 	gateways, deployments := options(gatewayResource(), ""), options(deploymentResource(), gatewayNameLabel)

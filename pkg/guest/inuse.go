@@ -185,7 +185,7 @@ func (v *useView) options(s search) watch.Options {
 	}
 	options.Patience, options.Futile, options.Budget = servedPatience, futile, v.budget
 	options.Allowance = v.allowance(s)
-	options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.changed() }, v.changed, v.changed
+	options.OnEvent, options.OnSynced, options.OnProblem = func(watch.Event) { v.changed() }, v.changed, v.changed
 	return options
 }
 

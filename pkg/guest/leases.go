@@ -76,7 +76,7 @@ func (v *leaseView) watchOf(lease string, budget *watch.Budget, notify func()) *
 		v.listed(lease, version)
 		notify()
 	}
-	options.OnTrouble = notify
+	options.OnProblem = notify
 	return watch.New(options)
 }
 

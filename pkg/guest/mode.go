@@ -65,7 +65,7 @@ func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(),
 		w.report(e)
 		notify()
 	}
-	options.OnSynced, options.OnTrouble = notify, notify
+	options.OnSynced, options.OnProblem = notify, notify
 	w.Switch = watch.NewSwitch(options)
 	return w
 }

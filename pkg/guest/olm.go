@@ -104,7 +104,7 @@ func (v *olmView) newLookup(name string) []*watch.Switch {
 		options := metadataWatch(v.client, kind.gvr(), metav1.ListOptions{LabelSelector: operatorLabel + name + kind.selector})
 		options.Patience, options.Futile, options.Budget = servedPatience, apierrors.IsForbidden, v.budget
 		options.Allowance = v.allowances[i]
-		options.OnEvent, options.OnSynced, options.OnTrouble = func(watch.Event) { v.notify() }, v.notify, v.notify
+		options.OnEvent, options.OnSynced, options.OnProblem = func(watch.Event) { v.notify() }, v.notify, v.notify
 		out = append(out, watch.NewSwitch(options))
 	}
 	return out

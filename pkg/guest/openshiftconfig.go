@@ -56,7 +56,7 @@ func newOpenShiftConfig[T any](
 		},
 		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Budget: budget,
 		Transform: keeps(configOnly(read)),
-		OnEvent:   func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
+		OnEvent:   func(watch.Event) { notify() }, OnSynced: notify, OnProblem: notify,
 	})}
 }
 

@@ -95,7 +95,7 @@ func newGatewayWatch(client dynamic.Interface, budget *watch.Budget, notify func
 		},
 		Example: &unstructured.Unstructured{}, Client: client, Patience: servedPatience, Futile: futile, Budget: budget,
 		Transform: keeps(gatewayOnly),
-		OnEvent:   func(watch.Event) { notify() }, OnSynced: notify, OnTrouble: notify,
+		OnEvent:   func(watch.Event) { notify() }, OnSynced: notify, OnProblem: notify,
 	})
 }
 

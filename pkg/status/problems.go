@@ -92,7 +92,7 @@ func (r Result) problems() []problem {
 func (r Result) kubeconfig() problem {
 	why := stableText(r.KubeconfigProblem)
 	class := apply.Classify(r.KubeconfigProblem, "get", schema.GroupResource{}).Class()
-	if class != apply.Other { // why is only the cause of a failed request: reading the Secret, or verifying its content
+	if class != apply.UnknownError { // why is only the cause of a failed request: reading the Secret, or verifying its content
 		why = "the guest kubeconfig cannot be read or verified: " + why
 	}
 	step := nextStep("store a working kubeconfig for this guest in its Secret, for example with hypergate guest-kubeconfig --apply")
@@ -278,7 +278,7 @@ func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	class := cause.Class()
 	p := problem{reason: class.String(), text: phase + ": " + plain(cause.String())}
 	p.retry = retryOf(cause, p.text)
-	if class == apply.Denied || class == apply.Invalid || class == apply.Refused || class == apply.Other {
+	if class == apply.Denied || class == apply.Invalid || class == apply.Refused || class == apply.UnknownError {
 		p.text += serverAnswer(cause)
 	}
 	p.text += nextStepFor(side, class)
@@ -336,7 +336,7 @@ func nextStep(text string) string { return " [" + text + "]" }
 // stableText returns the text of an error. If a request caused the error, the text stays the same from try to try.
 // Otherwise it is the whole error.
 func stableText(err error) string {
-	if cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() != apply.Other {
+	if cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() != apply.UnknownError {
 		return plain(cause.String())
 	}
 	return plain(err.Error())

@@ -27,7 +27,7 @@ func (r Result) renewal() problem {
 	if cause.Class() == apply.Forbidden {
 		p.text = phase + ": " + plain(cause.String()) + nextStep("apply "+folder)
 	}
-	if cause.Class() == apply.Other {
+	if cause.Class() == apply.UnknownError {
 		about, step := ownStep(r.Renewal.Err, stableText(r.Renewal.Err),
 			nextStep("store another one in its Secret, for example with hypergate guest-kubeconfig --apply"))
 		p.reason, p.text = ReasonGuestKubeconfig, phase+": "+about+step

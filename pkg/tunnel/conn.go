@@ -18,7 +18,7 @@ type wire struct {
 	*tls.Conn
 	raw            io.Closer
 	silence, write time.Duration
-	guard          *guard
+	frames         *frameLimiter
 	// pace limits how much is read. nil means without a limit.
 	pace   *rate.Limiter
 	closed context.Context //nolint:containedctx // its end is that of the connection, and Read has no context
@@ -28,17 +28,17 @@ type wire struct {
 func newWire(secure *tls.Conn, raw io.Closer, l limits, pace *rate.Limiter, inbox *inbox) *wire {
 	closed, end := context.WithCancel(context.Background())
 	return &wire{
-		Conn: secure, raw: raw, silence: l.silence, write: l.write, guard: newGuard(inbox), pace: pace, closed: closed, end: end,
+		Conn: secure, raw: raw, silence: l.silence, write: l.write, frames: newFrameLimiter(inbox), pace: pace, closed: closed, end: end,
 	}
 }
 
-// Read fails after a time without any byte, and if the guard finds an abuse.
+// Read fails after a time without any byte, and if the frames exceed a limit.
 func (w *wire) Read(into []byte) (int, error) {
 	if err := w.SetReadDeadline(time.Now().Add(w.silence)); err != nil {
 		return 0, err
 	}
 	n, err := w.Conn.Read(into)
-	if abuse := w.guard.see(into[:n], time.Now()); abuse != nil {
+	if abuse := w.frames.check(into[:n], time.Now()); abuse != nil {
 		return 0, abuse
 	}
 	if w.pace != nil && n > 0 {

@@ -65,7 +65,7 @@ func newSession(conn *wire, version Version, l limits, end muxer) (*session, err
 	if err != nil {
 		return nil, fmt.Errorf("starting yamux: %w", err)
 	}
-	return &session{mux: mux, version: version, inbox: conn.guard.inbox, done: make(chan struct{}), refused: make(chan struct{})}, nil
+	return &session{mux: mux, version: version, inbox: conn.frames.inbox, done: make(chan struct{}), refused: make(chan struct{})}, nil
 }
 
 // finish ends the tunnel and all its streams. Only the first cause counts.

@@ -279,7 +279,7 @@ func checkLimit(t *testing.T, cases map[string]limitCase) {
 			l := newLiar(t, test.answer)
 			options := l.options(t, watch.NewBudget(limits))
 			troubled := make(chan struct{}, 100)
-			options.OnTrouble = func() { troubled <- struct{}{} }
+			options.OnProblem = func() { troubled <- struct{}{} }
 			w := watch.New(options)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

@@ -61,8 +61,8 @@ func TestAnUnknownResourceIsRequestedForALimitedTime(t *testing.T) {
 		s.fail(notFound(), notFound())
 		options := s.options()
 		options.Patience = time.Second
-		var trouble atomic.Int32
-		options.OnTrouble = func() { trouble.Add(1) }
+		var problems atomic.Int32
+		options.OnProblem = func() { problems.Add(1) }
 		w := watch.NewSwitch(options)
 		w.Set(ctx, "crd", "1")
 		// asks returns the number of requests within a minute.
@@ -84,7 +84,7 @@ func TestAnUnknownResourceIsRequestedForALimitedTime(t *testing.T) {
 		g.Expect(asks()).NotTo(gomega.BeZero())
 		g.Expect(w.Synced()).To(gomega.BeTrue())
 		g.Expect(w.Err()).NotTo(gomega.HaveOccurred())
-		g.Expect(trouble.Load()).To(gomega.BeNumerically(">", 0))
+		g.Expect(problems.Load()).To(gomega.BeNumerically(">", 0))
 	})
 }
 
@@ -110,18 +110,18 @@ func TestOnly404EndsTheRequests(t *testing.T) {
 func TestWatchFailuresAreReported(t *testing.T) {
 	g, s := hang.Gomega(t), newServer(true)
 	options := s.options()
-	var trouble atomic.Int32
-	options.OnTrouble = func() { trouble.Add(1) }
+	var problems atomic.Int32
+	options.OnProblem = func() { problems.Add(1) }
 	s.fail(forbidden("list"), forbidden("watch"))
 	w := watch.New(options)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go w.Run(ctx)
-	g.Eventually(trouble.Load).Should(gomega.Equal(int32(1)))
+	g.Eventually(problems.Load).Should(gomega.Equal(int32(1)))
 	before := s.count()
 	g.Eventually(s.count).Should(gomega.BeNumerically(">", before+2))
-	g.Expect(trouble.Load()).To(gomega.Equal(int32(1)), "the same failure is reported once")
+	g.Expect(problems.Load()).To(gomega.Equal(int32(1)), "the same failure is reported once")
 	s.fail(nil, nil)
-	g.Eventually(trouble.Load).Should(gomega.Equal(int32(2)))
+	g.Eventually(problems.Load).Should(gomega.Equal(int32(2)))
 	g.Eventually(w.Synced).Should(gomega.BeTrue())
 }

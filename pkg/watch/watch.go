@@ -11,7 +11,7 @@
 //
 // Run lists, streams events and lists again after each lost stream (see Consistent). The Reflector writes to the
 // copy, and OnEvent reports each change after the copy has it. OnSynced reports the first complete copy of a session.
-// After a failed attempt, Run records the error, calls OnTrouble if it is new, and tries again with backoff.
+// After a failed attempt, Run records the error, calls OnProblem if it is new, and tries again with backoff.
 //
 // # Invariants
 //
@@ -88,8 +88,8 @@ type Options struct {
 	// object that the copy never had can appear and disappear while nothing is watched. Such an object causes no
 	// event. OnListed can be nil.
 	OnListed func(version string)
-	// OnTrouble is called when attempts begin to fail, fail for another reason, or work again. It can be nil.
-	OnTrouble func()
+	// OnProblem is called when attempts begin to fail, fail for another reason, or work again. It can be nil.
+	OnProblem func()
 	// Patience is how long to retry requests for what the API server does not know at all (404). Examples are the
 	// objects of a CRD that was just created or deleted. Afterwards, Run ends. Zero means forever.
 	Patience time.Duration
@@ -135,8 +135,8 @@ func New(opts Options) *Watch {
 	if opts.OnListed == nil {
 		opts.OnListed = func(string) {}
 	}
-	if opts.OnTrouble == nil {
-		opts.OnTrouble = func() {}
+	if opts.OnProblem == nil {
+		opts.OnProblem = func() {}
 	}
 	if opts.Allowance == nil {
 		opts.Allowance = opts.Budget.Allowance()
@@ -260,7 +260,7 @@ func (w *Watch) runsIn(ctx context.Context) {
 	w.lines = OutageFrom(ctx).Lines()
 }
 
-// record stores the result of an attempt. If it differs from the previous result, record logs it and calls OnTrouble.
+// record stores the result of an attempt. If it differs from the previous result, record logs it and calls OnProblem.
 func (w *Watch) record(err error) {
 	over, isOver := errors.AsType[*LimitError](err)
 	if isOver {
@@ -282,7 +282,7 @@ func (w *Watch) record(err error) {
 	}
 	_, wasOver := errors.AsType[*LimitError](before)
 	if (before == nil) != (err == nil) || wasOver != isOver || apierrors.ReasonForError(before) != apierrors.ReasonForError(err) {
-		w.opts.OnTrouble()
+		w.opts.OnProblem()
 	}
 }
 

@@ -130,7 +130,7 @@ func TestAServerWithoutStreamedLists(t *testing.T) {
 	f.server.put("a", "1")
 	options := f.server.options()
 	options.OnSynced = func() { f.log.add("synced") }
-	options.OnTrouble = func() { f.log.add("trouble: %v", f.watch.Err()) }
+	options.OnProblem = func() { f.log.add("problem: %v", f.watch.Err()) }
 	f.watch = watch.New(options)
 	f.run()
 	f.Eventually(f.log.all).Should(gomega.ContainElement("synced"))

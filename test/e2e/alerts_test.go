@@ -34,8 +34,8 @@ const fasterFor = 60
 // rarely is how long hypergate can need to notice a fault: it probes a published address every five minutes.
 const rarely = 8 * time.Minute
 
-// trouble is a fault that an SRE finds by its alert, understands by `hypergate status`, and ends as the runbook says.
-type trouble struct {
+// fault is one that an SRE finds by its alert, understands by `hypergate status`, and ends as the runbook says.
+type fault struct {
 	name string
 	// begin begins the fault. The runbook's mitigation ends it.
 	begin func(*alerted) (mitigate func())
@@ -47,9 +47,9 @@ type trouble struct {
 	meanwhile func(*alerted)
 }
 
-// troubles returns the faults in their order.
-func troubles() []trouble {
-	return []trouble{
+// faults returns the faults in their order.
+func faults() []fault {
+	return []fault{
 		{
 			name: "hypergate's credential expires soon", begin: (*alerted).withOldCredential, status: "credential  29m left",
 			alerts: []string{"HypergateGuestCredentialExpiring"},
@@ -83,7 +83,7 @@ func TestAlerts(t *testing.T) {
 	a.Eventually(a.up).Should(gomega.BeTrue())
 	a.quiet()
 	rows := []string{fmt.Sprintf("%-55s %-34s %12s %12s %12s", "FAULT", "ALERTS", "FIRE AFTER", "STATUS TOOK", "END AFTER")}
-	for _, one := range troubles() {
+	for _, one := range faults() {
 		rows = append(rows, a.meets(one))
 	}
 	t.Logf("\n%s\nThe alerts' times are those of deploy/monitoring, divided by %d.", strings.Join(rows, "\n"), fasterFor)
@@ -150,7 +150,7 @@ func (t *fixture) fasterRules() []map[string]any {
 }
 
 // meets goes through a fault, and returns its row of the table.
-func (a *alerted) meets(one trouble) string {
+func (a *alerted) meets(one fault) string {
 	a.Helper()
 	a.Log(one.name)
 	begin := time.Now()

@@ -20,8 +20,8 @@ func frame(kind byte, flags uint16, length uint32) []byte {
 	return f
 }
 
-// TestGuardCountsPings: whatever is between them, and however the bytes are split.
-func TestGuardCountsPings(t *testing.T) {
+// TestFrameLimiterCountsPings: whatever is between them, and however the bytes are split.
+func TestFrameLimiterCountsPings(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0)
 	for name, tc := range map[string]struct {
@@ -47,11 +47,11 @@ func TestGuardCountsPings(t *testing.T) {
 			for range tc.answers {
 				stream = append(stream, frame(framePing, 2, 1)...)
 			}
-			g := newGuard(nil)
+			f := newFrameLimiter(nil)
 			var err error
 			for len(stream) > 0 && err == nil {
 				n := 1 + random.IntN(min(len(stream), 40))
-				err = g.see(stream[:n], now)
+				err = f.check(stream[:n], now)
 				stream = stream[n:]
 			}
 			if !errors.Is(err, tc.want) {
@@ -61,19 +61,19 @@ func TestGuardCountsPings(t *testing.T) {
 	}
 }
 
-// TestGuardAllowsKeepalives: a release that also sends keepalives from this end is N-1 or N+1.
-func TestGuardAllowsKeepalives(t *testing.T) {
+// TestFrameLimiterAllowsKeepalives checks that keepalives pass. A release that sends them from this end is N-1 or N+1.
+func TestFrameLimiterAllowsKeepalives(t *testing.T) {
 	t.Parallel()
-	g := newGuard(nil)
+	f := newFrameLimiter(nil)
 	for i := range 100_000 {
-		if err := g.see(frame(framePing, flagSYN, uint32(i)), time.Unix(0, 0).Add(time.Duration(i)*pingEvery)); err != nil {
+		if err := f.check(frame(framePing, flagSYN, uint32(i)), time.Unix(0, 0).Add(time.Duration(i)*pingEvery)); err != nil {
 			t.Fatalf("after %d keepalives: %v", i, err)
 		}
 	}
 }
 
-// FuzzGuard checks that how the bytes are split changes nothing.
-func FuzzGuard(f *testing.F) {
+// FuzzFrameLimiter checks that how the bytes are split changes nothing.
+func FuzzFrameLimiter(f *testing.F) {
 	f.Add(append(frame(frameData, 0, 3), frame(framePing, flagSYN, 1)...), 5)
 	f.Add(frame(frameData, 0, 1<<20), 13)
 	f.Fuzz(func(t *testing.T, data []byte, at int) {
@@ -81,11 +81,11 @@ func FuzzGuard(f *testing.F) {
 			t.Skip()
 		}
 		now := time.Unix(1, 0)
-		whole, split := newGuard(nil), newGuard(nil)
-		want := whole.see(data, now)
-		got := split.see(data[:at], now)
+		whole, split := newFrameLimiter(nil), newFrameLimiter(nil)
+		want := whole.check(data, now)
+		got := split.check(data[:at], now)
 		if got == nil {
-			got = split.see(data[at:], now)
+			got = split.check(data[at:], now)
 		}
 		if !errors.Is(got, want) || got == nil && (whole.have != split.have || whole.skip != split.skip) {
 			t.Errorf("whole: %v, split at %d: %v", want, at, got)

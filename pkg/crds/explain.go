@@ -16,7 +16,7 @@ type CRD struct {
 
 // Explain returns the reason of the decision as a sentence for people. The sentence does not name the CRD.
 func (c CRD) Explain() string {
-	reason := c.words().reason
+	reason := c.explanation().reason
 	if reason == "" {
 		reason = string(c.Reason)
 	}
@@ -32,7 +32,7 @@ func (c CRD) Explain() string {
 // NextStep returns what an administrator can do, as a command where there is one. It returns an empty string if no
 // action is required.
 func (c CRD) NextStep() string {
-	step := c.words().nextStep
+	step := c.explanation().nextStep
 	if step == "" && c.Definition.State == Rejected {
 		step = "resolve the name conflict with the other CRD, which status.conditions shows: kubectl get crd " + c.Name + " -o yaml"
 	}
@@ -47,12 +47,12 @@ func (c CRD) listCommand() string {
 	return "hypergate crds --dry-run adopt"
 }
 
-// words are the reason of a decision and the next step, for people.
-type words struct{ reason, nextStep string }
+// explanation is the reason of a decision and the next step, for people.
+type explanation struct{ reason, nextStep string }
 
-func (c CRD) words() words {
+func (c CRD) explanation() explanation {
 	owner, difference := c.Owner.String(), c.Difference.String()
-	return map[Reason]words{
+	return map[Reason]explanation{
 		IsAbsent:     {reason: "not installed"},
 		IsOurs:       {reason: "managed by hypergate"},
 		IsDeleted:    {reason: "being deleted; hypergate installs it again when it is gone"},
