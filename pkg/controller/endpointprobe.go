@@ -57,8 +57,9 @@ func (p Probe) target(published model.HostPort) string {
 // After such a change, and after a time, the endpoint is probed again. The last result stays valid until a few attempts
 // have failed. The handshake runs in its own goroutine, so an address that drops all packets delays no pass.
 //
-// An address that answered, and fails now, is lost. An address that comes back after none was known counts as a new
-// one: a load balancer that is made again can get the same name.
+// An address that answered, and fails now, is lost. Another instance of istiod, or other roots, do not change that. An
+// address that comes back after none was known counts as a new one: a load balancer that is made again can get the same
+// name. A process does not know what answered before it started.
 type endpointProbe struct {
 	probe Probe
 	// dial returns how to connect to istiod where it is published. Nil: by TCP.

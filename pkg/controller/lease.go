@@ -114,12 +114,17 @@ var errLeaseLost = errors.New("this pod no longer holds the Lease")
 // shortly after its successor was created, or that an outage ended.
 //
 // The elector reads the clock before it calls Get, so its acquireTime is when the waiting began. The lock writes the
-// time of the request that took the Lease instead: hypergate status shows it. No decision depends on it.
+// time of the request that took the Lease instead: hypergate status shows it. No decision depends on it. An answer to a
+// renewal can come 53 s late.
 //
 // The leader gets each answer at once. The elector counts a renewal from when its answer arrived, and stops the rest of
 // the process only after it tried to release the Lease. Both are too late: other processes count from when the Lease
 // changed. So the lock itself ends the process leadTime after it sent the last successful renewal. It also bounds each
 // request by that time, including the release.
+//
+// The Lease does not fence: an API server can carry out later what was sent before. A process that was suspended for
+// longer can have such a request in flight when it wakes. If another client edits the Lease by hand, there can be two
+// leaders for up to retryPeriod.
 type patientLock struct {
 	resourcelock.Interface
 	log logr.Logger

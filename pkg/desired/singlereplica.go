@@ -29,6 +29,9 @@ func istiodReplicas(cfg model.Config, mgmt model.ManagementObservation, guest mo
 // elections in the guest, which cost 0.8 requests per second together, and a single istiod always wins them. Without
 // elections, two istiods of different versions would overwrite each other's writes in the guest. So the old pod must
 // end before the new one starts (strategy Recreate). That is also so if only one of both has elections.
+//
+// An evicted pod can overlap with its successor while it ends. Both have the same version then, and write the same. In
+// the moment before the failure policy of the webhook becomes Ignore, the guest's API server rejects writes.
 func singleReplica(u *unstructured.Unstructured, cfg model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
 	if istiodReplicas(cfg, mgmt, guest) > 1 {
 		return nil

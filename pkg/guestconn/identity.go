@@ -58,6 +58,9 @@ var ErrNoIdentity = StepError{
 // Identify records the identity of the guest behind a session. From then on, a kubeconfig of another guest is never
 // used. It returns an error if uid is empty, if the session is not current any more, or if another guest is already
 // known.
+//
+// A restart of the process forgets the identity, because a guest that was rebuilt has another UID. Then the ownership
+// Leases in the guest decide (package ownership).
 func (c *Conn) Identify(session uint64, uid string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -178,7 +178,7 @@ func (d decision) forgotten(more bool) (Gateway, bool) {
 	return d.e.Gateways[at], true
 }
 
-// giveUp decides about a Gateway that did not arrive in time.
+// giveUp decides about a Gateway that did not arrive in time. One that only has fewer routes keeps its new pods.
 func (d decision) giveUp(g Gateway) Step {
 	switch {
 	case g.Of == OfHosted && g.complete() && g.Connected:

@@ -122,7 +122,9 @@ func HoldPatch(revision string, of ForeignObject) (ForeignPatch, error) {
 	})
 }
 
-// ReleasePatch returns the patch with which hypergate releases a Gateway.
+// ReleasePatch returns the patch with which hypergate releases a Gateway. It removes the annotation, and does not
+// restore a former number up to 5: istiod does the same with it and without it. A second annotation with the former
+// number would reach the pods, because istiod copies other annotations to them.
 func ReleasePatch(of ForeignObject) (ForeignPatch, error) {
 	return mergePatch(ReasonReleaseGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: nil}})
 }
