@@ -76,6 +76,7 @@ func (m move) run(t *testing.T) {
 	d.Expect(d.istiodsToken().AccountName()).To(gomega.Equal(d.cfg.IstiodName()))
 	d.end(former)
 	seen := d.witness()
+	marked := d.alwaysMarked()
 
 	t.Log("this hypergate with the previous permissions: it repairs drift, renews the token, and names what it lacks")
 	before, guestBefore, mgmtBefore := d.istiodsToken(), d.content(model.SideGuest), d.content(model.SideMgmt)
@@ -105,6 +106,7 @@ func (m move) run(t *testing.T) {
 	d.Eventually(func() []string { return d.former(d.content(model.SideGuest)).names() }, "10m").Should(gomega.BeEmpty())
 	d.Eventually(installed).Should(haveStatus(metav1.ConditionTrue, "Installed"))
 	seen.end(t)
+	marked()
 
 	t.Log("nothing else changed")
 	guestAfter, mgmtAfter := d.content(model.SideGuest), d.content(model.SideMgmt)

@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/watch"
@@ -143,6 +144,53 @@ func (w *witness) watchDeployments(ctx context.Context, events watch.Interface, 
 		default:
 			w.note("")
 		}
+	}
+}
+
+// alwaysMarked watches until end is called, and then checks that the guest always had a marker of the default revision.
+// Without one, istiod ignores Gateways and routes without the label of its revision.
+func (d *deployed) alwaysMarked() (end func()) {
+	d.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	services := d.guest.CoreV1().Services(d.cfg.GuestNamespace)
+	options := metav1.ListOptions{LabelSelector: "istio.io/tag=default,istio.io/rev=" + d.cfg.Revision}
+	seen, err := services.List(ctx, options)
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+	markers := map[string]bool{}
+	for i := range seen.Items {
+		markers[seen.Items[i].Name] = true
+	}
+	d.Expect(markers).NotTo(gomega.BeEmpty(), "there is a marker to begin with")
+	options.ResourceVersion = seen.ResourceVersion
+	events, err := services.Watch(ctx, options)
+	d.Expect(err).NotTo(gomega.HaveOccurred())
+	w := &witness{cancel: cancel}
+	w.done.Go(func() {
+		for event := range events.ResultChan() {
+			service, is := event.Object.(*corev1.Service)
+			if !is {
+				w.ended(ctx, "markers", event)
+				return
+			}
+			if event.Type == watch.Deleted {
+				delete(markers, service.Name)
+			} else {
+				markers[service.Name] = true
+			}
+			if len(markers) == 0 {
+				w.note("the guest has no marker of the default revision after " + service.Name + " was deleted")
+			} else {
+				w.note("")
+			}
+		}
+	})
+	d.Cleanup(func() { cancel(); w.done.Wait() })
+	return func() {
+		d.Helper()
+		cancel()
+		w.done.Wait()
+		d.Expect(w.missing).To(gomega.BeEmpty())
+		d.Expect(w.checks).To(gomega.BeNumerically(">=", 2), "one marker was made, and another one deleted")
 	}
 }
 
