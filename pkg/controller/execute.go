@@ -249,10 +249,11 @@ func (e *execution) applyIstiod(ctx context.Context, objects []model.MgmtObject)
 
 // prune deletes from both sides what is not planned, in the reverse order of installing: the webhooks, which nothing
 // would answer. Then istiod, until its pods are gone, so that they release their leases in the guest while they still
-// can. Then the rest of the guest.
+// can. Then the rest of the guest. While istiod is installed, all that is planned must exist first: what is deleted
+// can have the former name of an object.
 func (e *execution) prune(ctx context.Context, plan desired.Plan) {
 	out := &e.outcome
-	if plan.Installed && (!plan.IsWhole() || !out.complete()) {
+	if plan.Installed && (!plan.IsWhole() || out.crdsBlocked || !out.complete()) {
 		return
 	}
 	keep := slices.Concat(plan.CRDs, plan.Adopted, plan.Protection, plan.Guest, plan.Admission)

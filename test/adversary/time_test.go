@@ -25,13 +25,13 @@ type gate struct {
 	opened       chan struct{}
 }
 
-// hold makes a server hold back the requests with this method and with this text in their path.
+// hold makes a server hold back the requests with this method and with this text in their URL.
 func hold(t *testing.T, s *adversary.Server, method, text string) *gate {
 	t.Helper()
 	g := &gate{opened: make(chan struct{})}
 	t.Cleanup(g.open)
 	s.Between(func(_ http.ResponseWriter, r *http.Request) bool {
-		if r.Method != method || !strings.Contains(r.URL.Path, text) {
+		if r.Method != method || !strings.Contains(r.URL.RequestURI(), text) {
 			return false
 		}
 		g.count(&g.held)

@@ -56,17 +56,21 @@ func TestBackToThePreviousHypergate(t *testing.T) {
 	b.serves(charts.EmbeddedVersion)
 	crds := b.crds()
 	b.end(newer)
+	marked()
 
 	t.Log("back from the finished upgrade")
 	b.returned(dir, guest, mgmt, crds)
 
 	t.Log("back from the half-done upgrade: istiod's new pods are not ready")
+	marked = b.alwaysMarked()
 	newer = b.upgraded()
 	b.Eventually(b.istiodsVersion).Should(gomega.Equal(charts.EmbeddedVersion))
 	b.end(newer)
+	marked()
 	b.returned(dir, guest, mgmt, crds)
 
 	t.Log("this hypergate, back from Istio's embedded version to the older one")
+	marked = b.alwaysMarked()
 	newer = b.upgraded()
 	b.serves(charts.EmbeddedVersion)
 	b.end(newer)
@@ -125,8 +129,8 @@ func (b back) returned(dir string, guest, mgmt things, crds map[string]int64) {
 	b.end(older)
 }
 
-// comparableGuest removes what can differ in the guest. The policy of the previous hypergate for CRDs leaves out those of
-// a later version, which it does not own. The marker of the default revision is made again under its former name.
+// comparableGuest removes what can differ in the guest. The policy of the previous hypergate for CRDs leaves out those
+// of a later version, which it does not own. The marker of the default revision is made again under its former name.
 func comparableGuest(all things) things {
 	for name, o := range all {
 		switch {

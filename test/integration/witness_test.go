@@ -190,7 +190,7 @@ func (d *deployed) alwaysMarked() (end func()) {
 		cancel()
 		w.done.Wait()
 		d.Expect(w.missing).To(gomega.BeEmpty())
-		d.Expect(w.checks).To(gomega.BeNumerically(">=", 2), "one marker was made, and another one deleted")
+		d.Expect(w.checks).To(gomega.BeNumerically(">", 0), "a marker of another name was made")
 	}
 }
 
