@@ -13,30 +13,58 @@ type gatewaySettings struct {
 	// known reports whether this process has used settings. It uses none before there is a GatewayClass.
 	known bool
 	proxy model.Proxy
-	// changed is when this process last used a change. Zero: it has used none.
+	// changed is when this process, or one before it, last used a change, in full seconds. Zero: none is known.
 	changed time.Time
 }
 
 // use returns the settings to use for what the guest shows, and when a change that waits is used. Zero: none waits.
 func (s *gatewaySettings) use(seen model.GuestObservation, now time.Time) (model.Proxy, time.Time) {
+	if len(seen.Classes) == 0 { // no gateways get settings, but those of a class that is made again still have the last ones
+		return seen.Proxy, time.Time{}
+	}
+	if !s.known {
+		s.known = true
+		s.proxy, s.changed = settingsBefore(seen, now)
+	}
+	if s.changed.After(fullSecond(now)) { // the guest's admin, or the clock, was wrong
+		s.changed = fullSecond(now)
+	}
 	due := s.changed.Add(settingsEvery)
 	switch {
-	case len(seen.Classes) == 0: // no gateways get settings, but those of a class that is made again still have the last ones
-	case !s.known:
-		s.known, s.proxy = true, seen.Proxy
 	case seen.Proxy == s.proxy:
 	case !s.changed.IsZero() && now.Before(due):
 		return s.proxy, due
 	default:
-		s.proxy, s.changed = seen.Proxy, now
+		s.proxy, s.changed = seen.Proxy, fullSecond(now)
 	}
 	return seen.Proxy, time.Time{}
 }
+
+// settingsBefore returns the settings that gateways have when a process starts, and when a change was last used. The
+// defaults of the classes have both. The guest's admin can change them, at the cost of the guest's own gateways. Other
+// settings that cannot be read do not stay: those that the guest shows replace them now.
+func settingsBefore(seen model.GuestObservation, now time.Time) (proxy model.Proxy, changed time.Time) {
+	switch last := seen.LastSettings; {
+	case !last.Exist:
+		return seen.Proxy, time.Time{}
+	case last.Hash == seen.Proxy.Hash():
+		return seen.Proxy, last.Changed
+	case last.Readable:
+		return last.Proxy, last.Changed
+	default:
+		return seen.Proxy, fullSecond(now)
+	}
+}
+
+// fullSecond returns the next full second, as model.SettingsChangedAnnotation has it. So a new process does not use a
+// change sooner.
+func fullSecond(t time.Time) time.Time { return t.Add(time.Second - 1).Truncate(time.Second) }
 
 // useSettings replaces the settings that the guest shows by those to use. A guest that is not known changes nothing.
 func (o *observation) useSettings(s *gatewaySettings, pools *poolSetting) {
 	if o.guestProblem == nil {
 		o.guest.Proxy, o.settingsAt = s.use(o.guest, o.now)
+		o.guest.ProxyChanged = s.changed
 		o.guest.InferencePools, o.poolsAt = pools.use(o.guest.InferencePools, o.mgmt, o.now)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -56,6 +57,80 @@ func TestSettingsOfTheGuestAreUsedOnceInTenMinutes(t *testing.T) {
 		if wait := o.untilSettings(); (wait > 0) != (step.due > 0) || step.due > 0 && wait != step.due-step.at {
 			t.Errorf("step %d: the next pass is due after %s", i, wait)
 		}
+	}
+}
+
+// TestThePaceOfSettingsSurvivesARestart checks which settings a new process uses. The defaults of the class show what
+// the process before used, and the guest can write anything there.
+func TestThePaceOfSettingsSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	var none time.Time
+	earlier, longAgo := start.Add(-3*time.Minute), start.Add(-10*time.Minute)
+	// What LastSettings finds: a proxy that it can read, or its hash alone.
+	read := func(proxy string, changed time.Time) model.LastSettings {
+		of := model.Proxy{HTTP: proxy}
+		return model.LastSettings{Exist: true, Hash: of.Hash(), Changed: changed, Proxy: of, Readable: true}
+	}
+	hash := func(proxy string, changed time.Time) model.LastSettings {
+		return model.LastSettings{Exist: true, Hash: model.Proxy{HTTP: proxy}.Hash(), Changed: changed}
+	}
+	for name, test := range map[string]struct {
+		last model.LastSettings
+		seen string
+		want string
+		// changed is when the last change was used, and due when one that waits is used.
+		changed, due time.Time
+	}{
+		"no defaults":                      {model.LastSettings{}, "b", "b", none, none},
+		"no change, no time":               {hash("a", none), "a", "a", none, none},
+		"no change within the time":        {read("a", earlier), "a", "a", earlier, none},
+		"no change after the time":         {read("a", longAgo), "a", "a", longAgo, none},
+		"a change within the time":         {read("a", earlier), "b", "a", earlier, earlier.Add(settingsEvery)},
+		"removed within the time":          {read("a", earlier), "", "a", earlier, earlier.Add(settingsEvery)},
+		"added within the time":            {read("", earlier), "b", "", earlier, earlier.Add(settingsEvery)},
+		"a change after the time":          {read("a", longAgo), "b", "b", start, none},
+		"a change without a time":          {hash("a", none), "b", "b", start, none},
+		"the first settings":               {hash("", none), "b", "b", start, none},
+		"a forged proxy":                   {hash("a", earlier), "b", "b", start, none},
+		"a forged proxy without a change":  {hash("a", earlier), "a", "a", earlier, none},
+		"a forged hash":                    {hash("forged", earlier), "a", "a", start, none},
+		"no hash":                          {hash("", earlier), "a", "a", start, none},
+		"a time in the future":             {read("a", start.Add(time.Hour)), "b", "a", start, start.Add(settingsEvery)},
+		"a time in the far future":         {read("a", time.Unix(1<<62, 0)), "b", "a", start, start.Add(settingsEvery)},
+		"a time in the future, not read":   {hash("a", start.Add(time.Hour)), "b", "b", start, none},
+		"a time in the future, no changes": {hash("a", start.Add(time.Hour)), "a", "a", start, none},
+	} {
+		var s gatewaySettings
+		for range 2 { // the second pass sees the same, because nothing was written yet
+			o := observation{now: start, guest: model.GuestObservation{
+				Classes: []model.GatewayClass{{Name: "c"}}, Proxy: model.Proxy{HTTP: test.seen}, LastSettings: test.last,
+			}}
+			o.useSettings(&s, &poolSetting{})
+			got := []any{o.guest.Proxy.HTTP, o.guest.ProxyChanged, o.settingsAt}
+			if diff := cmp.Diff([]any{test.want, test.changed, test.due}, got); diff != "" {
+				t.Errorf("%s: settings, when they changed, when they may change (-want +got):\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// TestAChangeOfSettingsCountsFromTheNextSecond checks that a new process does not use the next change sooner: it reads
+// the time of the last one in full seconds. A clock that is set back does not extend the wait.
+func TestAChangeOfSettingsCountsFromTheNextSecond(t *testing.T) {
+	t.Parallel()
+	s := gatewaySettings{known: true}
+	seen := model.GuestObservation{Classes: []model.GatewayClass{{Name: "c"}}, Proxy: model.Proxy{HTTP: "a"}}
+	s.use(seen, start.Add(time.Nanosecond))
+	if want := start.Add(time.Second); !s.changed.Equal(want) {
+		t.Errorf("changed at %s, want %s", s.changed, want)
+	}
+	seen.Proxy.HTTP = "b"
+	setBack := start.Add(-time.Hour)
+	if proxy, due := s.use(seen, setBack); proxy.HTTP != "a" || !due.Equal(setBack.Add(settingsEvery)) {
+		t.Errorf("after the clock was set back, %q is used, and the next change at %s", proxy.HTTP, due)
+	}
+	if proxy, due := s.use(seen, setBack.Add(settingsEvery)); proxy.HTTP != "b" || !due.IsZero() {
+		t.Errorf("ten minutes later, %q is used, and the next change at %s", proxy.HTTP, due)
 	}
 }
 

@@ -1,10 +1,7 @@
 package desired
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -128,15 +125,6 @@ func spreadOwnPods(class string, constraints []any) []any {
 		out = append(out, constraint)
 	}
 	return out
-}
-
-// settingsHash returns a value that identifies the guest's settings for the pods of gateways.
-func settingsHash(proxy model.Proxy) string {
-	if proxy == (model.Proxy{}) {
-		return ""
-	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{proxy.HTTP, proxy.HTTPS, proxy.No}, "\n")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // tree returns the part of a tree of values at a path. It is empty if there is none.

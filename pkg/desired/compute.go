@@ -34,7 +34,7 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 		plan: Plan{Installed: isInstalled(mgmt, guest, mode), Mode: mode},
 	}
 	if d.plan.Installed {
-		d.plan.GatewaySettings = settingsHash(guest.Proxy)
+		d.plan.GatewaySettings = guest.Proxy.Hash()
 		if !mgmt.CA.Exists() {
 			return Plan{}, errors.New("computing the installation: the mesh CA does not exist yet")
 		}

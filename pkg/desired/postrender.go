@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -79,20 +80,17 @@ func ownAccount(u *unstructured.Unstructured, cfg model.Config, _ model.Manageme
 
 // ownClassDefaults gives the defaults of a class a name of hypergate's own. istiod finds them by their label
 // (pilot/pkg/config/kube/gateway/deploymentcontroller.go). If two objects have the same label, it uses the older one.
-// It also marks them with the settings of the guest that they have. The mark is evidence of what the gateways got.
+// It also marks them with the settings of the guest that they have, and with the time of their last change. The mark is
+// evidence of what the gateways got.
 func ownClassDefaults(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, guest model.GuestObservation) error {
 	class, found := strings.CutPrefix(u.GetName(), "istio-"+cfg.Revision+"-gatewayclass-")
 	if !found {
 		return fmt.Errorf("the name does not end with the name of a class")
 	}
 	u.SetName(cfg.ClassDefaultsName(class))
-	if settings := settingsHash(guest.Proxy); settings != "" {
-		annotations := u.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		annotations[model.SettingsAnnotation] = settings
-		u.SetAnnotations(annotations)
+	if marks := settingsMarks(guest); len(marks) > 0 {
+		maps.Copy(marks, u.GetAnnotations())
+		u.SetAnnotations(marks)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
@@ -23,10 +24,15 @@ type defaultsItem struct {
 	made    time.Time
 	own     bool
 	problem string
+	// settings are those that hypergate's own defaults have.
+	settings model.LastSettings
 }
 
 // KeptBytes returns the number of bytes that are kept besides the metadata.
-func (i *defaultsItem) KeptBytes() int { return 2*stringSize + 32 + len(i.class) + len(i.problem) }
+func (i *defaultsItem) KeptBytes() int {
+	proxy := i.settings.Proxy
+	return 6*stringSize + 64 + len(i.class) + len(i.problem) + len(i.settings.Hash) + len(proxy.HTTP) + len(proxy.HTTPS) + len(proxy.No)
+}
 
 // newDefaultsWatch returns a watch of the ConfigMaps in istiod's namespace that have defaults for the gateways of a
 // class. owner is the value of hypergate's label on its own.
@@ -45,8 +51,8 @@ func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget
 	return watch.New(options)
 }
 
-// defaultsOnly returns a function that reduces a ConfigMap to its class, its owner, and what is wrong with it. owner is
-// the value of hypergate's label on its own.
+// defaultsOnly returns a function that reduces a ConfigMap to its class, its owner, and what is wrong with it, or the
+// settings of the guest that it has. owner is the value of hypergate's label on its own.
 func defaultsOnly(owner string) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		m, ok := obj.(*corev1.ConfigMap)
@@ -58,7 +64,10 @@ func defaultsOnly(owner string) func(any) (any, error) {
 			class:      bounded(m.Labels[model.ClassDefaultsLabel], maxName), made: m.CreationTimestamp.Time,
 			own: m.Labels[model.OwnerLabel] == owner,
 		}
-		if !item.own {
+		if item.own {
+			item.settings = desired.LastSettings(m.Annotations, m.Data)
+			item.settings.Hash = bounded(item.settings.Hash, maxName)
+		} else {
 			item.problem = model.DefaultsProblem(m.Data)
 		}
 		return item, nil
@@ -108,6 +117,24 @@ func otherDefaults(items []any, classes []model.GatewayClass) []model.OtherDefau
 		return cmp.Or(cmp.Compare(a.Class, b.Class), cmp.Compare(a.ConfigMap, b.ConfigMap))
 	})
 	return out[:min(len(out), maxOtherDefaults)]
+}
+
+// lastSettings returns the settings of the guest in hypergate's own defaults of these classes. The classes differ if a
+// write was refused, or if a process ended between two writes. Then the last change counts.
+func lastSettings(items []any, classes []model.GatewayClass, nameOf func(class string) string) model.LastSettings {
+	own := map[string]model.LastSettings{}
+	for _, obj := range items {
+		if item, is := obj.(*defaultsItem); is && item.own {
+			own[item.Name] = item.settings
+		}
+	}
+	var out model.LastSettings
+	for _, class := range classes {
+		if last, exist := own[nameOf(class.Name)]; exist && (!out.Exist || last.Changed.After(out.Changed)) {
+			out = last
+		}
+	}
+	return out
 }
 
 // olderDefaults compares as istiod does (pkg/kube/controllers/common.go, OldestObject).

@@ -1,11 +1,16 @@
 package guest_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
@@ -66,4 +71,72 @@ func TestManyDefaultsOfOthers(t *testing.T) {
 	})
 	f.Eventually(func() []model.OtherDefaults { return f.observed().OtherDefaults }).Should(gomega.HaveLen(20))
 	f.Expect(f.observed().OtherDefaults[0]).To(gomega.HaveField("Used", true))
+}
+
+// ownDefaults are hypergate's defaults for a class, with a proxy that was changed in a minute of one hour.
+func ownDefaults(class, host string, minute int) string {
+	of := model.Proxy{HTTP: "http://" + host}
+	return fmt.Sprintf("{metadata: {name: %s, namespace: openshift-ingress, annotations: {%s: '%s', %s: '2026-01-01T00:%02d:00Z'}, "+
+		"labels: {gateway.istio.io/defaults-for-class: %s, %s: %s}}, data: {deployment: "+
+		"'spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: HTTP_PROXY, value: %q}]}]}}}'}}",
+		config().ClassDefaultsName(class), model.SettingsAnnotation, of.Hash(), model.SettingsChangedAnnotation, minute,
+		class, model.OwnerLabel, config().OwnerValue(model.SideGuest), of.HTTP)
+}
+
+// TestTheLastSettingsAreThoseOfTheLastChange checks which of hypergate's defaults count: those of the served classes,
+// with hypergate's label and name.
+func TestTheLastSettingsAreThoseOfTheLastChange(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theCRDs, crd(classCRD, ""))
+		api.Put(theClasses, class("a", config().ControllerName, ""), class("b", config().ControllerName, ""), class("c", "x.io/other", ""))
+		api.Put(theConfigMaps)
+	})
+	last := func() model.LastSettings { return f.observed().LastSettings }
+	f.Expect(last()).To(gomega.BeZero())
+	of := func(host string, minute int) model.LastSettings {
+		proxy := model.Proxy{HTTP: "http://" + host}
+		return model.LastSettings{
+			Exist: true, Hash: proxy.Hash(), Proxy: proxy, Readable: true, Changed: time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC),
+		}
+	}
+	unlabelled := strings.ReplaceAll(ownDefaults("a", "unlabelled", 9), model.OwnerLabel, "other")
+	renamed := strings.ReplaceAll(ownDefaults("a", "renamed", 9), config().ClassDefaultsName("a"), "renamed")
+	for _, step := range []struct {
+		maps []string
+		want model.LastSettings
+	}{
+		{[]string{ownDefaults("a", "x", 1)}, of("x", 1)},
+		{[]string{ownDefaults("a", "x", 1), ownDefaults("b", "y", 2)}, of("y", 2)},
+		{[]string{ownDefaults("a", "x", 3), ownDefaults("b", "y", 2)}, of("x", 3)},
+		{[]string{ownDefaults("b", "y", 4), ownDefaults("c", "z", 9), unlabelled}, of("y", 4)},
+		{[]string{renamed}, model.LastSettings{}},
+	} {
+		f.api.Put(theConfigMaps, step.maps...)
+		f.Eventually(last).Should(gomega.Equal(step.want))
+	}
+}
+
+// TestTheGuestIsNotKnownWithoutTheDefaults checks that the guest is known once its defaults are: a new process uses no
+// settings before it knows when the last ones were used. If hypergate is not allowed to read them, nothing waits.
+func TestTheGuestIsNotKnownWithoutTheDefaults(t *testing.T) {
+	unavailable := apierrors.NewServiceUnavailable("not now")
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theCRDs)
+		api.Fail(theConfigMaps, unavailable)
+	})
+	missing := func() []string {
+		_, err := f.guest.Observe()
+		unknown, _ := errors.AsType[guest.NotSyncedError](err)
+		return unknown.Missing
+	}
+	f.Eventually(missing).Should(gomega.ContainElement("configmaps"))
+	f.api.Fail(theConfigMaps, forbidden("configmaps"))
+	f.Eventually(missing).Should(gomega.BeEmpty())
+	f.api.Fail(theConfigMaps, unavailable)
+	f.Eventually(missing).Should(gomega.ContainElement("configmaps"))
+	f.api.Put(theConfigMaps)
+	f.api.Fail(theConfigMaps, nil)
+	f.Eventually(missing).Should(gomega.BeEmpty())
 }

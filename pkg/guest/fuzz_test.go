@@ -145,6 +145,9 @@ func FuzzWatched(f *testing.F) {
 	f.Add([]byte(`{"kind":"Lease","metadata":{"name":"l"},"spec":{"holderIdentity":"h"}}`))
 	f.Add([]byte(`{"kind":"ConfigMap","metadata":{"name":"m","labels":{"gateway.istio.io/defaults-for-class":"a"}},` +
 		`"data":{"deployment":"spec: [","podDisruptionBudget":"spec: {minAvailable: 1}"}}`))
+	f.Add([]byte(`{"kind":"ConfigMap","metadata":{"name":"o","labels":{"gateway.istio.io/defaults-for-class":"a",` +
+		`"gateway.hypergate.dev/owner":"r"},"annotations":{"gateway.hypergate.dev/gateway-settings-changed":"2026-01-01T00:00:00Z"}},` +
+		`"data":{"deployment":"spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: HTTP_PROXY, value: a}]}]}}}"}}`))
 	f.Add([]byte(`{"kind":"Proxy","metadata":{"name":"cluster"},"status":{"httpProxy":"http://u:p@h:1","noProxy":"a,,*.b,[::1]",` +
 		`"infrastructureTopology":"SingleReplica"},"spec":{"tlsAdherence":"x","gatewayAPI":{"managementMode":"Managed"},` +
 		`"tlsSecurityProfile":{"type":"Custom","custom":{"ciphers":["A"],"groups":["X25519"],"minTLSVersion":"VersionTLS12"}}}}`))

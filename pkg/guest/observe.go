@@ -59,7 +59,8 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.TLSProfile, out.InferencePools = c.apiServer.value(), c.inferencePools()
 	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
-	out.OtherDefaults = otherDefaults(c.defaults.List(), out.Classes)
+	defaults := c.defaults.List()
+	out.OtherDefaults, out.LastSettings = otherDefaults(defaults, out.Classes), lastSettings(defaults, out.Classes, c.cfg.ClassDefaultsName)
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
 	}
@@ -109,6 +110,7 @@ func (c *Cluster) known() error {
 		{apiServerCRD, c.apiServer, c.unsettled(apiServerCRD, c.apiServer.Switch, c.apiServer.pending())},
 		{"leases", c.leases, c.leases.pending()},
 		{"deployments", c.foreign.istiod, pending(c.foreign.istiod)},
+		{"configmaps", c.defaults, c.defaultsPending()},
 		{istioCRD, c.foreign.istios, c.foreign.istiosPending() || c.behind(istioCRD, c.foreign.istios)},
 	} {
 		if w.pending {
@@ -131,6 +133,13 @@ func (c *Cluster) known() error {
 func (c *Cluster) classesPending() bool {
 	_, exists := c.crds.Get(classCRD)
 	return exists && (!c.classes.Synced() || c.behind(classCRD, c.classes.Switch)) && !c.classesUnserved()
+}
+
+// defaultsPending reports whether the list of the classes' defaults is still expected. Without it, a new process would
+// not know when the last change of the guest's settings was used. A guest with more of them than hypergate reads does
+// not block the rest.
+func (c *Cluster) defaultsPending() bool {
+	return pending(c.defaults) && !isOversized(c.defaults.Err())
 }
 
 // answers reports whether the API server answers although something cannot be listed. It returns false for a CRD that

@@ -201,5 +201,9 @@ func (c Config) MountedConfig(names []string) (out IstiodConfig) {
 // guest's settings in them. It is absent without settings.
 const SettingsAnnotation = "gateway.hypergate.dev/gateway-settings"
 
+// SettingsChangedAnnotation is beside SettingsAnnotation. It is when a change of these settings was last used, in the
+// format of RFC 3339, so that a new process knows when the next change may be used. It is absent if that is not known.
+const SettingsChangedAnnotation = "gateway.hypergate.dev/gateway-settings-changed"
+
 // ConfigHashAnnotation is an annotation of the pod template of istiod's Deployment: IstiodConfig.Hash.
 const ConfigHashAnnotation = "gateway.hypergate.dev/config-hash"

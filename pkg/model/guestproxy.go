@@ -1,12 +1,15 @@
 package model
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Limits of the guest's proxy settings. Each gateway's pod has each of them twice.
@@ -24,6 +27,29 @@ var noProxyDomain = regexp.MustCompile(`^(\*?\.)?[a-zA-Z0-9_]([a-zA-Z0-9_-]*[a-z
 
 // IsSet reports whether there is a proxy for any requests.
 func (p Proxy) IsSet() bool { return p.HTTP != "" || p.HTTPS != "" }
+
+// Hash returns a value that identifies the settings. It is empty without settings.
+func (p Proxy) Hash() string {
+	if p == (Proxy{}) {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{p.HTTP, p.HTTPS, p.No}, "\n")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// LastSettings are the settings of the guest that hypergate's defaults of a class have. They are in the guest, whose
+// admin can change them.
+type LastSettings struct {
+	// Exist reports whether hypergate's defaults of a class exist.
+	Exist bool
+	// Hash identifies the settings, see SettingsAnnotation.
+	Hash string
+	// Changed is when a change of the settings was last used. Zero: that is not known.
+	Changed time.Time
+	// Proxy is the proxy with this hash. Readable reports whether it could be read. Without Changed, it is not read.
+	Proxy    Proxy
+	Readable bool
+}
 
 // UsableProxy returns the part of a guest's proxy settings that its gateways can use, and a description of each part
 // that is ignored. Go's clients ignore these parts, too (golang.org/x/net/http/httpproxy).

@@ -141,6 +141,12 @@ type GuestObservation struct {
 	// Proxy is the proxy of the guest, as far as its gateways can use it. IgnoredProxy describes what they cannot use.
 	Proxy        Proxy
 	IgnoredProxy []string `json:"-"`
+	// ProxyChanged is when a change of Proxy was last used. Zero: that is not known. Observations of the guest lack it:
+	// it follows from LastSettings, and from what was used since.
+	ProxyChanged time.Time
+	// LastSettings are the settings that the defaults of the classes have. If the classes differ, the last change
+	// counts.
+	LastSettings LastSettings `json:"-"`
 	// TLSProfile is the TLS security profile of a cluster that is both sides. See ObservedTLS.
 	TLSProfile TLSProfile
 	// InferencePools is whether istiod can read the guest's InferencePools. For a plan, PoolsUnknown is PoolsReadable.

@@ -40,6 +40,38 @@ func overlaysProblem(data map[string]string, into *Target) string {
 	return ""
 }
 
+// ContainerEnv returns the environment of a container in the value "deployment" of such a ConfigMap. It is empty if the
+// value cannot be read.
+func ContainerEnv(deployment, container string) map[string]string {
+	if _, isObject := overlayProblem("deployment", deployment); !isObject {
+		return nil
+	}
+	var read struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Name string
+						Env  []struct{ Name, Value string }
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal([]byte(deployment), &read); err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for _, c := range read.Spec.Template.Spec.Containers {
+		for _, v := range c.Env {
+			if c.Name == container {
+				out[v.Name] = v.Value
+			}
+		}
+	}
+	return out
+}
+
 // overlayProblem returns why a value is not an object, and whether it is one that can be checked.
 func overlayProblem(key, text string) (problem string, isObject bool) {
 	if len(text) > maxOverlay || strings.TrimSpace(text) == "" {

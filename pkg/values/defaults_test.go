@@ -1,6 +1,7 @@
 package values_test
 
 import (
+	"maps"
 	"os"
 	"regexp"
 	"strings"
@@ -71,6 +72,31 @@ func TestOverlayObjects(t *testing.T) {
 		got := values.OverlayProblem(map[string]string{test.key: test.value})
 		if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) || len(got) > 300 {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestContainerEnv(t *testing.T) {
+	t.Parallel()
+	of := func(containers string) string { return "spec: {template: {spec: {containers: [" + containers + "]}}}" }
+	for name, test := range map[string]struct {
+		text string
+		want map[string]string
+	}{
+		"nothing":        {"", nil},
+		"no container":   {"spec: {}", map[string]string{}},
+		"no variables":   {of("{name: c}"), map[string]string{}},
+		"another one":    {of("{name: d, env: [{name: A, value: x}]}, {name: c, env: [{name: A, value: b}]}"), map[string]string{"A": "b"}},
+		"other fields":   {of("{name: c, image: i, env: [{name: A, value: b}, {name: C, x: {}}]}"), map[string]string{"A": "b", "C": ""}},
+		"a wrong type":   {of("{name: c, env: {A: b}}"), nil},
+		"no object":      {"[1]", nil},
+		"no YAML":        {"spec: [", nil},
+		"an alias":       {"x: &x {}\nspec: *x", nil},
+		"the same twice": {of("{name: c, env: [{name: A, value: b}]}, {name: c, env: [{name: A, value: d}]}"), map[string]string{"A": "d"}},
+		"too long":       {of("{name: c, env: [{name: A, value: " + strings.Repeat("x", 1<<17) + "}]}"), nil},
+	} {
+		if got := values.ContainerEnv(test.text, "c"); !maps.Equal(got, test.want) || (got == nil) != (test.want == nil) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }

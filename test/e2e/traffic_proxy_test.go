@@ -11,7 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/ocpcrds"
@@ -21,7 +23,8 @@ import (
 // guestsProxy gives the guest a proxy that answers nothing. Gateways get its settings, and reach istiod without
 // it. The control is a gateway whose agent does not bypass the proxy for istiod: the proxy sees it.
 //
-// At the end, another process takes the settings away: one process uses only one change in ten minutes.
+// At the end, another process takes the settings away. It would wait for ten minutes after the change before, so the
+// guest's admin removes the time of that change while no process runs.
 func guestsProxy(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
@@ -54,6 +57,10 @@ func guestsProxy(t *fixture, edge *edgeOfTheGuest) {
 	err := t.GuestDynamic.Resource(crds).Delete(t.ctx, "proxies.config.openshift.io", metav1.DeleteOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	h.Terminate()
+	_, err = t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Patch(t.ctx,
+		model.Config{Revision: world.Revision}.ClassDefaultsName(class), types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+model.SettingsChangedAnnotation+`":null}}}`), metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
 	proxied = t.gatewayPod()
 	h = t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())

@@ -77,9 +77,19 @@ func gatewayMoves() []move {
 	}
 }
 
-// restart ends hypergate and starts it again.
+// restart ends hypergate and starts it again. In between, it removes the time of the last change of the proxy from the
+// defaults of the class. So the new process uses the next change at once.
 func (w *hostileRun) restart() {
 	w.child.stop()
+	for key, o := range w.g.Objects() {
+		metadata, _ := o["metadata"].(map[string]any)
+		annotations, _ := metadata["annotations"].(map[string]any)
+		if _, is := annotations[model.SettingsChangedAnnotation]; is {
+			delete(annotations, model.SettingsChangedAnnotation)
+			resource, _, _ := strings.Cut(key, " ")
+			put(w.g, resource, o)
+		}
+	}
 	w.start()
 }
 
@@ -212,8 +222,8 @@ func (w *hostileRun) refusePatches(rw http.ResponseWriter, r *http.Request) bool
 // putProxy gives the guest OpenShift's configuration, with proxy settings that differ with n. It returns a function
 // that removes the configuration.
 //
-// hypergate uses a change of the settings at most once in ten minutes, but a new process uses them at once. So a move
-// that removes the settings restarts hypergate. Otherwise the guest would get its earlier state late.
+// hypergate uses a change of the settings at most once in ten minutes, but a process that restart starts uses them at
+// once. So a move that removes the settings restarts hypergate. Otherwise the guest would get its earlier state late.
 func (w *hostileRun) putProxy(n int) func() {
 	no := lies(w, (*adversary.Liar).Text)
 	for _, kind := range more {

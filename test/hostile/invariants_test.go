@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/proc"
 )
@@ -282,13 +283,7 @@ func normal(o map[string]any) map[string]any {
 		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "ownerReferences"} {
 			delete(m, field)
 		}
-		if a, ok := m["annotations"].(map[string]any); ok {
-			for key := range a {
-				if strings.HasPrefix(key, "gateway.hypergate.dev/") {
-					a[key] = "…"
-				}
-			}
-		}
+		hideAnnotations(m)
 	}
 	if data, ok := o["data"].(map[string]any); ok && o["kind"] == "Secret" {
 		for key := range data {
@@ -298,6 +293,21 @@ func normal(o map[string]any) map[string]any {
 	hideRoot(o)
 	delete(o, "status")
 	return o
+}
+
+// hideAnnotations replaces the values of hypergate's annotations. The time of the last change of the proxy is removed:
+// a guest whose proxy never changed has none.
+func hideAnnotations(metadata map[string]any) {
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for key := range annotations {
+		if strings.HasPrefix(key, "gateway.hypergate.dev/") {
+			annotations[key] = "…"
+		}
+	}
+	delete(annotations, model.SettingsChangedAnnotation)
+	if len(annotations) == 0 {
+		delete(metadata, "annotations")
+	}
 }
 
 // hideRoot replaces the mesh CA's root in an object. A guest without a class is uninstalled and later gets another

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -11,6 +12,7 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/ocpcrds"
@@ -74,17 +76,22 @@ func (w *proxied) set(url string) {
 	w.configure("Proxy", "proxies", "spec: {httpProxy: '"+url+"'}, status: {httpProxy: '"+url+"'}")
 }
 
-// mark returns what identifies the settings in the defaults of a class.
-func (w *proxied) mark(class string) string {
+// defaults returns the defaults of a class. They are empty if there are none.
+func (w *proxied) defaults(class string) *corev1.ConfigMap {
 	defaults, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Get(w.Context(), w.cfg.ClassDefaultsName(class), metav1.GetOptions{})
 	if err != nil {
-		return ""
+		return &corev1.ConfigMap{}
 	}
-	return defaults.Annotations[model.SettingsAnnotation]
+	return defaults
+}
+
+// mark returns what identifies the settings in the defaults of a class.
+func (w *proxied) mark(class string) string {
+	return w.defaults(class).Annotations[model.SettingsAnnotation]
 }
 
 // TestAProxyThatChangedDuringARestartHoldsGateways changes the guest's proxy while no hypergate runs. The next process
-// finds out from the defaults of the class that its Gateways have other settings.
+// finds out from the defaults of the class that its Gateways have other settings, and when the last change was used.
 func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
 	guest := newProxied(t)
 	guest.set("http://a.example.com:3128")
@@ -103,7 +110,7 @@ func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
 
 	t.Log("both Gateways are held before they get the changed settings, and released one by one")
 	guest.set("http://b.example.com:3128")
-	w.run()
+	stop = w.run()
 	w.Eventually(func() string { return guest.mark("demo") }).ShouldNot(gomega.Equal(before))
 	w.Expect(w.held()).To(gomega.ContainElement("b"), "b waits for the pods of a")
 	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
@@ -111,6 +118,18 @@ func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
 	w.Eventually(w.held).Should(gomega.BeEmpty())
 	w.playGateway("b", "registry.example.com/proxyv2:a", 1)
 	w.settle()
+	stop()
+
+	t.Log("the next change waits for ten minutes, also in a new process, which changes nothing")
+	guest.set("http://c.example.com:3128")
+	before, version := guest.mark("demo"), guest.defaults("demo").ResourceVersion
+	w.run()
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", status.SettingsApplied) }).
+		Should(haveStatus(metav1.ConditionFalse, status.ReasonChangeDelayed))
+	w.settle()
+	w.Expect(guest.mark("demo")).To(gomega.Equal(before))
+	w.Expect(guest.defaults("demo").ResourceVersion).To(gomega.Equal(version))
+	w.Expect(w.held()).To(gomega.BeEmpty())
 }
 
 // TestTheConfigurationOfOpenShift checks that the real CRDs of OpenShift accept what the tests give to guests, and that
