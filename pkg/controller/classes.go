@@ -119,6 +119,9 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 	c.keep(all)
 	wanted := status.OfClasses(res)
 	for i, class := range all {
+		if r.assumedClass != "" && class.UID == "" {
+			continue // it does not exist
+		}
 		beyond := i >= len(res.Classes)
 		shown := r.guest.ClassStatus(class.Name)
 		conditionsOf := wanted.Of

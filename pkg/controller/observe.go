@@ -92,6 +92,9 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
 	o.guest.Classes, o.beyond = model.Served(o.guest.Classes)
+	if r.assumedClass != "" && len(o.guest.Classes) == 0 {
+		o.guest.Classes = []model.GatewayClass{{Name: r.assumedClass}}
+	}
 	o.useSettings(&r.memory.settings, &r.memory.pools)
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
@@ -158,6 +161,26 @@ func (o observation) isManaged(cfg model.Config) bool { return o.guest.ModeOr(cf
 // wantsInstallation reports whether the management side, a class and the mode require an installation.
 func (o observation) wantsInstallation(cfg model.Config) bool {
 	return o.isActive() && len(o.guest.Classes) > 0 && o.isManaged(cfg)
+}
+
+// idle returns why nothing is to be installed. Empty: an installation is wanted.
+func (o observation) idle(cfg model.Config) string {
+	switch lifecycle := o.mgmt.ControlPlane.Lifecycle(o.now).(type) {
+	case model.Disabled:
+		if lifecycle.ByFlag {
+			return "hypergate is not enabled (--install=false)"
+		}
+		return "the capability " + model.IngressCapability + " is disabled in the guest"
+	default:
+	}
+	switch {
+	case !o.isManaged(cfg):
+		return "the management mode of the guest is " + string(o.guest.ModeOr(cfg))
+	case len(o.guest.Classes) == 0:
+		return "no GatewayClass requests an installation"
+	default:
+		return ""
+	}
 }
 
 // unknown reports whether err means that a side is not synced yet. A watch wakes the next pass. A resource that the

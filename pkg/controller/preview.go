@@ -17,9 +17,19 @@ import (
 type Previewed struct {
 	// Writes are the writes that Run would send, including those that would change nothing.
 	Writes []dryrun.Write
-	// Refusal is why Run would write nothing. OnHold reports whether the reason is the lifecycle of the control plane.
+	// Refusal is why Run would not carry out a plan. OnHold reports whether the lifecycle of the control plane allows
+	// no plan: then Run writes no more than the status of the control plane.
 	Refusal error
 	OnHold  bool
+	// Idle is why nothing is to be installed, for example the pause. Empty: an installation is wanted.
+	Idle string
+}
+
+// PreviewInstallation is Preview as if a GatewayClass requested an installation. If there is none, it assumes one with
+// the name that GatewayClasses usually have.
+func PreviewInstallation(ctx context.Context, o Options) (Previewed, error) {
+	o.assumedClass = usualClass
+	return Preview(ctx, o)
 }
 
 // Preview returns the writes that Run would send now. It runs the same passes with clients that send each write as a
@@ -136,7 +146,7 @@ func (r *Reconciler) previewPass(ctx context.Context) passed {
 }
 
 func previewed(recorder *dryrun.Recorder, end passed) Previewed {
-	out := Previewed{Writes: recorder.Writes(), OnHold: end.outcome == metrics.OnHold}
+	out := Previewed{Writes: recorder.Writes(), OnHold: end.outcome == metrics.OnHold, Idle: end.idle}
 	if end.outcome == metrics.Refused {
 		out.Refusal = refusal(end.problem)
 	}

@@ -38,6 +38,8 @@ type Reconciler struct {
 	blank   status.Result
 	memory  memory
 	reports reports
+	// assumedClass is that of Options.
+	assumedClass string
 }
 
 func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
@@ -48,7 +50,7 @@ func newReconciler(o Options, m *mgmt.Cluster, g *guest.Cluster) *Reconciler {
 		config: o.Config, mgmt: m, guest: g, clock: o.Clock, pace: newPacer(clock.RealClock{}),
 		blank:   blankResult(o),
 		memory:  newMemory(o),
-		reports: newReports(o, validityOf(o, g)),
+		reports: newReports(o, validityOf(o, g)), assumedClass: o.assumedClass,
 	}
 	r.memory.endpointProbe.planned = r.blank.Version
 	if r.clock == nil {
@@ -78,6 +80,8 @@ type passed struct {
 	// unfinished is why a later pass continues, although nothing changes on either side: what it writes is not known
 	// yet. Empty: no pass continues.
 	unfinished string
+	// idle is why nothing is to be installed. Empty: an installation is wanted, or it is not known.
+	idle string
 }
 
 // Reconcile is one pass over everything. A control plane that no longer allows writes ends it at any time.

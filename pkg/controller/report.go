@@ -59,7 +59,7 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 	return passed{
 		outcome: outcomeOf(k, forManagement, reports.summary.settled), problem: errors.Join(failed.err, problem),
 		requeue:    soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failed, now)),
-		unfinished: unfinished,
+		unfinished: unfinished, idle: k.observed.idle(r.config),
 	}
 }
 
@@ -106,7 +106,10 @@ func (r *Reconciler) reportHold(ctx context.Context, hold onHoldError) passed {
 		requeue = max(paused.Until.Sub(r.clock.Now()), time.Second)
 	}
 	r.reports.lifecycle.logHold(ctx, hold, r.memory.secrets.Credential(model.IstiodBearer).Expires)
-	return passed{outcome: metrics.OnHold, requeue: soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle}))}
+	return passed{
+		outcome: metrics.OnHold, idle: "the " + hold.kind + " allows no writes: " + hold.why,
+		requeue: soonest(requeue, r.reportToManagement(ctx, status.Result{Lifecycle: hold.lifecycle})),
+	}
 }
 
 // logApplied logs what was changed.

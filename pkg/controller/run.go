@@ -58,6 +58,8 @@ type Options struct {
 	metrics *metrics.Collector
 	// dryRun records the writes of a preview, and sends them as dry runs. Nil: writes are sent as they are.
 	dryRun *dryrun.Recorder
+	// assumedClass is the name of the GatewayClass that a preview assumes if there is none. Empty: it assumes none.
+	assumedClass string
 }
 
 // client returns the configuration of the clients of a side, whose requests the metrics count.

@@ -117,6 +117,9 @@ func TestAPreviewShowsWhatRunWrites(t *testing.T) {
 func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w := newHarness(t)
 	w.removeCRDs(dynamic.NewForConfigOrDie(w.pair.Guest.Config)) // those that another hypergate has left in this guest
+	code, report := w.verb("preflight")
+	w.Expect(code).To(gomega.Equal(0), report)
+	w.Expect(report).To(gomega.ContainSubstring("ok      plan: no other controller serves the guest"))
 	shown := w.preview()
 	w.Expect(changedObjects(shown)).To(gomega.ContainElement("validatingadmissionpolicies hypergate-crds-" + w.cfg.Revision))
 	w.Expect(changedObjects(shown)).To(gomega.ConsistOf(w.writesOf(func() {
@@ -133,7 +136,7 @@ func TestAPreviewOfAFirstInstallation(t *testing.T) {
 	w.Eventually(func() []string { shown = w.preview(); return changing(shown) }).Should(
 		gomega.ContainElements("create management deployments.apps "+w.cfg.IstiodName(), "create guest namespaces "+w.cfg.GuestNamespace))
 	w.Expect(shown).To(gomega.HaveEach(gomega.HaveField("Refusal", "")))
-	code, report := w.verb("diff", "--xds-address=")
+	code, report = w.verb("diff", "--xds-address=")
 	w.Expect(code).To(gomega.Equal(2), report)
 	w.Expect(report).To(gomega.MatchRegexp(
 		`(?m)^The plan was rejected: publishing istiod: .*HostedControlPlane.* set --xds-address or another --publish`))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ Exit codes:
   0  Nothing would change.
   1  An error occurred, for example an invalid flag, no response, or a missing permission.
   2  Something would change, or the API server refuses a write, or the plan is rejected.
-  3  The control plane is on hold, so nothing would be written.`
+  3  The control plane is on hold, so no more than its status would be written.`
 
 func newDiff() *cobra.Command {
 	o := &diffOptions{}
@@ -148,10 +149,12 @@ func newDiffReport(found controller.Previewed) diffReport {
 
 func (r diffReport) code() int {
 	switch {
-	case len(r.Writes) > 0 || r.Problem != "":
+	case r.Problem != "" || slices.ContainsFunc(r.Writes, func(w dryrun.Write) bool { return w.Refusal != "" }):
 		return exitAct
 	case r.OnHold:
-		return exitUnderWay
+		return exitUnderWay // what is written on hold is only the status of the control plane
+	case len(r.Writes) > 0:
+		return exitAct
 	default:
 		return exitOK
 	}
@@ -174,6 +177,8 @@ func (r diffReport) table(out io.Writer) {
 	switch {
 	case r.Problem != "":
 		fmt.Fprintf(out, "The plan was rejected: %s\n", oneLine(r.Problem))
+	case r.OnHold && len(r.Writes) > 0:
+		fmt.Fprintln(out, "The control plane is on hold: only its status would be written.")
 	case r.OnHold:
 		fmt.Fprintln(out, "The control plane is on hold: nothing would be written.")
 	case len(r.Writes) == 0:

@@ -40,10 +40,15 @@ func TestDiffOutput(t *testing.T) {
 		found controller.Previewed
 		code  int
 	}{
-		"writes":    {controller.Previewed{Writes: someWrites()}, exitAct},
-		"unchanged": {controller.Previewed{Writes: someWrites()[1:2]}, exitOK},
-		"no-plan":   {controller.Previewed{Refusal: errors.New("this guest belongs to another hypergate")}, exitAct},
-		"on-hold":   {controller.Previewed{OnHold: true}, exitUnderWay},
+		"writes":          {controller.Previewed{Writes: someWrites()}, exitAct},
+		"unchanged":       {controller.Previewed{Writes: someWrites()[1:2]}, exitOK},
+		"no-plan":         {controller.Previewed{Refusal: errors.New("this guest belongs to another hypergate")}, exitAct},
+		"on-hold":         {controller.Previewed{OnHold: true}, exitUnderWay},
+		"on-hold-refused": {controller.Previewed{OnHold: true, Writes: someWrites()[3:4]}, exitAct},
+		"on-hold-status": {controller.Previewed{OnHold: true, Writes: []dryrun.Write{{
+			Side: "management", Verb: dryrun.Update, Resource: "hostedcontrolplanes.hypershift.openshift.io/status",
+			Namespace: "clusters-guest1", Name: "guest1", Fields: []string{"status.conditions"},
+		}}}, exitUnderWay},
 	} {
 		for _, format := range []string{outputTable, outputJSON} {
 			var out strings.Builder
@@ -63,9 +68,18 @@ func TestPreflightOutput(t *testing.T) {
 		report preflightReport
 		code   int
 	}{
-		"passed":    {clusters.previewed(controller.Previewed{Writes: someWrites()[:3]}, nil), exitOK},
-		"refused":   {clusters.previewed(controller.Previewed{Writes: someWrites()}, nil), exitAct},
-		"no-plan":   {clusters.previewed(controller.Previewed{Refusal: errors.New("another istiod serves this guest")}, nil), exitAct},
+		"passed":  {clusters.previewed(controller.Previewed{Writes: someWrites()[:3]}, nil), exitOK},
+		"refused": {clusters.previewed(controller.Previewed{Writes: someWrites()}, nil), exitAct},
+		"no-plan": {clusters.previewed(controller.Previewed{Refusal: errors.New("another istiod serves this guest")}, nil), exitAct},
+		"on-hold": {clusters.previewed(controller.Previewed{
+			OnHold: true, Idle: "the HostedControlPlane allows no writes: it is paused, without an end", Writes: someWrites()[:1],
+		}, nil), exitUnderWay},
+		"idle": {clusters.previewed(controller.Previewed{
+			Idle: "the management mode of the guest is Unmanaged", Writes: someWrites()[:2],
+		}, nil), exitOK},
+		"failed-on-hold": {
+			clusters.with("guest", "", errors.New("it is too old")).previewed(controller.Previewed{OnHold: true, Idle: "paused"}, nil), exitAct,
+		},
 		"same":      {clusters.previewed(controller.Previewed{}, controller.ErrSameCluster), exitAct},
 		"no-answer": {preflightReport{}.with("guest", "", errors.New("it does not answer: timeout")), exitAct},
 	} {

@@ -17,6 +17,7 @@ import (
 
 	answers "github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/controller"
+	"github.com/hypergate/hypergate/pkg/dryrun"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 )
 
@@ -30,7 +31,8 @@ const preflightLong = `Check whether "hypergate run" can work, before it is inst
 
 The command uses the flags and the credentials of "hypergate run". It checks that both API servers answer, that they are
 different clusters, that the guest is new enough and belongs to no other controller, and that both accept the writes of
-"hypergate run". Each write is sent as a server-side dry run, so the command changes nothing, and requests no token.
+"hypergate run". Each write is sent as a server-side dry run, so the command changes nothing, and requests no token. If
+no GatewayClass requests an installation yet, the command checks the writes of the first installation.
 
 It warns of Gateways whose parameters (spec.infrastructure.parametersRef) istiod rejects. For that, you need the
 permission to get the ConfigMaps with these parameters, which hypergate does not have.
@@ -38,7 +40,8 @@ permission to get the ConfigMaps with these parameters, which hypergate does not
 Exit codes:
   0  All checks passed. There can be warnings.
   1  An error occurred, for example an invalid flag.
-  2  A check failed. The line of the check says why.`
+  2  A check failed. The line of the check says why.
+  3  The control plane is on hold, so the writes were not checked.`
 
 func newPreflight() *cobra.Command {
 	o := &preflightOptions{}
@@ -84,7 +87,7 @@ func (o *preflightOptions) preflight(ctx context.Context, out io.Writer, shown p
 	done()
 	if report.code() == exitOK {
 		done = shown.waits(previewing)
-		found, err := controller.Preview(ctx, options)
+		found, err := controller.PreviewInstallation(ctx, options)
 		done()
 		report = report.previewed(found, err)
 		if err == nil {
@@ -126,11 +129,13 @@ type preflightReport struct {
 	Checks []preflightCheck `json:"checks"`
 }
 
-// preflightCheck is one check. Message is what was found, or why the check failed. A check with a warning has passed.
+// preflightCheck is one check. Message is what was found, or why the check failed. A check with a warning has passed. A
+// check on hold has neither passed nor failed.
 type preflightCheck struct {
 	Name    string `json:"name"`
 	Passed  bool   `json:"passed"`
 	Warning bool   `json:"warning,omitempty"`
+	OnHold  bool   `json:"onHold,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
@@ -152,10 +157,30 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 		return r.with("observation of both sides", "", previewError(err))
 	case found.Refusal != nil:
 		return r.with(different, "", nil).with("plan", "", found.Refusal)
+	case found.OnHold:
+		r = r.with(different, "", nil)
+		r.Checks = append(r.Checks, preflightCheck{
+			Name: "plan", OnHold: true, Message: oneLine(found.Idle) + ": neither the plan nor its writes were checked " +
+				"(run this command again when the hold ends)",
+		})
+		return r
 	}
-	r = r.with(different, "", nil).with("plan", "no other controller serves the guest", nil)
+	r = r.with(different, "", nil)
+	if found.Idle == "" {
+		r = r.with("plan", "no other controller serves the guest", nil)
+	} else {
+		r.Checks = append(r.Checks, preflightCheck{
+			Name: "plan", Passed: true, Warning: true, Message: oneLine(found.Idle) + ": nothing would be installed, so the writes " +
+				"of an installation were not checked (run this command again after you change that)",
+		})
+	}
+	return r.withWrites(found.Writes)
+}
+
+// withWrites adds a check for each write that is refused, and one for all of them.
+func (r preflightReport) withWrites(writes []dryrun.Write) preflightReport {
 	refused, later := 0, 0
-	for _, w := range found.Writes {
+	for _, w := range writes {
 		switch {
 		case w.Later, w.Status == http.StatusNotFound:
 			later++ // its namespace, or an object that it refers to, is created first
@@ -166,7 +191,7 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 			r = r.with(name, "", errors.New(w.Refusal))
 		}
 	}
-	message := fmt.Sprintf("%d of %d accepted", len(found.Writes)-refused-later, len(found.Writes))
+	message := fmt.Sprintf("%d of %d accepted", len(writes)-refused-later, len(writes))
 	if later > 0 {
 		message += fmt.Sprintf(", %d cannot be checked before an earlier write", later)
 	}
@@ -177,16 +202,22 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 }
 
 func (r preflightReport) code() int {
-	if slices.ContainsFunc(r.Checks, func(c preflightCheck) bool { return !c.Passed }) {
+	switch {
+	case slices.ContainsFunc(r.Checks, func(c preflightCheck) bool { return !c.Passed && !c.OnHold }):
 		return exitAct
+	case slices.ContainsFunc(r.Checks, func(c preflightCheck) bool { return c.OnHold }):
+		return exitUnderWay
+	default:
+		return exitOK
 	}
-	return exitOK
 }
 
 func (r preflightReport) table(out io.Writer) {
 	for _, c := range r.Checks {
 		mark := "ok    "
 		switch {
+		case c.OnHold:
+			mark = "hold  "
 		case !c.Passed:
 			mark = "FAILED"
 		case c.Warning:
