@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -193,6 +194,9 @@ func (c collector) add(kind Kind, objects []map[string]any) error {
 		metadata, is := object["metadata"].(map[string]any)
 		if !is {
 			c.problem(kind.resource, errNoMetadata)
+			continue
+		}
+		if name, _ := metadata["name"].(string); !strings.HasPrefix(name, kind.prefix) {
 			continue
 		}
 		namespace, _ := metadata["namespace"].(string)

@@ -16,6 +16,8 @@ type Kind struct {
 	scope           scope
 	// selector is a label selector. Empty means all objects.
 	selector string
+	// prefix is what the names begin with. Empty means all names.
+	prefix string
 	// metadataOnly leaves out everything except the metadata.
 	metadataOnly bool
 }
@@ -30,6 +32,10 @@ const (
 	gateways = gatewayGroup + "/gateway-name"
 	// pods selects the pods of hypergate and istiod.
 	pods = "app in (hypergate,istiod)"
+	// relays selects the pods of the tunnel's relays (model.RelayPods).
+	relays = "app=istiod-relay"
+	// leases is what the names of hypergate's Leases begin with. The Lease of a migration has no label.
+	leases = "hypergate-"
 )
 
 // Management returns the kinds of the management side. Each is read in one namespace.
@@ -42,8 +48,9 @@ func Management() []Kind {
 		{resource: "events", scope: ofNamespace},
 		{group: "apps", resource: "deployments", scope: ofNamespace, selector: pods},
 		{group: "apps", resource: "replicasets", scope: ofNamespace, selector: pods},
-		{group: "coordination.k8s.io", resource: "leases", scope: ofNamespace, selector: "gateway.hypergate.dev/lease"},
+		{group: "coordination.k8s.io", resource: "leases", scope: ofNamespace, prefix: leases},
 		{group: "networking.k8s.io", resource: "networkpolicies", scope: ofNamespace},
+		{group: "policy", resource: "poddisruptionbudgets", scope: ofNamespace, selector: owned},
 		{group: "route.openshift.io", resource: "routes", scope: ofNamespace, selector: owned},
 		{group: gatewayGroup, resource: "tlsroutes", scope: ofNamespace, selector: owned},
 		{group: "hypershift.openshift.io", resource: "hostedcontrolplanes", scope: ofNamespace},
@@ -71,7 +78,11 @@ func Guest() []Kind {
 		{resource: "services", scope: ofNamespace, selector: owned},
 		{resource: "serviceaccounts", scope: ofNamespace, selector: owned},
 		{resource: "configmaps", scope: ofNamespace, selector: owned},
+		{resource: "pods", scope: ofNamespace, selector: relays},
 		{resource: "events", scope: ofNamespace},
+		{group: "apps", resource: "statefulsets", scope: ofNamespace, selector: owned},
+		{group: "networking.k8s.io", resource: "networkpolicies", scope: ofNamespace, selector: owned},
+		{group: "policy", resource: "poddisruptionbudgets", scope: ofNamespace, selector: owned},
 		{group: "coordination.k8s.io", resource: "leases", scope: ofNamespace},
 		{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", metadataOnly: true},
 		{group: admission, resource: "validatingwebhookconfigurations"},

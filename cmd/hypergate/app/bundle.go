@@ -18,6 +18,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/bundle"
 	"github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // bundleOptions holds the flags of the command bundle.
@@ -46,7 +47,8 @@ The command reads what you are allowed to read. The file errors.txt in the archi
 Exit codes:
   0  The archive is written. It can lack what errors.txt names.
   1  An error occurred, and no archive is written. For example, no API server can be read.
-  2  The archive is written, and has nothing of one side, because its API server does not answer or refuses.`
+  2  The archive is written, and has nothing of one side, because its API server does not answer or refuses. Or the
+     namespace has no Lease of hypergate.`
 
 func newBundle() *cobra.Command {
 	o := &bundleOptions{}
@@ -117,7 +119,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	if err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	problems, away, err := o.collect(ctx, to.archive, namespace, mgmt, guestConfig, now, progressOn(errOut))
+	problems, missing, err := o.collect(ctx, to.archive, namespace, mgmt, guestConfig, now, progressOn(errOut))
 	if err := errors.Join(err, to.close()); err != nil {
 		return errors.Join(err, to.remove())
 	}
@@ -129,7 +131,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 			return err
 		}
 	}
-	return reportAway(errOut, away)
+	return reportMissing(errOut, missing)
 }
 
 // destination is where an archive is written to. path is empty for stdout. Call close when the archive is complete, and
@@ -175,26 +177,30 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir() || strings.HasSuffix(path, string(filepath.Separator))
 }
 
-// reportAway prints which sides could not be read. If there are any, it ends the command with code 2.
-func reportAway(errOut io.Writer, away []error) error {
-	if len(away) == 0 {
+// reportMissing prints what the archive lacks as a whole. If there is anything, it ends the command with code 2.
+func reportMissing(errOut io.Writer, missing []error) error {
+	if len(missing) == 0 {
 		return nil
 	}
-	fmt.Fprintf(errOut, "hypergate: the archive lacks a side: %s\n", errorText(errors.Join(away...)))
+	for _, err := range missing {
+		fmt.Fprintf(errOut, "hypergate: %s\n", errorText(err))
+	}
 	return codeError(exitAct)
 }
 
-// collect writes the archive. It returns what is missing in it, and the errors of sides that cannot be read at all. If
-// none can, it returns an error.
+// collect writes the archive. It returns the problems in errors.txt, and what is missing as a whole: a side that cannot
+// be read at all, or the installation. If no side can be read, it returns an error.
 func (o *bundleOptions) collect(
 	ctx context.Context, archive *bundle.Archive, namespace string, mgmt, guestConfig *rest.Config, now time.Time, shown progress,
-) (problems []string, away []error, err error) {
+) (problems []string, missing []error, err error) {
 	if err := archive.Add([]byte(versionsText(ctx, now, mgmt, guestConfig)), "version.txt"); err != nil {
 		return nil, nil, err
 	}
-	if err := addStatus(ctx, archive, namespace, mgmt); err != nil {
+	found, err := addStatus(ctx, archive, namespace, mgmt)
+	if err != nil {
 		return nil, nil, err
 	}
+	var away []error
 	sides := []side{{mgmt, bundle.Side{Name: "management", Namespace: namespace, Kinds: bundle.Management()}}}
 	if guestConfig != nil {
 		sides = append(sides, side{guestConfig, bundle.Side{Name: "guest", Namespace: o.guestNamespace, Kinds: bundle.Guest()}})
@@ -204,7 +210,8 @@ func (o *bundleOptions) collect(
 		err := bundle.Collect(ctx, side.config, side.Side, archive)
 		done()
 		if none, is := errors.AsType[bundle.UnreadError](err); is {
-			away = append(away, accessError("reading the "+none.Side+" side", "get /apis there", none.Err))
+			err := accessError("reading the "+none.Side+" side", "get /apis there", none.Err)
+			away = append(away, fmt.Errorf("the archive lacks a side: %w", err))
 			continue
 		}
 		if err != nil {
@@ -214,7 +221,10 @@ func (o *bundleOptions) collect(
 	if len(away) == len(sides) {
 		return nil, nil, errors.Join(away...)
 	}
-	return archive.Problems(), away, archive.Close()
+	if !found {
+		missing = append(missing, fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled))
+	}
+	return archive.Problems(), append(missing, away...), archive.Close()
 }
 
 // side is a side of the archive, and how to reach it.
@@ -242,26 +252,30 @@ func versionsText(ctx context.Context, now time.Time, mgmt, guestConfig *rest.Co
 	return strings.Join(out, "\n") + "\n"
 }
 
-// addStatus adds the output of the command status in several formats.
-func addStatus(ctx context.Context, archive *bundle.Archive, namespace string, mgmt *rest.Config) error {
+// addStatus adds the output of the command status in several formats. It reports whether there is an installation, or
+// that is not known.
+func addStatus(ctx context.Context, archive *bundle.Archive, namespace string, mgmt *rest.Config) (found bool, err error) {
 	client, err := fleet.New(mgmt)
 	if err != nil {
-		return err
+		return false, err
 	}
 	readings, now, err := client.Installations(ctx, namespace)
 	if err != nil {
 		archive.Problem("status: " + oneLine(err.Error()))
-		return nil
+		return true, nil
+	}
+	if len(readings) == 0 {
+		readings = []summary.Reading{} // not null
 	}
 	for _, format := range []string{outputTable, outputJSON, outputHTML} {
 		var out strings.Builder
 		err := printed(&out, format, statusReport{Installations: readings, now: now, wide: true})
 		if _, isCode := errors.AsType[codeError](err); err != nil && !isCode {
-			return err
+			return false, err
 		}
 		if err := archive.Add([]byte(bundle.Redact(out.String())), "status."+strings.Replace(format, outputTable, "txt", 1)); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return len(readings) > 0, nil
 }
