@@ -54,7 +54,7 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 		s.noteControlPlane(o.mgmt.ControlPlane, o.now)
 	}
 	if o.mgmtSeen && o.mgmtProblem == nil {
-		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation)
+		s.last.CA = caOf(o.mgmt.CA, o.mgmt.Rotation, o.mgmt.CAOwner)
 		s.last.Istiod.State = istiodState(o.mgmt)
 		s.last.Istiod.Ready, s.last.Istiod.Wanted = int(o.mgmt.IstiodReady), int(o.mgmt.IstiodWanted)
 	}
@@ -65,7 +65,7 @@ func (s *summarizer) note(cfg model.Config, o observation, d decision, out outco
 	if converged, is := d.(converge); is && out.problem == nil {
 		s.last.Published = published(cfg, s.probe, o.mgmt, converged)
 		s.noteWebhook(cfg, o, converged)
-		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation) // the step that was taken
+		s.last.CA = caOf(converged.ca.ca, converged.ca.rotation, o.mgmt.CAOwner) // the step that was taken
 		s.last.CRDs = crdCounts(converged.plan.Decisions)
 	}
 	return repairing
@@ -246,11 +246,11 @@ func lifecycleOf(l model.Lifecycle) summary.Lifecycle {
 	}
 }
 
-func caOf(ca pki.CA, rotation pki.Rotation) summary.CA {
+func caOf(ca pki.CA, rotation pki.Rotation, owner model.Owner) summary.CA {
 	if !ca.Exists() {
 		return summary.CA{}
 	}
-	out := summary.CA{Phase: summary.PhaseSteady, Request: rotation.LeaseRequest}
+	out := summary.CA{Phase: summary.PhaseSteady, Request: rotation.LeaseRequest, ByOther: owner == model.Theirs}
 	if rotation.Phase != pki.Steady {
 		out.Phase = string(rotation.Phase)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -102,6 +103,24 @@ func TestTheSummaryHasTheGuest(t *testing.T) {
 	} {
 		if s.noteAnswer(last); s.last.GuestAPI != want {
 			t.Errorf("%+v: %+v, want %+v", last, s.last.GuestAPI, want)
+		}
+	}
+}
+
+// TestTheSummaryHasTheOwnerOfTheCA checks that the summary says which CA hypergate does not rotate.
+func TestTheSummaryHasTheOwnerOfTheCA(t *testing.T) {
+	t.Parallel()
+	ca, err := pki.New(start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for owner, byOther := range map[model.Owner]bool{model.Ours: false, model.Theirs: true} {
+		var s summarizer
+		s.board = &board{leaseless: true}
+		s.note(model.Config{}, observation{mgmtSeen: true, mgmt: model.ManagementObservation{CA: ca, CAOwner: owner}}, noPlan{}, outcome{},
+			model.Credential{})
+		if s.last.CA.ByOther != byOther || s.last.CA.Phase != summary.PhaseSteady {
+			t.Errorf("%v: %+v", owner, s.last.CA)
 		}
 	}
 }

@@ -156,6 +156,9 @@ func (s Summary) clean() Summary {
 	} {
 		*field.text = unescaped.Replace(text.Line(*field.text, field.most))
 	}
+	if s.CA.ByOther {
+		s.CA.Request = "" // hypergate follows none
+	}
 	for _, at := range []*time.Time{
 		&s.Time, &s.PausedUntil, &s.PausedSince, &s.Istiod.Since, &s.Token.From, &s.Token.Until, &s.GuestCredential.From,
 		&s.GuestCredential.Until, &s.CA.Expires, &s.Webhook.Since,

@@ -230,11 +230,13 @@ type Validity struct {
 }
 
 // CA is the mesh CA. Expires is when its first certificate expires. Phase is the phase of its rotation. Request is the
-// last request for a rotation on the Lease that was followed.
+// last request for a rotation on the Lease that was followed. ByOther reports whether another party created the CA:
+// hypergate does not rotate it.
 type CA struct {
 	Expires time.Time `json:"expires"`
 	Phase   string    `json:"phase"`
 	Request string    `json:"request,omitempty"`
+	ByOther bool      `json:"byOther,omitempty"`
 }
 
 // PhaseSteady is the phase of a CA that is not being rotated.

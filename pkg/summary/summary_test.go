@@ -97,7 +97,8 @@ func TestEncodeFits(t *testing.T) {
 			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40, Class: long, Owner: long, GuestAPI: summary.GuestAPI{long, 1 << 40},
 			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long, true},
 			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
-			CA: summary.CA{noon(), long, long}, Webhook: summary.Webhook{long, noon()},
+			// A CA of another party has no request, which is shorter.
+			CA: summary.CA{noon(), long, long, false}, Webhook: summary.Webhook{long, noon()},
 			CRDs:     summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},
 			Gateways: summary.Gateways{long, 1 << 40, 1 << 40, long}, Writes: 1 << 60, Repairs: 1 << 60,
 		}
@@ -227,4 +228,13 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q is encoded as %q, and then as %q", annotation, encoded, twice)
 		}
 	})
+}
+
+// TestTheCAOfAnotherPartyHasNoRequest checks what a summary has of a CA that hypergate does not rotate.
+func TestTheCAOfAnotherPartyHasNoRequest(t *testing.T) {
+	t.Parallel()
+	got := encode(t, summary.Summary{CA: summary.CA{Expires: noon(), Phase: summary.PhaseSteady, Request: "r", ByOther: true}})
+	if !strings.Contains(got, `"phase":"steady","byOther":true`) {
+		t.Error(got)
+	}
 }

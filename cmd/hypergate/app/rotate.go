@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -47,7 +48,7 @@ The controller carries out the rotation in phases:
   3. The old root is removed.
 
 Each of the first two phases lasts as long as --ca-overlap of "hypergate run", a day by default. The rotation continues
-after a restart of the controller.
+after a restart of the controller. A command with --wait that finds a rotation in progress follows that one.
 
 The request is the annotation ` + model.RotateAnnotation + ` on hypergate's Lease, with a value that
 is new. hypergate sees it within half a minute. The command needs the permission to get and update that Lease, and no
@@ -55,7 +56,8 @@ Secret. A hypergate without a Lease (--leader-elect=false) takes the same annota
 
 Exit codes:
   0  The rotation is requested. With --wait: it is complete.
-  1  An error occurred: the mesh CA does not exist, a rotation is already in progress, or the management cluster refuses.
+  1  An error occurred. For example, the mesh CA does not exist, or another party created it. Without --wait, also if a
+     rotation is already in progress.
   2  With --wait: the time has expired, and an action is required (hypergate status).
   3  With --wait: the time has expired, and the rotation is in progress.`
 
@@ -109,16 +111,32 @@ func (o *rotateOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 	case err != nil:
 		return err
 	}
-	if err := mayRotate(reading); err != nil {
+	done := "rotation requested at " + request
+	err = mayRotate(reading)
+	if err == nil {
+		err = annotateLease(ctx, config, reading, request, now)
+	}
+	if under, is := errors.AsType[underWayError](err); is && o.wait > 0 {
+		request, done, err = under.request, "following the rotation in progress", nil
+	}
+	if err != nil {
 		return err
 	}
-	if err := annotateLease(ctx, config, reading, request, now); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(out, "lease/%s: rotation requested at %s\n", reading.Lease, request); err != nil || o.wait == 0 {
+	if _, err := fmt.Fprintf(out, "lease/%s: %s\n", reading.Lease, done); err != nil || o.wait == 0 {
 		return err
 	}
 	return o.follow(ctx, client, namespace, request, out, errOut)
+}
+
+// underWayError reports that a rotation is requested, or in progress.
+type underWayError struct {
+	// request is the request that hypergate follows, or will follow.
+	request string
+	why     string
+}
+
+func (e underWayError) Error() string {
+	return e.why + `: follow it with "hypergate status --watch", or with --wait`
 }
 
 // mayRotate returns an error if a summary shows that there is nothing to rotate, or that a rotation is in progress. A
@@ -127,11 +145,14 @@ func mayRotate(reading summary.Reading) error {
 	switch s := reading.Summary; {
 	case s == nil:
 		return nil
+	case s.CA.ByOther:
+		return fmt.Errorf("hypergate did not create the mesh CA in namespace %s, and does not rotate it: "+
+			"rotate it with the tool that created the Secret %s", reading.Namespace, model.CASecretName)
 	case s.CA.Phase == "":
 		return fmt.Errorf("the mesh CA does not exist in namespace %s: hypergate creates it with the first GatewayClass that it serves; "+
 			"its report can be half a minute old", reading.Namespace)
 	case s.CA.Phase != summary.PhaseSteady:
-		return fmt.Errorf("a rotation is already in progress: in phase %s", s.CA.Phase)
+		return underWayError{s.CA.Request, "a rotation is already in progress, in phase " + s.CA.Phase}
 	default:
 		return nil
 	}
@@ -154,16 +175,16 @@ func annotateLease(ctx context.Context, config *rest.Config, reading summary.Rea
 		}
 		last := lease.Annotations[model.RotateAnnotation]
 		if at, err := time.Parse(time.RFC3339, last); err == nil && last != followed && now.Sub(at) < untilSeen {
-			return fmt.Errorf("a rotation was requested at %s, and hypergate begins within a minute", last)
+			return underWayError{last, fmt.Sprintf("a rotation was requested at %s, and hypergate begins within a minute", last)}
 		}
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, model.RotateAnnotation, request)
 		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{FieldManager: "hypergate-rotate-ca"})
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("requesting a rotation: %w", err)
+	if _, under := errors.AsType[underWayError](err); under || err == nil {
+		return err
 	}
-	return nil
+	return fmt.Errorf("requesting a rotation: %w", err)
 }
 
 // follow waits until the rotation is complete, and prints each phase.
@@ -242,7 +263,7 @@ func (o *rotateOptions) withoutLease(ctx context.Context, config *rest.Config, n
 		return fmt.Errorf("the Secret %s in namespace %s does not belong to hypergate: rotate the CA with the tool that created it",
 			model.CASecretName, namespace)
 	case secret.Annotations[model.PhaseAnnotation] != "":
-		return fmt.Errorf("a rotation is already in progress: in phase %s since %s",
+		return fmt.Errorf("a rotation is already in progress, in phase %s since %s: wait until it is complete",
 			secret.Annotations[model.PhaseAnnotation], secret.Annotations[model.PhaseSinceAnnotation])
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -1,10 +1,18 @@
 package app
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/hypergate/hypergate/pkg/summary"
 )
+
+// followIt is the next step while a rotation is in progress.
+const followIt = `: follow it with "hypergate status --watch", or with --wait`
 
 // TestProgressOfARotation checks what is printed of a rotation, and what the exit code will be.
 func TestProgressOfARotation(t *testing.T) {
@@ -35,16 +43,22 @@ func TestProgressOfARotation(t *testing.T) {
 		"spreading": {
 			reading: read(summary.InProgress, summary.CA{Phase: "spreading", Request: request}), code: 3,
 			text:    "spreading: the clients get the new root; the old CA issues certificates",
-			problem: "a rotation is already in progress: in phase spreading",
+			problem: "a rotation is already in progress, in phase spreading" + followIt,
 		},
 		"settling": {
 			reading: read(summary.OK, summary.CA{Phase: "settling", Request: request}), code: 3,
 			text:    "settling: the new CA issues certificates; the old root is still trusted",
-			problem: "a rotation is already in progress: in phase settling",
+			problem: "a rotation is already in progress, in phase settling" + followIt,
 		},
 		"a forged phase": {
 			reading: read(summary.OK, summary.CA{Phase: "x\ny", Request: request}), code: 3, text: "x y",
-			problem: "a rotation is already in progress: in phase x\ny",
+			problem: "a rotation is already in progress, in phase x\ny" + followIt,
+		},
+		"a CA that was brought": {
+			reading: read(summary.OK, summary.CA{Phase: "steady", ByOther: true}), code: 3,
+			text: "waiting until hypergate begins; it does not rotate a CA of your own",
+			problem: "hypergate did not create the mesh CA in namespace ns, and does not rotate it: rotate it with the tool that created " +
+				"the Secret cacerts",
 		},
 		"degraded": {
 			reading: read(summary.IsDegraded, summary.CA{Phase: "steady", Request: request}), code: 2, text: "DEGRADED: a reason",
@@ -76,3 +90,45 @@ func errorOf(text string) error {
 type stringError string
 
 func (e stringError) Error() string { return string(e) }
+
+// TestRotationsInProgress checks that the command refuses a second rotation, and with --wait follows the one in
+// progress without a write.
+func TestRotationsInProgress(t *testing.T) {
+	t.Setenv("KUBECONFIG", "")
+	now := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
+	text, err := summary.Encode(summary.Summary{CA: summary.CA{Phase: "spreading", Request: "r"}, Time: time.Now(), Holder: "pod"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := json.Marshal(map[string]any{
+		"kind": "Lease", "apiVersion": "coordination.k8s.io/v1",
+		"metadata": map[string]any{
+			"name": "hypergate-openshift-gateway", "namespace": "a", "annotations": map[string]string{summary.Annotation: text},
+		},
+		"spec": map[string]any{"holderIdentity": "pod", "renewTime": now, "leaseDurationSeconds": 60},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %s", r.Method, r.URL)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(lease)
+	}))
+	t.Cleanup(server.Close)
+	for _, tc := range []struct {
+		wait string
+		code int
+		want string
+	}{
+		{"--wait=0s", exitError, "a rotation is already in progress, in phase spreading" + followIt},
+		{"--wait=1s", exitUnderWay, "lease/hypergate-openshift-gateway: following the rotation in progress\nspreading: the clients"},
+	} {
+		code, text := output(t, "rotate-ca", "--kubeconfig="+clusterAt(t, server.URL), "-n=a", tc.wait)
+		if code != tc.code || !strings.Contains(strings.ReplaceAll(text, "\n        ", "\n"), tc.want) {
+			t.Errorf("%s: %d, %s", tc.wait, code, text)
+		}
+	}
+}

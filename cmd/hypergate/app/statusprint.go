@@ -106,7 +106,11 @@ func (p page) management(s *summary.Summary) [][2]string {
 	}
 	rows = append(rows, [2]string{"token", p.left(s.Token.Until) + p.renewed(s)})
 	if !s.CA.Expires.IsZero() {
-		rows = append(rows, [2]string{"mesh CA", "until " + s.CA.Expires.Format(time.DateOnly) + ", " + s.CA.Phase})
+		text := "until " + s.CA.Expires.Format(time.DateOnly) + ", " + s.CA.Phase
+		if s.CA.ByOther {
+			text += ", not rotated by hypergate"
+		}
+		rows = append(rows, [2]string{"mesh CA", text})
 	}
 	return append(rows, [2]string{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)})
 }
