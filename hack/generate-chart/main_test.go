@@ -236,6 +236,17 @@ func TestBadValues(t *testing.T) {
 		"two, hosted":         {hosted + "replicas: 2\n", "a", "replicas"},
 		"three":               {examples()["standalone"] + "replicas: 3\n", deploy.GuestNamespace, "replicas"},
 		"a renewal":           {examples()["standalone"] + "renewGuestKubeconfig: true\n", deploy.GuestNamespace, "renewGuestKubeconfig"},
+		"a kubeconfig, standalone": {
+			examples()["standalone"] + "guestKubeconfigSecret: a\n", deploy.GuestNamespace, "guestKubeconfigSecret",
+		},
+		"an image, guest":     {"part: guest\nimage: a\n", deploy.GuestNamespace, "image"},
+		"istiod, guest":       {"part: guest\npilotImage: a\n", deploy.GuestNamespace, "pilotImage"},
+		"gateways, guest":     {"part: guest\nproxyImage: a\n", deploy.GuestNamespace, "proxyImage"},
+		"webhooks, guest":     {"part: guest\nexternalWebhooks: true\n", deploy.GuestNamespace, "externalWebhooks"},
+		"flags, guest":        {"part: guest\nextraArgs: [--publish=route]\n", deploy.GuestNamespace, "extraArgs"},
+		"labels, guest":       {"part: guest\npodLabels: {a: b}\n", deploy.GuestNamespace, "podLabels"},
+		"tolerations, guest":  {"part: guest\ntolerations: [{key: a}]\n", deploy.GuestNamespace, "tolerations"},
+		"a kubeconfig, guest": {"part: guest\nguestKubeconfigSecret: a\n", deploy.GuestNamespace, "guestKubeconfigSecret"},
 		"one namespace": {
 			examples()["standalone-own-namespace"], deploy.GuestNamespace, "in a namespace other than openshift-ingress",
 		},
