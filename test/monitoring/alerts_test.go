@@ -23,6 +23,14 @@ const interval = time.Minute
 // begin at the Unix epoch.
 func firing(t *testing.T, series []string, at time.Duration) []string {
 	t.Helper()
+	_, groups := evaluated(t, series, at)
+	return active(t, groups)
+}
+
+// evaluated evaluates all rules until a time after the beginning of some series, and returns the database that has the
+// results.
+func evaluated(t *testing.T, series []string, at time.Duration) (*promqltest.LazyLoader, map[string]*rules.Group) {
+	t.Helper()
 	content, _ := ruleFile(t)
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -51,7 +59,7 @@ func firing(t *testing.T, series []string, at time.Duration) []string {
 			evaluate(t, suite, groups, time.Unix(0, 0).Add(now).UTC())
 		})
 	}
-	return active(t, groups)
+	return suite, groups
 }
 
 // evaluate evaluates all groups, the recording rules first.
