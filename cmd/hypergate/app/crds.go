@@ -40,7 +40,7 @@ same values as for "hypergate run": they decide which CRDs belong to hypergate, 
 
 The command changes nothing. Without --dry-run, it only reads. The verdicts Update and Install are what "hypergate run"
 does next. They do not mean that an admission policy allows it. The condition CRDsReady of the GatewayClasses and
-hypergate's log report whether the API server accepts the change. UpToDate means that there is nothing to write.
+"hypergate status" report whether the API server accepts the change. UpToDate means that there is nothing to write.
 
 With --dry-run=adopt, the command prints for each CRD that does not belong to hypergate:
 
@@ -60,13 +60,6 @@ const crdsExample = `  # Show the owners of the CRDs and the next steps
 
   # Show the same with a context of your kubeconfig
   hypergate crds --guest-context guest1
-
-  # Show the same in hypergate's pod
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds --guest-kubeconfig /etc/kubernetes
-
-  # With Cluster API, read the guest's kubeconfig from its Secret, as the controller does: in hypergate's pod
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate crds \
-    --namespace clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig
 
   # With Cluster API, read the guest's kubeconfig from its Secret, with a kubeconfig of the management cluster
   hypergate crds --context mgmt -n clusters-guest1 --guest-kubeconfig-secret guest1-kubeconfig

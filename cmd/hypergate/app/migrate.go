@@ -83,8 +83,8 @@ const migratePlanExample = `  # Show whether a guest can be migrated, and what w
   # On a standalone cluster
   hypergate migrate plan -n hypergate-system --topology standalone
 
-  # In hypergate's pod, with its own permissions
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate migrate plan --guest-kubeconfig /etc/kubernetes
+  # With a context of your kubeconfig
+  hypergate migrate plan --guest-context guest1
 
   # List what blocks, for use in a script
   hypergate migrate plan --guest-kubeconfig guest.kubeconfig -o json \

@@ -48,8 +48,8 @@ const releaseExample = `  # Show which Gateways are held
   # Release all of them
   hypergate release --guest-kubeconfig guest.kubeconfig
 
-  # Release all of them, in hypergate's pod with its own permissions
-  kubectl -n clusters-guest1 exec deploy/hypergate -- /hypergate release --guest-kubeconfig /etc/kubernetes
+  # Release all of them, with a context of your kubeconfig
+  hypergate release --guest-context guest1
 
   # On a standalone cluster
   hypergate release --topology standalone --guest-kubeconfig ~/.kube/config`
