@@ -50,7 +50,10 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if cmd == root {
+		err = unknownCommand(root, err)
+	}
 	if code, ok := errors.AsType[codeError](err); ok {
 		return int(code)
 	}
@@ -59,6 +62,20 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return exitError
 	}
 	return exitOK
+}
+
+// unknownCommand makes the error of an unknown command one line, and adds where the commands are listed. Other errors,
+// and nil, stay as they are.
+func unknownCommand(root *cobra.Command, err error) error {
+	if err == nil || !strings.HasPrefix(err.Error(), "unknown command") {
+		return err
+	}
+	what, similar, _ := strings.Cut(err.Error(), "Did you mean this?")
+	what = strings.TrimSpace(what)
+	if names := strings.Fields(similar); len(names) > 0 {
+		what += " (similar: " + strings.Join(names, ", ") + ")"
+	}
+	return seeHelp(root, errors.New(what))
 }
 
 // printError prints the error that ends the process: as a line of the log if the log is JSON, so that a log collector

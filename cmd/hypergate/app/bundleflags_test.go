@@ -18,6 +18,10 @@ func TestSupportFlags(t *testing.T) {
 		{[]string{"bundle", "--kubeconfig=" + cluster, "--guest-kubeconfig=/does/not/exist"}, "finding the guest: stat /does/not/exist"},
 		{[]string{"bundle", "--kubeconfig=" + cluster, "-o=" + cluster}, "--output: open " + cluster + ": file exists"},
 		{[]string{"bundle", "--kubeconfig=" + cluster, "-o=" + cluster + "/"}, "--output: mkdir " + cluster},
+		{
+			[]string{"bundle", "--kubeconfig=" + cluster, "--context=nope"},
+			`finding the management cluster: context "nope" does not exist: kubectl config get-contexts lists the contexts`,
+		},
 		{[]string{"proxies"}, "--guest-context or --guest-kubeconfig is required"},
 		{[]string{"proxies", "--guest-context=a"}, "--address or --namespace is required"},
 		{[]string{"proxies", "--guest-context=a", "-n=b", "-o=html"}, `--output: unsupported value "html"`},

@@ -79,6 +79,8 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, o.noKubeconfig(of.flag))
+	case o.lacksContext(loader):
+		return nil, "", fmt.Errorf("finding %s: context %q does not exist: kubectl config get-contexts lists the contexts", of.name, o.context)
 	case err != nil:
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}
@@ -88,6 +90,15 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	}
 	config.Timeout, config.UserAgent = o.timeout, "hypergate/"+version
 	return config, namespace, nil
+}
+
+// lacksContext reports whether the kubeconfig can be read and does not have the context of the flag.
+func (o *clusterFlags) lacksContext(loader clientcmd.ClientConfig) bool {
+	if o.context == "" {
+		return false
+	}
+	raw, err := loader.RawConfig()
+	return err == nil && raw.Contexts[o.context] == nil
 }
 
 // noKubeconfig returns the error of a cluster that no kubeconfig names. It says where the command has looked.

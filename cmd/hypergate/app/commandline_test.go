@@ -100,6 +100,8 @@ func TestErrorsNameTheHelp(t *testing.T) {
 	fails(t, []string{"status", "--frobnicate"}, "unknown flag: --frobnicate: see hypergate status --help")
 	fails(t, []string{"migrate", "plan", "--frobnicate"}, "see hypergate migrate plan --help")
 	fails(t, []string{"version", "a"}, `unknown command "a" for "hypergate version": see hypergate version --help`)
+	fails(t, []string{"frob"}, `unknown command "frob" for "hypergate": see hypergate --help`)
+	fails(t, []string{"stat"}, `unknown command "stat" for "hypergate" (similar: status): see hypergate --help`)
 	fails(t, []string{"completion", "ksh"}, `unknown command "ksh"`, "see hypergate completion --help")
 }
 

@@ -70,6 +70,9 @@ func newFleet() *cobra.Command {
   hypergate fleet --wait=30m`,
 		Args: cobra.MatchAll(noDuration, cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("only") && len(o.only) == 0 {
+				return unsupported("only", "", onlyValues())
+			}
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}

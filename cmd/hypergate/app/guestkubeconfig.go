@@ -64,7 +64,11 @@ The certificate authority of the server is the first of:
 
 You need the permission to create serviceaccounts/token in the guest. With --namespace, you also need to get the
 namespace and the ConfigMap root-ca on the management cluster, and to list namespaces in the guest: the command refuses
-to take the management cluster for the guest. With --apply, you also need to patch and create the Secret.`
+to take the management cluster for the guest. With --apply, you also need to patch and create the Secret.
+
+Exit codes:
+  0  The kubeconfig is printed. With --apply: it is written.
+  1  An error occurred, for example an invalid flag, no response, or a missing permission.`
 
 const guestKubeconfigExample = `  # HyperShift: write the Secret that deploy/hosted mounts
   hypergate guest-kubeconfig --guest-context guest1 --server https://kube-apiserver:6443 \

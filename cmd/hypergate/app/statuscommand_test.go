@@ -72,6 +72,7 @@ func TestStatusWithoutACluster(t *testing.T) {
 		{[]string{"status", "a", "b"}, "accepts at most 1 arg"},
 		{[]string{"fleet", "a"}, `unknown command "a" for "hypergate fleet"`},
 		{[]string{"fleet", "--only=bad"}, `--only: unsupported value "bad"`},
+		{[]string{"fleet", "--only="}, `--only: unsupported value ""`},
 		{[]string{"fleet", "--sort=size"}, `--sort: unsupported value "size"`},
 	} {
 		fails(t, tc.flags, tc.want)
