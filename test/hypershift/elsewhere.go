@@ -12,7 +12,7 @@ type Elsewhere struct {
 // Others returns the functions of HyperShift that are about hypergate's pods and objects and that Rules do not have. A
 // change of them matters as well.
 func Others() []Elsewhere {
-	return []Elsewhere{
+	return append(frameworkAPI(), []Elsewhere{
 		{Function{suite1, "EnsureNoRapidDeploymentRollouts"}, "TestTheLifeOfAHostedControlPlane", "the generation after a whole life"},
 		{Function{suite2, "DeploymentGenerationTest"}, "TestTheLifeOfAHostedControlPlane", "the generation after a whole life"},
 		{Function{suite1, "EnsureNoCrashingPods"}, "", "restarts over a run of HyperShift's suite"},
@@ -36,7 +36,28 @@ func Others() []Elsewhere {
 		},
 		{Function{lifecycle, "controlPlaneWorkload.Reconcile"}, "TestTheComponentInHyperShiftsFramework", "the order of a reconciliation"},
 		{Function{lifecycle, "controlPlaneWorkload.delete"}, "TestTheFeatureIsTurnedOff", "what a component leaves behind"},
+	}...)
+}
+
+// frameworkAPI returns what deploy/cpo/component calls of the framework. The stand-in in the folder stub has the same
+// signatures. A change of one of them can mean that the component no longer compiles in HyperShift.
+func frameworkAPI() []Elsewhere {
+	var out []Elsewhere
+	for file, names := range map[string][]string{
+		builder: {
+			"NewDeploymentComponent", "controlPlaneWorkloadBuilder", "controlPlaneWorkloadBuilder.WithPredicate",
+			"controlPlaneWorkloadBuilder.WithAdaptFunction", "controlPlaneWorkloadBuilder.WithManifestAdapter",
+			"controlPlaneWorkloadBuilder.InjectServiceAccountKubeConfig", "controlPlaneWorkloadBuilder.MonitorOperandsRolloutStatus",
+			"controlPlaneWorkloadBuilder.Build", "ServiceAccountKubeConfigOpts",
+		},
+		manifests: {"WithAdaptFunction", "WithPredicate", "Predicate", "option"},
+		lifecycle: {"ControlPlaneComponent", "ControlPlaneContext", "WorkloadContext", "ComponentOptions"},
+	} {
+		for _, name := range names {
+			out = append(out, Elsewhere{Function{file, name}, "TestTheStubExportsWhatHyperShiftExports", "a signature of the stand-in"})
+		}
 	}
+	return out
 }
 
 // Recorded returns all functions of HyperShift that Rules, RouteRule and Others name, each once.

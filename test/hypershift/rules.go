@@ -57,6 +57,8 @@ const (
 	rollout   = "support/controlplane-component/deployment.go"
 	status    = "support/controlplane-component/status.go"
 	lifecycle = "support/controlplane-component/controlplane-component.go"
+	builder   = "support/controlplane-component/builder.go"
+	manifests = "support/controlplane-component/generic-adapter.go"
 )
 
 // checked is the input of a rule.

@@ -51,7 +51,9 @@ func (h *hypergate) NeedsManagementKASAccess() bool {
 // NewComponent returns the component. The gateways of the hosted cluster reach istiod by a tunnel through the hosted
 // cluster's own API server, so that the component needs no Route, no load balancer and no DNS name.
 func NewComponent() component.ControlPlaneComponent {
-	return withPodMonitors(component.NewDeploymentComponent(ComponentName, &hypergate{})).
+	return component.NewDeploymentComponent(ComponentName, &hypergate{}).
+		WithManifestAdapter("podmonitor.yaml", component.WithAdaptFunction(adaptPodMonitor)).
+		WithManifestAdapter("istiod-podmonitor.yaml", component.WithAdaptFunction(adaptPodMonitor)).
 		WithPredicate(predicate).
 		WithAdaptFunction(adaptDeployment).
 		InjectServiceAccountKubeConfig(guestKubeconfig()).

@@ -8,14 +8,6 @@ import (
 	prometheusoperatorv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 )
 
-// withPodMonitors adds what each PodMonitor of a control plane has.
-func withPodMonitors(b *component.DeploymentBuilder) *component.DeploymentBuilder {
-	for _, file := range []string{"podmonitor.yaml", "istiod-podmonitor.yaml"} {
-		b = b.WithManifestAdapter(file, component.WithAdaptFunction(adaptPodMonitor))
-	}
-	return b
-}
-
 // adaptPodMonitor limits a PodMonitor to the namespace, keeps the metrics of the metrics set, and adds the label _id
 // with the ID of the hosted cluster, as for all components.
 func adaptPodMonitor(cpContext component.WorkloadContext, podMonitor *prometheusoperatorv1.PodMonitor) error {

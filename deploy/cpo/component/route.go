@@ -27,7 +27,9 @@ type byRoute struct {
 // NewRouteComponent returns the component with a Route. Register it before the router, which reads the Routes once.
 func NewRouteComponent(defaultIngressDomain string) component.ControlPlaneComponent {
 	r := &byRoute{defaultIngressDomain: defaultIngressDomain}
-	return withPodMonitors(component.NewDeploymentComponent(ComponentName, &hypergate{})).
+	return component.NewDeploymentComponent(ComponentName, &hypergate{}).
+		WithManifestAdapter("podmonitor.yaml", component.WithAdaptFunction(adaptPodMonitor)).
+		WithManifestAdapter("istiod-podmonitor.yaml", component.WithAdaptFunction(adaptPodMonitor)).
 		WithPredicate(predicate).
 		WithAdaptFunction(r.adaptDeployment).
 		WithManifestAdapter("istiod-service.yaml", component.WithPredicate(r.predicate)).

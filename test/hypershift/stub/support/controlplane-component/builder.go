@@ -75,16 +75,16 @@ type adapter struct {
 	predicate Predicate
 }
 
-// Option changes how a manifest is handled.
-type Option func(*adapter)
+// option changes how a manifest is handled. As in HyperShift, no other package can name it.
+type option func(*adapter)
 
 // WithPredicate makes a manifest depend on a predicate. If it is false, the object is deleted.
-func WithPredicate(predicate Predicate) Option {
+func WithPredicate(predicate Predicate) option {
 	return func(a *adapter) { a.predicate = predicate }
 }
 
 // WithAdaptFunction makes a function change the object of a manifest.
-func WithAdaptFunction[T client.Object](adapt func(WorkloadContext, T) error) Option {
+func WithAdaptFunction[T client.Object](adapt func(WorkloadContext, T) error) option {
 	return func(a *adapter) {
 		a.adapt = func(cpContext WorkloadContext, u *unstructured.Unstructured) error {
 			return adapted(cpContext, u, adapt)
@@ -123,52 +123,60 @@ func removeNulls(fields map[string]any) {
 	}
 }
 
-// DeploymentBuilder builds a component with a Deployment.
-type DeploymentBuilder struct{ built deploymentComponent }
+// controlPlaneWorkloadBuilder builds a component with a workload. It has HyperShift's name, which is not exported, so
+// that a component which names it does not compile here either.
+type controlPlaneWorkloadBuilder[T client.Object] struct{ built deploymentComponent }
 
 // NewDeploymentComponent returns a builder of a component with a Deployment of its name.
-func NewDeploymentComponent(name string, options ComponentOptions) *DeploymentBuilder {
-	return &DeploymentBuilder{deploymentComponent{name: name, options: options, adapters: map[string]*adapter{}}}
+func NewDeploymentComponent(name string, options ComponentOptions) *controlPlaneWorkloadBuilder[*appsv1.Deployment] {
+	built := deploymentComponent{name: name, options: options, adapters: map[string]*adapter{}}
+	return &controlPlaneWorkloadBuilder[*appsv1.Deployment]{built}
 }
 
 // WithPredicate makes the component depend on a predicate. If it is false, the component is deleted.
-func (b *DeploymentBuilder) WithPredicate(predicate func(WorkloadContext) (bool, error)) *DeploymentBuilder {
+func (b *controlPlaneWorkloadBuilder[T]) WithPredicate(
+	predicate func(WorkloadContext) (bool, error),
+) *controlPlaneWorkloadBuilder[T] {
 	b.built.predicate = predicate
 	return b
 }
 
-// WithAdaptFunction makes a function change the Deployment.
-func (b *DeploymentBuilder) WithAdaptFunction(adapt func(WorkloadContext, *appsv1.Deployment) error) *DeploymentBuilder {
+// WithAdaptFunction makes a function change the workload.
+func (b *controlPlaneWorkloadBuilder[T]) WithAdaptFunction(
+	adapt func(WorkloadContext, T) error,
+) *controlPlaneWorkloadBuilder[T] {
 	return b.WithManifestAdapter(workloadFile, WithAdaptFunction(adapt))
 }
 
 // WithManifestAdapter changes how a manifest is handled.
-func (b *DeploymentBuilder) WithManifestAdapter(file string, options ...Option) *DeploymentBuilder {
+func (b *controlPlaneWorkloadBuilder[T]) WithManifestAdapter(file string, options ...option) *controlPlaneWorkloadBuilder[T] {
 	a := &adapter{}
-	for _, option := range options {
-		option(a)
+	for _, change := range options {
+		change(a)
 	}
 	b.built.adapters[file] = a
 	return b
 }
 
 // WithDependencies makes the component wait for other components.
-func (b *DeploymentBuilder) WithDependencies(names ...string) *DeploymentBuilder {
+func (b *controlPlaneWorkloadBuilder[T]) WithDependencies(names ...string) *controlPlaneWorkloadBuilder[T] {
 	b.built.dependencies = append(b.built.dependencies, names...)
 	return b
 }
 
 // InjectServiceAccountKubeConfig mounts a kubeconfig for the guest with a client certificate.
-func (b *DeploymentBuilder) InjectServiceAccountKubeConfig(options ServiceAccountKubeConfigOpts) *DeploymentBuilder {
+func (b *controlPlaneWorkloadBuilder[T]) InjectServiceAccountKubeConfig(
+	options ServiceAccountKubeConfigOpts,
+) *controlPlaneWorkloadBuilder[T] {
 	b.built.kubeconfig = options
 	return b
 }
 
 // MonitorOperandsRolloutStatus makes the rollout of the component wait for its operands.
-func (b *DeploymentBuilder) MonitorOperandsRolloutStatus() *DeploymentBuilder {
+func (b *controlPlaneWorkloadBuilder[T]) MonitorOperandsRolloutStatus() *controlPlaneWorkloadBuilder[T] {
 	b.built.monitored = true
 	return b
 }
 
 // Build returns the component.
-func (b *DeploymentBuilder) Build() ControlPlaneComponent { return &b.built }
+func (b *controlPlaneWorkloadBuilder[T]) Build() ControlPlaneComponent { return &b.built }

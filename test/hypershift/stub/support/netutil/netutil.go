@@ -9,6 +9,8 @@ import (
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 
 	routev1 "github.com/openshift/api/route/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -104,15 +106,17 @@ func ReconcileInternalRoute(route *routev1.Route, cluster, service string) error
 }
 
 // MarkHCPRouteLabelForRemoval makes the framework remove the label from an existing Route.
-func MarkHCPRouteLabelForRemoval(route *routev1.Route) {
-	label(route, HCPRouteLabel, RemoveLabelMarker)
+func MarkHCPRouteLabelForRemoval(target client.Object) {
+	label(target, HCPRouteLabel, RemoveLabelMarker)
 }
 
-func label(route *routev1.Route, key, value string) {
-	if route.Labels == nil {
-		route.Labels = map[string]string{}
+func label(target client.Object, key, value string) {
+	labels := target.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
 	}
-	route.Labels[key] = value
+	labels[key] = value
+	target.SetLabels(labels)
 }
 
 func passthrough(route *routev1.Route, service string) {
