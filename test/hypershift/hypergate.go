@@ -40,14 +40,16 @@ const (
 // monitored gives a PodMonitor what each component's has, for the metrics set All.
 func monitored(u *unstructured.Unstructured) error {
 	endpoints, _, err := unstructured.NestedSlice(u.Object, "spec", "podMetricsEndpoints")
-	if err != nil || len(endpoints) != 1 {
+	if err != nil || len(endpoints) == 0 {
 		return fmt.Errorf("a PodMonitor with %d endpoints: %w", len(endpoints), err)
 	}
-	endpoint, _ := endpoints[0].(map[string]any)
-	id := map[string]any{"action": "replace", "replacement": clusterID, "targetLabel": "_id"}
-	endpoint["relabelings"] = []any{id}
-	endpoint["metricRelabelings"] = []any{
-		map[string]any{"action": "keep", "regex": KeptMetrics, "sourceLabels": []any{"__name__"}}, id,
+	for _, e := range endpoints {
+		endpoint, _ := e.(map[string]any)
+		id := map[string]any{"action": "replace", "replacement": clusterID, "targetLabel": "_id"}
+		endpoint["relabelings"] = []any{id}
+		endpoint["metricRelabelings"] = []any{
+			map[string]any{"action": "keep", "regex": KeptMetrics, "sourceLabels": []any{"__name__"}}, id,
+		}
 	}
 	return errors.Join(unstructured.SetNestedSlice(u.Object, endpoints, "spec", "podMetricsEndpoints"),
 		unstructured.SetNestedStringSlice(u.Object, []string{u.GetNamespace()}, "spec", "namespaceSelector", "matchNames"))

@@ -160,10 +160,12 @@ func TestMetricsSets(t *testing.T) {
 			if err := cpContext.Client.Get(t.Context(), client.ObjectKey{Name: name}, monitor); err != nil {
 				t.Fatal(err)
 			}
-			all := monitor.Spec.PodMetricsEndpoints[0].MetricRelabelConfigs
-			if len(all) != 2 || !strings.HasPrefix(all[0].Action+" "+all[0].Regex, want) ||
-				all[1].TargetLabel != "_id" || *all[1].Replacement != clusterID {
-				t.Errorf("%s: PodMonitor %s has %+v", set, name, all)
+			for _, endpoint := range monitor.Spec.PodMetricsEndpoints {
+				all := endpoint.MetricRelabelConfigs
+				if len(all) != 2 || !strings.HasPrefix(all[0].Action+" "+all[0].Regex, want) ||
+					all[1].TargetLabel != "_id" || *all[1].Replacement != clusterID {
+					t.Errorf("%s: PodMonitor %s has %+v at port %v", set, name, all, endpoint.Port)
+				}
 			}
 			if got := monitor.Spec.NamespaceSelector.MatchNames; !slices.Equal(got, []string{cpContext.HCP.Namespace}) {
 				t.Errorf("%s: PodMonitor %s selects the namespaces %q", set, name, got)

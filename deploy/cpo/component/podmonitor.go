@@ -1,6 +1,8 @@
 package hypergate
 
 import (
+	"slices"
+
 	component "github.com/openshift/hypershift/support/controlplane-component"
 	"github.com/openshift/hypershift/support/metrics"
 	"github.com/openshift/hypershift/support/util"
@@ -12,8 +14,11 @@ import (
 // with the ID of the hosted cluster, as for all components.
 func adaptPodMonitor(cpContext component.WorkloadContext, podMonitor *prometheusoperatorv1.PodMonitor) error {
 	podMonitor.Spec.NamespaceSelector = prometheusoperatorv1.NamespaceSelector{MatchNames: []string{cpContext.HCP.Namespace}}
-	endpoint := &podMonitor.Spec.PodMetricsEndpoints[0]
-	endpoint.MetricRelabelConfigs = metrics.HypergateRelabelConfigs(cpContext.MetricsSet)
-	util.ApplyClusterIDLabelToPodMonitor(endpoint, cpContext.HCP.Spec.ClusterID)
+	for i := range podMonitor.Spec.PodMetricsEndpoints {
+		endpoint := &podMonitor.Spec.PodMetricsEndpoints[i]
+		// The set SRE is one slice for all endpoints, and the label is appended.
+		endpoint.MetricRelabelConfigs = slices.Clone(metrics.HypergateRelabelConfigs(cpContext.MetricsSet))
+		util.ApplyClusterIDLabelToPodMonitor(endpoint, cpContext.HCP.Spec.ClusterID)
+	}
 	return nil
 }
