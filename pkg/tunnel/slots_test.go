@@ -51,6 +51,7 @@ func TestAFloodTakesItsOwnSlots(t *testing.T) {
 // TestLimitsFitTogether checks what the comments of the limits promise of each other.
 func TestLimitsFitTogether(t *testing.T) {
 	t.Parallel()
+	perPod := maxPerSource / placeTime.Seconds() // new connections of one pod, in a second
 	for name, is := range map[string]bool{
 		"a half-open tunnel is noticed within 20 s":            silenceTime <= 20*time.Second,
 		"an answer to a keepalive has time":                    silenceTime >= pingEvery+5*time.Second,
@@ -66,6 +67,7 @@ func TestLimitsFitTogether(t *testing.T) {
 		"late streams of a relay are not abuse":                streamBurst >= openBurst+int(silenceTime/streamEvery),
 		"ten pods are needed to fill a relay":                  maxGateways >= 10*maxPerSource,
 		"streams of honest relays are never more than allowed": maxGateways <= maxStreams,
+		"five pods are needed to use up the new streams":       perPod*5 >= 1/streamEvery.Seconds() && perPod*4 < 1/streamEvery.Seconds(),
 	} {
 		if !is {
 			t.Errorf("it is not true that %s", name)
