@@ -68,7 +68,8 @@ func reasonOf(err error) Reason {
 		return NoIstiod
 	case errors.Is(err, errSilent):
 		return Silent
-	case errors.Is(err, errTooMany), errors.Is(err, errPace), errors.Is(err, errPings), errors.Is(err, errUnread):
+	case errors.Is(err, errTooMany), errors.Is(err, errRejected), errors.Is(err, errPace),
+		errors.Is(err, errPings), errors.Is(err, errUnread):
 		return Abused
 	default:
 		return Ended

@@ -2,7 +2,6 @@ package tunnel
 
 import (
 	"crypto/tls"
-	"encoding/binary"
 	"io"
 	"net"
 	"net/http"
@@ -262,48 +261,4 @@ func TestSettingTheClockEndsNothing(t *testing.T) {
 	if left := one.remaining(); left < idleTime || left > 2*idleTime {
 		t.Errorf("%s after it began, %s remain, and bytes arrive after %s", time.Since(one.begin), left, idleTime)
 	}
-}
-
-// flagFIN is a part of frames that only this test sends.
-const flagFIN = 4
-
-// TestAHundredThousandStreams: a relay opens streams and closes them again, a hundred thousand in all, as fast as it
-// can. The sidecar connects few of them to istiod: its backlog and its pace limit them. It serves a good relay
-// afterwards.
-func TestAHundredThousandStreams(t *testing.T) {
-	t.Parallel()
-	const all = 100_000
-	l := defaultLimits()
-	l.firstPause, l.longestPause = time.Millisecond, time.Millisecond
-	b := newBench(t, defaultLimits(), supportedVersions())
-	var opened, tunnels, next atomic.Int64
-	b.hostileRelay(func(conn *tls.Conn) {
-		tunnels.Add(1)
-		go func() { _, _ = io.Copy(io.Discard, conn) }()
-		for opened.Load() < all {
-			var frames []byte
-			for range 100 {
-				id := uint32(2*next.Add(1) - 1)
-				for _, flag := range []uint16{flagSYN, flagFIN} {
-					header := frame(frameWindow, flag, 0)
-					binary.BigEndian.PutUint32(header[4:], id)
-					frames = append(frames, header...)
-				}
-			}
-			if _, err := conn.Write(frames); err != nil {
-				return
-			}
-			opened.Add(100)
-		}
-	})
-	sidecar, _ := b.sidecar(l, supportedVersions())
-	b.g.Eventually(opened.Load).Should(gomega.BeNumerically(">=", all))
-	b.upstream.Store(b.tunnels)
-	b.talks()
-	got, most := sidecar.counts.streams.Load(), tunnels.Load()*(streamBurst+500)
-	t.Logf("on %d tunnels the sidecar connected %d of %d streams to istiod", tunnels.Load(), got, opened.Load())
-	if got > most {
-		t.Errorf("that is more than %d", most)
-	}
-	b.g.Eventually(sidecar.counts.open.Load).Should(gomega.BeNumerically("<=", 1))
 }

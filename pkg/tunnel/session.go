@@ -17,6 +17,7 @@ var (
 	errSilent   = errors.New("the other end sends no data any more")
 	errReplaced = errors.New("a newer tunnel replaced it")
 	errTooMany  = errors.New("the relay opens more streams than a relay needs")
+	errRejected = errors.New("the relay opens more streams than the sidecar accepts")
 	errPace     = errors.New("the relay opens streams faster than a relay does")
 	errStopped  = errors.New("this end is stopping")
 	errRefused  = errors.New("istiod refuses connections")
@@ -154,7 +155,9 @@ func (s *session) keepAlive(every time.Duration) {
 	for {
 		begin := time.Now()
 		if _, err := s.mux.Ping(); err != nil {
-			s.finish(err)
+			if !errors.Is(err, yamux.ErrSessionShutdown) { // the loop that accepts streams has the cause
+				s.finish(err)
+			}
 			return
 		}
 		s.roundTrip.Store(int64(time.Since(begin)))

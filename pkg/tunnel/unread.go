@@ -43,7 +43,7 @@ func (i *inbox) opened(stream uint32) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if len(i.streams) >= i.of.streams {
-		return errTooMany
+		return errRejected
 	}
 	i.streams[stream] = &held{}
 	return nil

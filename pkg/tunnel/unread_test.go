@@ -80,7 +80,7 @@ func TestUnreadLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := one.opened(5); !errors.Is(err, errTooMany) {
+	if err := one.opened(5); !errors.Is(err, errRejected) {
 		t.Errorf("one more stream: %v", err)
 	}
 	if err := other.arrived(3, 1); !errors.Is(err, errUnread) {
