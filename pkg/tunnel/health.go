@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"time"
 )
 
 // ServeHealth serves requests, one for each connection, until the context ends. It closes the listener. It keeps at
@@ -19,8 +18,8 @@ func ServeHealth(ctx context.Context, listener net.Listener, handler http.Handle
 
 func serveHealth(ctx context.Context, listener net.Listener, handler http.Handler, most int) error {
 	server := &http.Server{
-		Handler: handler, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
-		MaxHeaderBytes: 8 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+		Handler: handler, ReadTimeout: healthTime, WriteTimeout: healthTime,
+		MaxHeaderBytes: healthHeaderLimit, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
 	server.SetKeepAlivesEnabled(false)
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()

@@ -21,6 +21,8 @@ const (
 	// streamBurst is how many streams a sidecar accepts of a relay at once, and then one in each streamEvery. It is so
 	// much more than openBurst that streams which arrive late, and together, do not count as abuse.
 	streamBurst = 2000
+	// maxBacklog is the number of streams that wait until a sidecar accepts them. yamux rejects those beyond it.
+	maxBacklog = 256
 	// maxHealth is the number of connections on the port for health checks and metrics.
 	maxHealth = 32
 	// maxStreams is the number of streams that a sidecar serves on one tunnel. A relay never needs more.
@@ -34,6 +36,8 @@ const (
 	maxUnproven = 32
 	// maxTunnels is the number of tunnels that a relay keeps. Two istiods that both replace theirs need four.
 	maxTunnels = 16
+	// healthHeaderLimit is the maximum size of the head of a request on the port for health checks and metrics.
+	healthHeaderLimit = 8 << 10
 	// requestLimit is the maximum size of an upgrade request, and answerLimit that of the head of the answer.
 	requestLimit = 8 << 10
 	answerLimit  = 16 << 10
@@ -65,6 +69,8 @@ const (
 const (
 	// proofTime is the time from accepting a connection on a relay's port for tunnels to the end of its handshake.
 	proofTime = 5 * time.Second
+	// healthTime is the time for a request on the port for health checks and metrics, and for its answer.
+	healthTime = 5 * time.Second
 	// dialTime is the time in which a sidecar gets from dialing the API server to the end of the TLS handshake.
 	dialTime = 10 * time.Second
 	// targetTime is the time in which istiod accepts a connection.

@@ -56,7 +56,7 @@ func accepts(conn *wire, config *yamux.Config) (*yamux.Session, error) {
 
 func newSession(conn *wire, version Version, l limits, end muxer) (*session, error) {
 	mux, err := end(conn, &yamux.Config{
-		AcceptBacklog: 256,
+		AcceptBacklog: maxBacklog,
 		// The sidecar sends the keepalives itself, so that they also measure the round trip.
 		EnableKeepAlive: false, KeepAliveInterval: l.ping,
 		ConnectionWriteTimeout: l.write, MaxStreamWindowSize: streamWindow,
