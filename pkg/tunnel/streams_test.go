@@ -23,8 +23,8 @@ const flagFIN = 4
 const allStreams = 100_000
 
 // flood is a hostile relay that opens streams and closes them again as fast as it can, allStreams in all. It waits for
-// nothing, so yamux rejects most of them: its backlog is full. Then it sends garbage. So a tunnel that no limit ends has
-// the reason Ended, once the sidecar has read all that came before.
+// nothing, so yamux rejects most of them: its backlog is full. Then it sends garbage. So a tunnel that no limit ends
+// has the reason Ended, once the sidecar has read all that came before.
 type flood struct{ opened, tunnels, next atomic.Int64 }
 
 func (f *flood) act(conn *tls.Conn) {

@@ -173,7 +173,7 @@ type substance struct {
 
 // TestComponentRunsAsHostedDoes compares the framework's Deployment of deploy/cpo with that of deploy/hosted. Three
 // things differ: the source of istiod's published address, the switch of the component's feature gate, and the memory
-// limit. HyperShift does not allow memory limits in control plane components (TestComponentKeepsTheRules).
+// limit. No rule of HyperShift forbids one, but its own components have none, with few exceptions.
 func TestComponentRunsAsHostedDoes(t *testing.T) {
 	of := func(d *appsv1.Deployment) substance {
 		pod := &d.Spec.Template
