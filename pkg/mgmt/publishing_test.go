@@ -237,11 +237,12 @@ func publishingWithoutAccess() (rows []publishingCase) {
 }
 
 // TestTheTunnelIsTheLastResort checks strategy auto on each platform with an image for the relays: it takes the tunnel
-// where it was refused because of the platform, and what it takes elsewhere stays.
+// where it was refused because of the platform, and what it takes elsewhere stays. It also takes the tunnel where the
+// control plane operator's Route serves a private link or the shared ingress already.
 func TestTheTunnelIsTheLastResort(t *testing.T) {
 	const relays = "{istiod-relay.openshift-ingress.svc:15012}"
 	cfg, source, ca, guest := asked(t)
-	tunnels := 0
+	tunnels, fromRoute := 0, 0
 	for _, row := range slices.Concat(publishingCases(), publishingByAccess(), publishingWithoutAccess()) {
 		if row.publish.Strategy != "" {
 			continue
@@ -254,7 +255,7 @@ func TestTheTunnelIsTheLastResort(t *testing.T) {
 			cfg := cfg
 			cfg.Publish = model.Publish{Strategy: model.PublishAuto, RelayImage: image, SidecarImage: image}
 			state, err := desired.Compute(cfg, source, model.ManagementObservation{
-				CA: ca, ControlPlane: plane, Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44"},
+				CA: ca, ControlPlane: plane, Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
 			}, guest)
 			if err != nil {
 				return err.Error()
@@ -262,14 +263,17 @@ func TestTheTunnelIsTheLastResort(t *testing.T) {
 			return fmt.Sprint(state.Endpoint)
 		}
 		want := published("")
-		if strings.Contains(want, "--publish=tunnel and --relay-image") {
+		switch {
+		case strings.Contains(want, "--publish=tunnel and --relay-image"):
 			want, tunnels = relays, tunnels+1
+		case row.route == insideRoute || row.route.Exists && strings.HasPrefix(row.name, "ARO HCP"):
+			want, fromRoute = relays, fromRoute+1
 		}
 		if got := published("registry.example.com/hypergate:1"); got != want {
 			t.Errorf("%s: published at\n  %s\nwant\n  %s", row.name, got, want)
 		}
 	}
-	if tunnels < 8 {
-		t.Errorf("only %d platforms use the tunnel", tunnels)
+	if tunnels < 8 || fromRoute < 8 {
+		t.Errorf("only %d platforms use the tunnel, and %d leave a Route for it", tunnels, fromRoute)
 	}
 }
