@@ -24,7 +24,8 @@ func TestKindsHaveAllThatIsWritten(t *testing.T) {
 		for _, written := range of.written {
 			has := slices.ContainsFunc(of.kinds, func(k Kind) bool {
 				covers := k.selector == "" || k.selector == owned || k.selector == pods
-				return k.group == written.GVK.Group && k.resource == written.Resource && (k.scope == ofNamespace) == written.Namespaced && covers
+				return covers && k.group == written.GVK.Group && k.resource == written.Resource &&
+					(k.scope == ofNamespace) == written.Namespaced
 			})
 			if isSecret := written.GVK.Kind == "Secret"; has == isSecret {
 				t.Errorf("%s: %s is in the archive: %t", side, written.GVK, has)

@@ -111,17 +111,23 @@ type dueStatus struct {
 	write guest.ClassConditions
 }
 
+// existing returns the classes without the one that a preview assumes.
+func (r *Reconciler) existing(all []model.GatewayClass) []model.GatewayClass {
+	if r.assumedClass != "" && len(all) == 1 && all[0].UID == "" {
+		return nil
+	}
+	return all
+}
+
 // dueStatuses returns the classes to be written, those first that were not tried for longest, as many as one pass
 // writes. requeue is when the next ones are due. Zero: there are none.
 func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []dueStatus, requeue time.Duration) {
 	now, c := r.clock.Now(), &r.reports.classes
+	res.Classes = r.existing(res.Classes)
 	all := slices.Concat(res.Classes, res.Beyond)
 	c.keep(all)
 	wanted := status.OfClasses(res)
 	for i, class := range all {
-		if r.assumedClass != "" && class.UID == "" {
-			continue // it does not exist
-		}
 		beyond := i >= len(res.Classes)
 		shown := r.guest.ClassStatus(class.Name)
 		conditionsOf := wanted.Of

@@ -91,10 +91,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	if o.mgmtSeen = !unknown(o.mgmtProblem); o.mgmtSeen {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
-	o.guest.Classes, o.beyond = model.Served(o.guest.Classes)
-	if r.assumedClass != "" && len(o.guest.Classes) == 0 {
-		o.guest.Classes = []model.GatewayClass{{Name: r.assumedClass}}
-	}
+	o.guest.Classes, o.beyond = r.served(o.guest.Classes)
 	o.useSettings(&r.memory.settings, &r.memory.pools)
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
@@ -108,6 +105,14 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	o.credential = r.memory.secrets.Credential(model.IstiodBearer)
 	o.reached = r.guest.Reaches(o.credential)
 	return o
+}
+
+// served returns the classes that are managed, and the others. A preview can assume a class if there is none.
+func (r *Reconciler) served(all []model.GatewayClass) (managed, beyond []model.GatewayClass) {
+	if r.assumedClass != "" && len(all) == 0 {
+		return []model.GatewayClass{{Name: r.assumedClass}}, nil
+	}
+	return model.Served(all)
 }
 
 // observeMore reads what is needed only if something may be written.

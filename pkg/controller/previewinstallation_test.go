@@ -34,7 +34,8 @@ func (w writeAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return w.RoundTripper.RoundTrip(r)
 	}
-	code, body := http.StatusCreated, []byte(nil)
+	code := http.StatusCreated
+	var body []byte
 	if w.refuses {
 		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "all"}, "", errors.New("no permission")).Status()
 		refused.Kind, refused.APIVersion = "Status", "v1"
@@ -77,7 +78,8 @@ func previewOptions(t *testing.T, spec string) Options {
 	guestAPI.Put(theNamespaces, "{metadata: {name: kube-system, uid: 0b5f}}")
 	guestAPI.Put(collection("/apis/apps/v1/namespaces/openshift-ingress/deployments", "apps/v1", "Deployment"))
 	guestAPI.Put(collection("/apis/coordination.k8s.io/v1/namespaces/openshift-ingress/leases", "coordination.k8s.io/v1", "Lease"))
-	guestAPI.Put(collection("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "apiextensions.k8s.io/v1", "CustomResourceDefinition"))
+	const extensions = "apiextensions.k8s.io/v1"
+	guestAPI.Put(collection("/apis/"+extensions+"/customresourcedefinitions", extensions, "CustomResourceDefinition"))
 	answering := func(api *fakeapi.Server, refuses bool) *rest.Config {
 		config := api.Config()
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return writeAnswers{next, refuses} })

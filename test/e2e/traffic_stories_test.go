@@ -114,7 +114,12 @@ func servesRequests(p *corev1.Pod) bool {
 
 // guestNodeDrained drains the node of a gateway, as `kubectl drain` does. The guest has no autoscaler, so the story
 // gives the gateway the two pods that it has by default.
-func guestNodeDrained(t *fixture, edge *edgeOfTheGuest) {
+func guestNodeDrained(t *fixture, edge *edgeOfTheGuest) { t.drainGatewaysNode(edge) }
+
+// drainGatewaysNode drains the node of a gateway under load. The node gets pods again when the story ends, or when
+// restore is called.
+func (t *fixture) drainGatewaysNode(edge *edgeOfTheGuest) (restore func()) {
+	t.Helper()
 	gateway := trafficGateway + "-" + class
 	t.scale(world.GuestNamespace, gateway, 2)
 	defer func() {
@@ -124,14 +129,15 @@ func guestNodeDrained(t *fixture, edge *edgeOfTheGuest) {
 	}()
 	t.served(edge)
 	load, node := t.loaded(edge.shortStreams()), t.gatewayPod().Spec.NodeName
-	t.drain(node)
+	restore = t.drain(node)
 	t.more(load, 1000)
 	t.judge(load, 1500)
+	return restore
 }
 
-// drain marks a node of the guest, evicts its pods, and waits until they are gone. When the story ends, the node gets
-// pods again.
-func (t *fixture) drain(node string) {
+// drain marks a node of the guest, evicts its pods, and waits until they are gone. The node gets pods again when the
+// story ends, or when restore is called.
+func (t *fixture) drain(node string) (restore func()) {
 	t.Helper()
 	mark := func(unschedulable string) error {
 		_, err := t.GuestClient.CoreV1().Nodes().Patch(t.ctx, node, types.MergePatchType,
@@ -139,7 +145,8 @@ func (t *fixture) drain(node string) {
 		return err
 	}
 	t.Expect(mark("true")).To(gomega.Succeed())
-	t.Cleanup(func() { t.Expect(mark("null")).To(gomega.Succeed()) })
+	restore = func() { t.Expect(mark("null")).To(gomega.Succeed()) }
+	t.Cleanup(restore)
 	onNode := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}
 	pods, err := t.GuestClient.CoreV1().Pods("").List(t.ctx, onNode)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -159,6 +166,7 @@ func (t *fixture) drain(node string) {
 		pods, err := t.GuestClient.CoreV1().Pods("").List(t.ctx, onNode)
 		return pods.Items, err
 	}).Should(gomega.BeEmpty())
+	return restore
 }
 
 func servesWithoutMgmtAPI(t *fixture, edge *edgeOfTheGuest) {

@@ -48,7 +48,7 @@ func tunnelStories() []trafficStory {
 		{"both tunnels carry nothing any more, and no request fails", halfOpen},
 		{"istiod is replaced behind the tunnel, and no request fails", istiodRollsBehindTheTunnel},
 		{"the mesh CA is rotated behind the tunnel, and no request fails", rotationBehindTheTunnel},
-		{"a node with a relay is drained, and no request fails", guestNodeDrained},
+		{"a node with a relay is drained, and no request fails", relayNodeDrained},
 		{"istiod leaves the tunnel and returns, and no request fails", strategySwitched},
 	}
 }
@@ -167,6 +167,14 @@ func (t *fixture) tunnelUp() {
 		}
 		g.Expect(held).To(gomega.BeNumerically(">=", 1))
 	}).Should(gomega.Succeed())
+}
+
+// relayNodeDrained drains a node that has a relay. Once the node gets pods again, both relays have a tunnel.
+func relayNodeDrained(t *fixture, edge *edgeOfTheGuest) {
+	restore := t.drainGatewaysNode(edge)
+	t.reconfigured(edge)
+	restore()
+	t.tunnelUp()
 }
 
 // reconfigured adds a route, and waits until the gateway serves it. Only istiod can bring it to the gateway.

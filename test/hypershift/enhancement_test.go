@@ -14,8 +14,8 @@ import (
 )
 
 // TestTheEnhancementHasTheTemplatesForm checks the header and the sections of docs/upstream/hypershift.md, in their
-// order: those of the template that HyperShift's commit 0f59837f9b has (enhancements/guidelines/enhancement_template.md),
-// which says that all required ones stay. The commit of rules.go has no template. The document can have more.
+// order: those of the template that HyperShift's commit 0f59837f9b has in enhancements/guidelines. The template says
+// that all required ones stay. The commit of rules.go has no template. The document can have more.
 func TestTheEnhancementHasTheTemplatesForm(t *testing.T) {
 	data := readFile(t, "docs", "upstream", "hypershift.md")
 	header := regexp.MustCompile(`(?s)\A---\n(.*?)\n---\n`).FindSubmatch(data)

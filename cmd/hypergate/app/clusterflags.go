@@ -80,7 +80,8 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, o.noKubeconfig(of.flag))
 	case o.lacksContext(loader):
-		return nil, "", fmt.Errorf("finding %s: context %q does not exist: kubectl config get-contexts lists the contexts", of.name, o.context)
+		return nil, "", fmt.Errorf("finding %s: context %q does not exist: kubectl config get-contexts lists the contexts",
+			of.name, o.context)
 	case err != nil:
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}

@@ -78,7 +78,8 @@ func TestPreflightOutput(t *testing.T) {
 			Idle: "the management mode of the guest is Unmanaged", Writes: someWrites()[:2],
 		}, nil), exitOK},
 		"failed-on-hold": {
-			clusters.with("guest", "", errors.New("it is too old")).previewed(controller.Previewed{OnHold: true, Idle: "paused"}, nil), exitAct,
+			clusters.with("guest", "", errors.New("it is too old")).
+				previewed(controller.Previewed{OnHold: true, Idle: "paused"}, nil), exitAct,
 		},
 		"same":      {clusters.previewed(controller.Previewed{}, controller.ErrSameCluster), exitAct},
 		"no-answer": {preflightReport{}.with("guest", "", errors.New("it does not answer: timeout")), exitAct},
