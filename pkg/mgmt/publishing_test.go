@@ -255,7 +255,8 @@ func TestTheTunnelIsTheLastResort(t *testing.T) {
 			cfg := cfg
 			cfg.Publish = model.Publish{Strategy: model.PublishAuto, RelayImage: image, SidecarImage: image}
 			state, err := desired.Compute(cfg, source, model.ManagementObservation{
-				CA: ca, ControlPlane: plane, Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
+				CA: ca, ControlPlane: plane,
+				Endpoints: model.ObservedEndpoints{NodePort: 31512, LoadBalancer: "192.0.2.44", ControlPlaneRoute: row.route},
 			}, guest)
 			if err != nil {
 				return err.Error()

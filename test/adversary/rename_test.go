@@ -24,11 +24,11 @@ func TestAFormerNameStaysUntilTheNewOneExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	marker := g.Get("v1", services, "openshift-ingress", model.DefaultRevisionMarker)
-	marker["metadata"].(map[string]any)["name"] = former //nolint:forcetypeassert // an object has metadata
+	marker["metadata"].(map[string]any)["name"] = former
 	g.PutObject("v1", services, marker)
 	g.Delete("v1", services, "openshift-ingress", model.DefaultRevisionMarker)
 	foreign := g.Get(crdAPI, crdResource, "", "gateways.gateway.networking.k8s.io")
-	metadata := foreign["metadata"].(map[string]any) //nolint:forcetypeassert // an object has metadata
+	metadata := foreign["metadata"].(map[string]any)
 	delete(metadata, "labels")
 	delete(metadata, "managedFields")
 	g.PutObject(crdAPI, crdResource, foreign)
