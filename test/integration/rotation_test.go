@@ -206,7 +206,7 @@ func TestARotationByTheLease(t *testing.T) {
 	w.Eventually(phase).Should(gomega.Equal("spreading"))
 	code, _, errOut := command(t, w.pair, rotate...)
 	w.Expect(code).To(gomega.Equal(1))
-	w.Expect(errOut).To(gomega.ContainSubstring("a rotation is already in progress: in phase spreading"))
+	w.Expect(errOut).To(gomega.ContainSubstring("a rotation is already in progress, in phase spreading"))
 
 	w.playIstiod(corev1.ConditionTrue)
 	w.publishRoots()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/rules"
 )
@@ -67,7 +68,7 @@ func TestRecordingRules(t *testing.T) {
 		}
 		var got []string
 		for _, sample := range found {
-			unnamed := labels.NewBuilder(sample.Metric).Del(labels.MetricName).Labels()
+			unnamed := labels.NewBuilder(sample.Metric).Del(model.MetricNameLabel).Labels()
 			got = append(got, fmt.Sprintf("%s %.2f", unnamed, sample.F))
 		}
 		slices.Sort(got)
