@@ -23,6 +23,9 @@ type Previewed struct {
 	OnHold  bool
 	// Idle is why nothing is to be installed, for example the pause. Empty: an installation is wanted.
 	Idle string
+	// Pending is what an installation waits for before istiod itself is planned, as the object of "waiting for". Empty:
+	// all of it is planned. Without an installation, it means nothing.
+	Pending string
 }
 
 // PreviewInstallation is Preview as if a GatewayClass requested an installation. If there is none, it assumes one with
@@ -146,7 +149,7 @@ func (r *Reconciler) previewPass(ctx context.Context) passed {
 }
 
 func previewed(recorder *dryrun.Recorder, end passed) Previewed {
-	out := Previewed{Writes: recorder.Writes(), OnHold: end.outcome == metrics.OnHold, Idle: end.idle}
+	out := Previewed{Writes: recorder.Writes(), OnHold: end.outcome == metrics.OnHold, Idle: end.idle, Pending: end.pending}
 	if end.outcome == metrics.Refused {
 		out.Refusal = refusal(end.problem)
 	}

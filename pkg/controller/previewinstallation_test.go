@@ -70,6 +70,9 @@ func previewOptions(t *testing.T, spec string) Options {
 	mgmtAPI.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
 	mgmtAPI.Put(collection("/apis/apps/v1/namespaces/clusters-guest1/deployments", "apps/v1", "Deployment"))
 	mgmtAPI.Put(collection("/api/v1/namespaces/clusters-guest1/secrets", "v1", "Secret"))
+	mgmtAPI.Put(collection("/api/v1/namespaces/clusters-guest1/services", "v1", "Service"))
+	const route = "route.openshift.io/v1"
+	mgmtAPI.Put(collection("/apis/"+route+"/namespaces/clusters-guest1/routes", route, "Route"))
 	if spec != "" {
 		planes := collection("/apis/hypershift.openshift.io/v1beta1/namespaces/clusters-guest1/hostedcontrolplanes",
 			"hypershift.openshift.io/v1beta1", "HostedControlPlane")
@@ -96,7 +99,7 @@ func previewOptions(t *testing.T, spec string) Options {
 func TestAPreviewOfAnInstallationNeedsNoClass(t *testing.T) {
 	t.Parallel()
 	found, err := PreviewInstallation(klog.NewContext(t.Context(), logr.Discard()), previewOptions(t, ""))
-	if err != nil || found.Refusal != nil || found.Idle != "" || found.OnHold {
+	if err != nil || found.Refusal != nil || found.Idle != "" || found.OnHold || found.Pending != "" {
 		t.Fatalf("%+v, %v", found, err)
 	}
 	refused := map[string]int{}
@@ -113,6 +116,17 @@ func TestAPreviewOfAnInstallationNeedsNoClass(t *testing.T) {
 	}
 	if refused["guest"] > 0 || !slices.ContainsFunc(found.Writes, isService) {
 		t.Errorf("%d refused in the guest, %d on the management side: %+v", refused["guest"], refused["management"], found.Writes)
+	}
+}
+
+// TestAPreviewSaysThatIstiodIsNotPlannedYet checks that a preview names what istiod's own writes wait for.
+func TestAPreviewSaysThatIstiodIsNotPlannedYet(t *testing.T) {
+	t.Parallel()
+	o := previewOptions(t, "")
+	o.Config.Publish = model.Publish{Strategy: model.PublishLoadBalancer}
+	found, err := PreviewInstallation(klog.NewContext(t.Context(), logr.Discard()), o)
+	if want := "an address for istiod's load balancer (management side)"; err != nil || found.Pending != want {
+		t.Errorf("%q, %v, want %q: %+v", found.Pending, err, want, found)
 	}
 }
 

@@ -82,6 +82,8 @@ type passed struct {
 	unfinished string
 	// idle is why nothing is to be installed. Empty: an installation is wanted, or it is not known.
 	idle string
+	// pending is what the plan waits for before it has istiod. Empty: nothing.
+	pending string
 }
 
 // Reconcile is one pass over everything. A control plane that no longer allows writes ends it at any time.

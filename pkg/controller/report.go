@@ -15,6 +15,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
@@ -52,6 +53,7 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 	case k.plan().CRDsNotReadYet():
 		unfinished = "the guest's CRDs are still being read"
 	}
+	awaited, _ := k.plan().Endpoint.(publish.EndpointPending)
 	failed, problem := failureOf(res, statusProblem), error(nil)
 	if forManagement.GuestUnseen() {
 		problem = k.findings.guestWatch
@@ -59,7 +61,7 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 	return passed{
 		outcome: outcomeOf(k, forManagement, reports.summary.settled), problem: errors.Join(failed.err, problem),
 		requeue:    soonest(requeue, res.Mgmt.And(res.Guest).RetryAfter(), reports.failures.report(ctx, failed, now)),
-		unfinished: unfinished, idle: k.observed.idle(r.config),
+		unfinished: unfinished, idle: k.observed.idle(r.config), pending: awaited.Why,
 	}
 }
 

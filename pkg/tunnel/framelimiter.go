@@ -3,6 +3,7 @@ package tunnel
 import (
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/throttle"
@@ -28,6 +29,8 @@ type frameLimiter struct {
 	skip   int64 // bytes of data until the next frame
 	pings  throttle.Limiter
 	inbox  *inbox // nil at a relay, whose other end is hypergate's
+	// exceeded is the error with which check ended the tunnel. Callers of yamux can get an error of yamux instead.
+	exceeded atomic.Pointer[error]
 }
 
 func newFrameLimiter(inbox *inbox) *frameLimiter {
@@ -52,6 +55,7 @@ func (f *frameLimiter) check(data []byte, now time.Time) error {
 		}
 		f.have = 0
 		if err := f.frame(now); err != nil {
+			f.exceeded.Store(&err)
 			return err
 		}
 	}

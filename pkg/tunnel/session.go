@@ -28,6 +28,7 @@ type session struct {
 	mux     *yamux.Session
 	version Version
 	inbox   *inbox // nil at a relay
+	frames  *frameLimiter
 	// roundTrip is the duration of the last keepalive. It is 0 before the first one, and at a relay.
 	roundTrip atomic.Int64
 
@@ -66,12 +67,18 @@ func newSession(conn *wire, version Version, l limits, end muxer) (*session, err
 	if err != nil {
 		return nil, fmt.Errorf("starting yamux: %w", err)
 	}
-	return &session{mux: mux, version: version, inbox: conn.frames.inbox, done: make(chan struct{}), refused: make(chan struct{})}, nil
+	return &session{
+		mux: mux, version: version, inbox: conn.frames.inbox, frames: conn.frames, done: make(chan struct{}), refused: make(chan struct{}),
+	}, nil
 }
 
-// finish ends the tunnel and all its streams. Only the first cause counts.
+// finish ends the tunnel and all its streams. Only the first cause counts. yamux can report an exceeded limit as the
+// end of the session, so the limit itself has precedence.
 func (s *session) finish(cause error) {
 	s.once.Do(func() {
+		if exceeded := s.frames.exceeded.Load(); exceeded != nil {
+			cause = *exceeded
+		}
 		var timeout net.Error
 		if errors.As(cause, &timeout) && timeout.Timeout() {
 			cause = fmt.Errorf("%w: %w", errSilent, cause)

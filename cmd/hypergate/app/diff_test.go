@@ -33,6 +33,14 @@ func someWrites() []dryrun.Write {
 	}
 }
 
+// statusWrite returns the write of the status of a control plane. Empty: the API server accepts it.
+func statusWrite(refusal string) []dryrun.Write {
+	return []dryrun.Write{{
+		Side: "management", Verb: dryrun.Update, Resource: "hostedcontrolplanes.hypershift.openshift.io/status",
+		Namespace: "clusters-guest1", Name: "guest1", Fields: []string{"status.conditions"}, Refusal: refusal,
+	}}
+}
+
 // TestDiffOutput checks the output and the exit code of the command diff.
 func TestDiffOutput(t *testing.T) {
 	t.Parallel()
@@ -44,11 +52,8 @@ func TestDiffOutput(t *testing.T) {
 		"unchanged":       {controller.Previewed{Writes: someWrites()[1:2]}, exitOK},
 		"no-plan":         {controller.Previewed{Refusal: errors.New("this guest belongs to another hypergate")}, exitAct},
 		"on-hold":         {controller.Previewed{OnHold: true}, exitUnderWay},
-		"on-hold-refused": {controller.Previewed{OnHold: true, Writes: someWrites()[3:4]}, exitAct},
-		"on-hold-status": {controller.Previewed{OnHold: true, Writes: []dryrun.Write{{
-			Side: "management", Verb: dryrun.Update, Resource: "hostedcontrolplanes.hypershift.openshift.io/status",
-			Namespace: "clusters-guest1", Name: "guest1", Fields: []string{"status.conditions"},
-		}}}, exitUnderWay},
+		"on-hold-refused": {controller.Previewed{OnHold: true, Writes: statusWrite("not allowed to update this status")}, exitAct},
+		"on-hold-status":  {controller.Previewed{OnHold: true, Writes: statusWrite("")}, exitUnderWay},
 	} {
 		for _, format := range []string{outputTable, outputJSON} {
 			var out strings.Builder
@@ -76,6 +81,9 @@ func TestPreflightOutput(t *testing.T) {
 		}, nil), exitUnderWay},
 		"idle": {clusters.previewed(controller.Previewed{
 			Idle: "the management mode of the guest is Unmanaged", Writes: someWrites()[:2],
+		}, nil), exitOK},
+		"pending": {clusters.previewed(controller.Previewed{
+			Pending: "an address for istiod's load balancer (management side)", Writes: someWrites()[:2],
 		}, nil), exitOK},
 		"failed-on-hold": {
 			clusters.with("guest", "", errors.New("it is too old")).

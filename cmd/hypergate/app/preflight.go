@@ -174,6 +174,12 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 				"of an installation were not checked (run this command again after you change that)",
 		})
 	}
+	if found.Pending != "" {
+		r.Checks = append(r.Checks, preflightCheck{
+			Name: "istiod", Passed: true, Warning: true, Message: "its writes were not checked, because an installation first waits for " +
+				oneLine(found.Pending) + " (run this command again when that exists)",
+		})
+	}
 	return r.withWrites(found.Writes)
 }
 

@@ -16,7 +16,7 @@ func adaptPodMonitor(cpContext component.WorkloadContext, podMonitor *prometheus
 	podMonitor.Spec.NamespaceSelector = prometheusoperatorv1.NamespaceSelector{MatchNames: []string{cpContext.HCP.Namespace}}
 	for i := range podMonitor.Spec.PodMetricsEndpoints {
 		endpoint := &podMonitor.Spec.PodMetricsEndpoints[i]
-		// The set SRE is one slice for all endpoints, and the label is appended.
+		// The set SRE can be one slice for all endpoints, and the label is appended.
 		endpoint.MetricRelabelConfigs = slices.Clone(metrics.HypergateRelabelConfigs(cpContext.MetricsSet))
 		util.ApplyClusterIDLabelToPodMonitor(endpoint, cpContext.HCP.Spec.ClusterID)
 	}
