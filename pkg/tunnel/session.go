@@ -27,7 +27,6 @@ var (
 type session struct {
 	mux     *yamux.Session
 	version Version
-	inbox   *inbox // nil at a relay
 	frames  *frameLimiter
 	// roundTrip is the duration of the last keepalive. It is 0 before the first one, and at a relay.
 	roundTrip atomic.Int64
@@ -67,9 +66,7 @@ func newSession(conn *wire, version Version, l limits, end muxer) (*session, err
 	if err != nil {
 		return nil, fmt.Errorf("starting yamux: %w", err)
 	}
-	return &session{
-		mux: mux, version: version, inbox: conn.frames.inbox, frames: conn.frames, done: make(chan struct{}), refused: make(chan struct{}),
-	}, nil
+	return &session{mux: mux, version: version, frames: conn.frames, done: make(chan struct{}), refused: make(chan struct{})}, nil
 }
 
 // finish ends the tunnel and all its streams. Only the first cause counts. yamux can report an exceeded limit as the

@@ -176,7 +176,7 @@ func (s *Sidecar) stop(one *session) {
 // serve accepts streams of a tunnel until it ends.
 func (s *Sidecar) serve(ctx context.Context, of *link, one *session) {
 	var streams sync.WaitGroup
-	defer one.inbox.end()
+	defer one.frames.inbox.end()
 	defer streams.Wait()
 	streams.Go(func() { one.keepAlive(s.limits.ping) })
 	var open atomic.Int64
@@ -206,7 +206,8 @@ func (s *Sidecar) accept(one *session, of *link) (streamEnd, error) {
 	if err != nil {
 		return streamEnd{}, err
 	}
-	return streamEnd{stream, one.inbox, one.inbox.stream(stream.StreamID())}, s.abuse(one, of.pace)
+	inbox := one.frames.inbox
+	return streamEnd{stream, inbox, inbox.stream(stream.StreamID())}, s.abuse(one, of.pace)
 }
 
 // abuse returns an error if the relay opens more streams, or opens them faster, than a relay does.

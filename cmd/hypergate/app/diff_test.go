@@ -85,6 +85,9 @@ func TestPreflightOutput(t *testing.T) {
 		"pending": {clusters.previewed(controller.Previewed{
 			Pending: "an address for istiod's load balancer (management side)", Writes: someWrites()[:2],
 		}, nil), exitOK},
+		"idle-and-pending": {clusters.previewed(controller.Previewed{
+			Idle: "the management mode of the guest is Unmanaged", Pending: "an address for istiod's load balancer (management side)",
+		}, nil), exitOK},
 		"failed-on-hold": {
 			clusters.with("guest", "", errors.New("it is too old")).
 				previewed(controller.Previewed{OnHold: true, Idle: "paused"}, nil), exitAct,

@@ -149,7 +149,7 @@ func (r preflightReport) with(name, message string, problem error) preflightRepo
 
 // previewed adds the checks that a preview makes.
 func (r preflightReport) previewed(found controller.Previewed, err error) preflightReport {
-	const different = "two clusters"
+	const different, unopposed = "two clusters", "no other controller serves the guest"
 	switch {
 	case errors.Is(err, controller.ErrSameCluster):
 		return r.with(different, "", err)
@@ -166,19 +166,16 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 		return r
 	}
 	r = r.with(different, "", nil)
-	if found.Idle == "" {
-		r = r.with("plan", "no other controller serves the guest", nil)
-	} else {
-		r.Checks = append(r.Checks, preflightCheck{
-			Name: "plan", Passed: true, Warning: true, Message: oneLine(found.Idle) + ": nothing would be installed, so the writes " +
-				"of an installation were not checked (run this command again after you change that)",
-		})
-	}
-	if found.Pending != "" {
-		r.Checks = append(r.Checks, preflightCheck{
-			Name: "istiod", Passed: true, Warning: true, Message: "its writes were not checked, because an installation first waits for " +
-				oneLine(found.Pending) + " (run this command again when that exists)",
-		})
+	switch {
+	case found.Idle != "":
+		r = r.warns("plan", oneLine(found.Idle)+": nothing would be installed, so the writes of an installation were not checked "+
+			"(run this command again after you change that)")
+	case found.Pending != "":
+		r = r.with("plan", unopposed, nil).
+			warns("istiod", "its writes were not checked, because an installation first waits for "+oneLine(found.Pending)+
+				" (run this command again when that exists)")
+	default:
+		r = r.with("plan", unopposed, nil)
 	}
 	return r.withWrites(found.Writes)
 }
