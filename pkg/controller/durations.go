@@ -30,8 +30,8 @@ const (
 // How long a pass may work in the guest, and what runs outside of passes.
 const (
 	// guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package
-	// apply), so that an object that a slow webhook of the guest's admin delays can be written at all. What is left
-	// then is left for the next pass. That pass begins with a new observation, renews what is due, and continues with
+	// apply). So an object that a slow webhook of the guest's admin delays can be written. What is left then is left
+	// for the next pass. That pass begins with a new observation, renews what is due, and continues with
 	// the remaining work in the guest.
 	guestTime = 40 * time.Second
 	// startupCheck is how long the comparison of the two clusters at startup may take. After it the controller starts
@@ -51,7 +51,7 @@ const (
 	outageAtLeast = 3 * time.Second
 	// standbyTime is how long a hypergate on standby lets the hypergate that owned the guest go first.
 	standbyTime = 5 * time.Second
-	// acquireBurst and acquireEvery limit how often a guest is acquired, and released: it may delete a Lease, or create
+	// acquireBurst and acquireEvery limit how often a guest is acquired, and released. It may delete a Lease, or create
 	// one in our name, in a loop.
 	acquireBurst = 10
 	acquireEvery = 10 * time.Second
@@ -65,8 +65,8 @@ const (
 // Tokens. A new token is due after 80 % of the old one's life, and when the guest's admin has replaced istiod's
 // account.
 const (
-	// tokenBurst and tokenEvery limit the requests: a burst for an admin who replaces accounts, then one in a while for
-	// one who does it in a loop.
+	// tokenBurst and tokenEvery limit the requests. An admin who replaces accounts gets a burst, and one who does it in
+	// a loop gets one in a while.
 	tokenBurst = 5
 	tokenEvery = 30 * time.Second
 	// shortestLifetime is the shortest that Kubernetes grants, and what istiod can live with: it reads the file once a
@@ -75,7 +75,7 @@ const (
 	// tokenRetry is when a token is requested again after that failed.
 	tokenRetry = 5 * time.Second
 	// formerAccessTime is how long istiod's former service account exists after istiod's Secret has a token of its new
-	// one. A kubelet brings a changed Secret within 90 seconds: it looks at each pod once a minute, with a jitter of
+	// one. A kubelet brings a changed Secret within 90 seconds. It looks at each pod once a minute, with a jitter of
 	// half of that (kubernetes pkg/kubelet/pod_workers.go). client-go reads the file again after 50 seconds
 	// (transport/token_source.go). The rest is for a busy node.
 	formerAccessTime = 3 * time.Minute
@@ -89,7 +89,7 @@ const (
 
 // The renewal of hypergate's own kubeconfig.
 const (
-	// ownPickup is how long it may take until a kubeconfig that was written is in use: the kubelet brings a mounted
+	// ownPickup is how long it may take until a kubeconfig that was written is in use. The kubelet brings a mounted
 	// Secret within two minutes, and hypergate reads the file every ten seconds.
 	ownPickup = 5 * time.Minute
 	// ownBurst and ownEvery limit the renewals, also those that fail.

@@ -185,8 +185,8 @@ func kinds() []apply.Kind {
 	return out
 }
 
-// crdSettle is how long a CRD that another client changed is left as it is, unless the API server writes the status of
-// the CRD before: the names that it accepts. That takes 30 ms for a small CRD, and 150 ms for a large one.
+// crdSettle is how long a CRD that another client changed is left as it is. The wait ends when the API server writes
+// the CRD's status, with the names that it accepts. That takes 30 ms for a small CRD, and 150 ms for a large one.
 const crdSettle = 300 * time.Millisecond
 
 // metadataWatch returns the options of a watch of a resource's metadata, in all namespaces. It keeps the identity of

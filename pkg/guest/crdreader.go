@@ -23,14 +23,18 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/desired"
+	"github.com/hypergate/hypergate/pkg/throttle"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // Times of the reader. An installation causes three events for each CRD. Reading must not compete with these writes.
 const (
-	quietTime      = 250 * time.Millisecond
-	maxQuietTime   = 2 * time.Second
-	readTimeout    = 15 * time.Second
+	// quietTime is how long no CRD has changed before one is read, and maxQuietTime the longest wait for that.
+	quietTime    = 250 * time.Millisecond
+	maxQuietTime = 2 * time.Second
+	// readTimeout is for one CRD of up to 2 MiB.
+	readTimeout = 15 * time.Second
+	// firstReadDelay and maxReadDelay are the delays before a CRD that could not be read is read again.
 	firstReadDelay = time.Second
 	maxReadDelay   = 30 * time.Second
 )
@@ -60,7 +64,7 @@ type crdReader struct {
 	// changed is called after a CRD was read.
 	changed func()
 	kick    chan struct{}
-	turns   *rate.Limiter
+	turns   throttle.Limiter
 	// bytes limits the bytes of all reads together. A read takes what it has read, and the next one waits.
 	bytes *rate.Limiter
 	// ours has the CRDs that hypergate would install, as far as they were needed. Only the reader's goroutine uses
@@ -102,8 +106,7 @@ func (r reading) searchesOf(item crdItem) []search {
 
 // retry is the next attempt to read a CRD.
 type retry struct {
-	at    time.Time
-	delay time.Duration
+	backoff throttle.Backoff
 	// text is the cause that was logged last.
 	text string
 }
@@ -111,8 +114,9 @@ type retry struct {
 func newCRDReader(client dynamic.Interface, budget *watch.Budget, source desired.ChartSource, view *crdView, changed func()) *crdReader {
 	return &crdReader{
 		client: client.Resource(crdResource()), budget: budget, source: source, crds: view, changed: changed, kick: make(chan struct{}, 1),
-		turns: rate.NewLimiter(rate.Every(readEvery), readBurst), bytes: rate.NewLimiter(readBytesRate, readBytesBurst),
-		ours: map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
+		turns: throttle.NewLimiter(throttle.Rate{Burst: readBurst, Every: readEvery}),
+		bytes: rate.NewLimiter(readBytesRate, readBytesBurst),
+		ours:  map[string]crds.Definition{}, readings: map[string]reading{}, retries: map[string]retry{},
 	}
 }
 
@@ -203,7 +207,7 @@ func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time
 		if got.uid == candidate.UID && (got.version == candidate.ResourceVersion || got.asked == candidate.ResourceVersion) {
 			continue
 		}
-		w := max(quiet, r.retries[candidate.Name].at.Sub(now))
+		w := max(quiet, r.waitFor(candidate.Name, now))
 		if !due || w < wait {
 			item, wait, due = candidate, w, true
 		}
@@ -216,10 +220,15 @@ func (r *crdReader) dueOf(all []crdItem, now time.Time) (item crdItem, wait time
 
 // turn returns the time until the rate limits allow a read. It consumes no token of the limits.
 func (r *crdReader) turn(now time.Time) time.Duration {
-	turn, bytes := r.turns.ReserveN(now, 1), r.bytes.ReserveN(now, 1)
-	defer turn.CancelAt(now)
+	bytes := r.bytes.ReserveN(now, 1)
 	defer bytes.CancelAt(now)
-	return max(turn.DelayFrom(now), bytes.DelayFrom(now))
+	return max(r.turns.Wait(now), bytes.DelayFrom(now))
+}
+
+// waitFor returns the time until a CRD that could not be read is tried again. The caller holds r.mu.
+func (r *crdReader) waitFor(name string, now time.Time) time.Duration {
+	failed := r.retries[name]
+	return failed.backoff.Wait(now)
 }
 
 // forget removes the results of CRDs that no longer exist.
@@ -233,7 +242,7 @@ func (r *crdReader) forget(there []crdItem) {
 
 // read reads one CRD and stores the result.
 func (r *crdReader) read(ctx context.Context, item crdItem) {
-	r.turns.Allow()
+	r.turns.Take(time.Now())
 	u, err := r.fetch(ctx, item.Name)
 	switch {
 	case ctx.Err() != nil:
@@ -296,8 +305,8 @@ func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstr
 func (r *crdReader) later(ctx context.Context, item crdItem, err error) {
 	r.mu.Lock()
 	before := r.retries[item.Name]
-	now := retry{delay: min(max(2*before.delay, firstReadDelay), maxReadDelay)}
-	now.at = time.Now().Add(now.delay)
+	now := retry{backoff: before.backoff}
+	now.backoff.Failed(time.Now(), firstReadDelay, maxReadDelay)
 	var isNew, changed bool
 	if err != nil {
 		cause := apply.Classify(err, "list", crdResource().GroupResource())

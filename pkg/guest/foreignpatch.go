@@ -15,7 +15,7 @@ import (
 )
 
 // foreignPatchTimeout limits a patch of an object that is not hypergate's. It is shorter than the longest timeout of a
-// webhook (30 s): a Gateway that cannot be patched in this time is tried again, and delays nothing else.
+// webhook (30 s). A Gateway that cannot be patched in this time is tried again, and delays nothing else.
 const foreignPatchTimeout = 10 * time.Second
 
 // PatchForeign sends a patch of an object in the guest that does not belong to hypergate. It is the only method that

@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/throttle"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -41,7 +41,7 @@ type modeWatch struct {
 	mu       sync.Mutex
 	reported string
 	// reports limits the calls of unknown. The guest can change the mode at any rate.
-	reports rate.Sometimes
+	reports throttle.Limiter
 }
 
 // modeItem is the part of the object that is kept.
@@ -56,8 +56,14 @@ func (i *modeItem) KeptBytes() int { return stringSize + len(i.mode) }
 // maxMode is how many bytes of the mode are kept. An unknown mode is logged. The rest is cut.
 const maxMode = 100
 
+// modeBurst and modeEvery limit the log lines about unknown modes.
+const (
+	modeBurst = 3
+	modeEvery = time.Minute
+)
+
 func newModeWatch(client dynamic.Interface, budget *watch.Budget, notify func(), unknown func(mode string)) *modeWatch {
-	w := &modeWatch{unknown: unknown, reports: rate.Sometimes{First: 3, Interval: time.Minute}}
+	w := &modeWatch{unknown: unknown, reports: throttle.NewLimiter(throttle.Rate{Burst: modeBurst, Every: modeEvery})}
 	options := selectedWatch(modeResource().Resource, client.Resource(modeResource()), named(modeObject))
 	options.Example, options.Client, options.Budget = &unstructured.Unstructured{}, client, budget
 	options.Patience, options.Transform = servedPatience, keeps(modeOnly)
@@ -85,8 +91,8 @@ func (w *modeWatch) report(e watch.Event) {
 		return
 	}
 	w.reported = item.mode
-	if item.mode != "" && modeOf(item.mode) == "" {
-		w.reports.Do(func() { w.unknown(item.mode) })
+	if item.mode != "" && modeOf(item.mode) == "" && w.reports.Allow(time.Now()) {
+		w.unknown(item.mode)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestReadsOfAChangingCRDAreRateLimited(t *testing.T) {
 		}
 		_, wait, _ := r.dueOf([]crdItem{item}, now)
 		now = now.Add(wait)
-		if !r.turns.AllowN(now, 1) {
+		if !r.turns.Allow(now) {
 			t.Fatalf("reading %d: the rate limit allows no read after the wait", readings)
 		}
 		readings++

@@ -28,9 +28,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 
 	"github.com/hypergate/hypergate/pkg/text"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // Limits for the length of a line. Each value gets a share. Short values stay whole, and long ones are cut.
@@ -241,7 +241,7 @@ type place struct {
 }
 
 type turn struct {
-	limit   *rate.Limiter
+	limit   throttle.Limiter
 	leftOut int
 }
 
@@ -253,10 +253,10 @@ func (t *turns) take(cluster string, r slog.Record) (leftOut int, may bool) {
 	at := place{r.PC, cluster}
 	one := t.of[at]
 	if one == nil {
-		one = &turn{limit: rate.NewLimiter(rate.Every(messageEvery), messageBurst)}
+		one = &turn{limit: throttle.NewLimiter(throttle.Rate{Burst: messageBurst, Every: messageEvery})}
 		t.of[at] = one
 	}
-	if !one.limit.AllowN(r.Time, 1) {
+	if !one.limit.Allow(r.Time) {
 		one.leftOut++
 		return 0, false
 	}

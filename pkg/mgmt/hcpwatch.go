@@ -22,6 +22,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/throttle"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -71,9 +72,9 @@ type controlPlanes struct {
 	// refused is the NotFound or Forbidden error of the last request. It is nil before the first answer and after a
 	// success.
 	refused error
-	// refusals counts such errors in a row. delay is the last wait.
+	// refusals counts such errors in a row. backoff spaces out requests for a kind that is absent.
 	refusals int
-	delay    time.Duration
+	backoff  throttle.Backoff
 	// version is the index of the version that is requested.
 	version int
 }
@@ -235,14 +236,14 @@ func (c *controlPlanes) note(err error) (wait time.Duration, changed bool) {
 	c.refusals++
 	switch {
 	case err == nil:
-		c.refusals, c.delay = 0, 0
+		c.refusals = 0
+		c.backoff.Reset()
 	case apierrors.IsForbidden(err) && c.refusals < believeRefusals:
 		wait = forbiddenDelay << (c.refusals - 1)
 	case apierrors.IsForbidden(err), c.watch.Synced():
 		wait = absentDelay // a role can be granted, or a kind that was served can return
 	default:
-		c.delay = min(max(2*c.delay, absentDelay), longestAbsence)
-		wait = c.delay
+		wait = c.backoff.Failed(time.Now(), absentDelay, longestAbsence)
 	}
 	return wait, before != c.knownLocked()
 }

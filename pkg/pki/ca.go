@@ -18,6 +18,8 @@ import (
 // Lifetimes. The lifetime of istiod's serving certificate is limited by that of the issuing CA, whatever istiod
 // requests.
 const (
+	// rootLifetime is that of the root: as long as that of istiod's own root (istio security/pkg/cmd/constants.go).
+	// issuingLifetime is that of the CA that signs the certificates of gateways: half of it.
 	rootLifetime    = 10 * 365 * 24 * time.Hour
 	issuingLifetime = 5 * 365 * 24 * time.Hour
 	// clockSkew backdates certificates, so that a machine whose clock is slightly behind accepts them.

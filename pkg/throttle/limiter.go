@@ -43,3 +43,28 @@ func (l Limiter) Take(now time.Time) {
 		limiter.AllowN(now, 1)
 	}
 }
+
+// Allow counts an action if it is allowed at now, and reports whether it is. Goroutines that share a Limiter use it in
+// place of Wait and Take.
+func (l Limiter) Allow(now time.Time) bool {
+	_, allowed := l.Reserve(now, 0)
+	return allowed
+}
+
+// Reserve counts the next action, and returns how long the caller waits before it. If that is longer than longest, it
+// counts nothing and returns false.
+func (l Limiter) Reserve(now time.Time, longest time.Duration) (wait time.Duration, reserved bool) {
+	taken := make([]*rate.Reservation, 0, len(l.rates))
+	for _, limiter := range l.rates {
+		next := limiter.ReserveN(now, 1)
+		taken = append(taken, next)
+		wait = max(wait, next.DelayFrom(now))
+	}
+	if wait <= longest {
+		return wait, true
+	}
+	for _, one := range taken {
+		one.CancelAt(now)
+	}
+	return 0, false
+}

@@ -49,6 +49,37 @@ func TestLimiterOfSeveralRates(t *testing.T) {
 	}
 }
 
+// TestAllow: an action beyond the rate is not allowed, and is not counted.
+func TestAllow(t *testing.T) {
+	l := NewLimiter(Rate{Burst: 2, Every: 10 * time.Second}, Rate{Burst: 100, Every: time.Second})
+	for _, step := range []struct {
+		at   float64
+		want bool
+	}{{0, true}, {0, true}, {1, false}, {2, false}, {9, false}, {10, true}, {11, false}, {20, true}} {
+		if got := l.Allow(at(step.at)); got != step.want {
+			t.Errorf("at %v s allowed is %v", step.at, got)
+		}
+	}
+}
+
+// TestReserve: each caller waits for its own turn. A turn that comes too late is not reserved.
+func TestReserve(t *testing.T) {
+	l := NewLimiter(Rate{Burst: 1, Every: 10 * time.Second})
+	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second} {
+		if wait, reserved := l.Reserve(start, 20*time.Second); !reserved || wait != want {
+			t.Errorf("caller %d: wait %s, reserved %v; want %s", i, wait, reserved, want)
+		}
+	}
+	for range 3 {
+		if wait, reserved := l.Reserve(start, 20*time.Second); reserved || wait != 0 {
+			t.Errorf("beyond the longest wait: %s, reserved %v", wait, reserved)
+		}
+	}
+	if wait, reserved := l.Reserve(at(10), 20*time.Second); !reserved || wait != 20*time.Second {
+		t.Errorf("ten seconds later: wait %s, reserved %v", wait, reserved)
+	}
+}
+
 // TestNoLimiter: without a rate nothing is limited.
 func TestNoLimiter(t *testing.T) {
 	if wait := (Limiter{}).Wait(start); wait != 0 {

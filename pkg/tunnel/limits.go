@@ -108,7 +108,7 @@ const (
 	// redialEvery is the age at which a tunnel is replaced. An open tunnel outlives the expiry and the revocation of
 	// its token, so only a new request shows whether the sidecar still has its permission.
 	redialEvery = time.Hour
-	// endTime is the time in which the streams of a replaced tunnel end by themselves: istiod ends a connection after
+	// endTime is the time in which the streams of a replaced tunnel end by themselves. istiod ends a connection after
 	// 30 minutes (keepaliveMaxServerConnectionAge in its chart), give or take a tenth (gRPC).
 	endTime = 35 * time.Minute
 	// drainTime is the time in which the streams of a replaced tunnel end. Those that are left after endTime are

@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/yamux"
-	"golang.org/x/time/rate"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // Relay gives connections of gateways to the sidecar of istiod's pod, through tunnels that the sidecar opens. It runs
@@ -32,7 +33,7 @@ type Relay struct {
 	counts   relayCounts
 	slots    slots
 	sources  sources
-	pace     *rate.Limiter // of new streams
+	pace     throttle.Limiter // of new streams
 	spare    buffers
 
 	mu       sync.Mutex
@@ -50,7 +51,7 @@ func newRelay(log *slog.Logger, roots, name string, l limits, versions []Version
 		Log: log, Roots: roots, Name: name, limits: l, versions: versions,
 		slots: slots{most: l.unproven}, spare: newBuffers(), changed: make(chan struct{}),
 		sources: sources{most: l.perSource, least: l.place, count: map[netip.Addr]int{}},
-		pace:    rate.NewLimiter(rate.Every(l.opens.Every), l.opens.Burst),
+		pace:    throttle.NewLimiter(l.opens),
 	}
 }
 
@@ -181,8 +182,14 @@ func (r *Relay) announce() {
 func (r *Relay) open(ctx context.Context) (*yamux.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.limits.wait)
 	defer cancel()
-	if err := r.pace.Wait(ctx); err != nil {
-		return nil, fmt.Errorf("too many new connections of gateways: %w", err)
+	turn, reserved := r.pace.Reserve(time.Now(), r.limits.wait)
+	if !reserved {
+		return nil, errors.New("too many new connections of gateways")
+	}
+	select {
+	case <-time.After(turn):
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	for {
 		r.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // Allowance is the byte rate and the pause of one or more watches. A watch that replaces another one shares its
@@ -18,7 +20,8 @@ type Allowance struct {
 	// over is the limit that was exceeded last. until is the end of the pause after it.
 	over  *LimitError
 	until time.Time
-	pause time.Duration
+	// pauses has the length of the next pause.
+	pauses throttle.Backoff
 }
 
 // Allowance returns an unused allowance. A nil Budget returns nil.
@@ -55,10 +58,8 @@ func (a *Allowance) trip(over *LimitError, now time.Time, l Limits) {
 	switch {
 	case a.over != nil && now.Before(a.until):
 		return
-	case a.over == nil || now.Sub(a.until) > 2*l.MaxPause:
-		a.pause = l.FirstPause
-	default:
-		a.pause = min(2*a.pause, l.MaxPause)
+	case now.Sub(a.until) > 2*l.MaxPause:
+		a.pauses.Reset()
 	}
-	a.over, a.until = over, now.Add(a.pause)
+	a.over, a.until = over, now.Add(a.pauses.Failed(now, l.FirstPause, l.MaxPause))
 }

@@ -44,8 +44,11 @@ import (
 
 // Delays between attempts while the API server does not respond. With jitter, the longest delay is twice the maximum.
 const (
+	// firstDelay and maxDelay limit the delay, which doubles with each attempt. The maximum is short: after an outage,
+	// a cluster is managed again within seconds.
 	firstDelay = 200 * time.Millisecond
 	maxDelay   = 4 * time.Second
+	// resetAfter is the time without a failure after which the delay is firstDelay again.
 	resetAfter = 30 * time.Second
 )
 

@@ -36,7 +36,7 @@ const (
 	outputHTML  = "html"
 	// usualWait is what --wait without a value waits for.
 	usualWait = 5 * time.Minute
-	// The interval between two reads while a command waits or watches.
+	// statusEvery and fleetEvery are the intervals between two reads while a command waits or watches.
 	statusEvery = 2 * time.Second
 	fleetEvery  = 10 * time.Second
 )
