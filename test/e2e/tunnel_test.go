@@ -230,6 +230,7 @@ func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func() time.Time) {
 	t.Helper()
 	t.start()
 	t.tunnelUp()
+	t.reconfigured(edge) // istiod's watches of the guest are back after the story before
 	t.undisturbed(edge, func() {
 		over := cause()
 		t.tunnelUp()

@@ -85,17 +85,37 @@ func (w *harness) services() {
 // realIstiod starts the real istiod for the guest, and returns what gateways need to connect to it.
 func (w *harness) realIstiod() xds.Options {
 	w.t.Helper()
+	w.istiodProcess("--grpcAddr=", "--ctrlz_port=0")
+	ctx := w.t.Context()
+	ca, err := w.guest.CoreV1().Secrets(namespace).Get(ctx, "istio-ca-secret", metav1.GetOptions{})
+	w.must(err)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "gateway"}}
+	_, err = w.guest.CoreV1().ServiceAccounts(gatewaysNamespace).Create(ctx, account, metav1.CreateOptions{})
+	w.must(err)
+	token, err := w.guest.CoreV1().ServiceAccounts(gatewaysNamespace).CreateToken(ctx, account.Name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"istio-ca"}}}, metav1.CreateOptions{})
+	w.must(err)
+	return xds.Options{
+		ServerName: istiodName, RootCAs: ca.Data["ca-cert.pem"], Token: token.Status.Token,
+		Node: xds.Node{Namespace: gatewaysNamespace, ServiceAccount: account.Name, Workload: "gateway"},
+	}
+}
+
+// istiodProcess starts the real istiod for the guest, and waits until it is ready. The flags are those of ports that
+// gateways do not use.
+func (w *harness) istiodProcess(flags ...string) *proc.Process {
+	w.t.Helper()
 	ctx := w.t.Context()
 	binaries, err := servers.Find(ctx, "pilot-discovery")
 	w.must(err)
 	const ready = istiodIP + ":15118"
 	process, err := proc.Spec{
 		Name: "istiod", LogDir: w.dir,
-		Argv: []string{
+		Argv: append([]string{
 			binaries["pilot-discovery"], "discovery", "--kubeconfig=" + w.plane.Kubeconfig, "--httpAddr=" + ready,
 			fmt.Sprintf("--secureGRPCAddr=%s:%d", istiodIP, realIstiod), "--httpsAddr=" + istiodIP + ":15117",
-			"--monitoringAddr=" + istiodIP + ":15114", "--grpcAddr=", "--ctrlz_port=0",
-		},
+			"--monitoringAddr=" + istiodIP + ":15114",
+		}, flags...),
 		Env: []string{
 			// istiod refuses streams beyond a rate that follows from its CPUs. The gateways of this test do not try
 			// again.
@@ -112,18 +132,7 @@ func (w *harness) realIstiod() xds.Options {
 		}
 		return response.StatusCode, response.Body.Close()
 	}).Should(gomega.Equal(http.StatusOK), func() string { return proc.Tail(filepath.Join(w.dir, "istiod.log"), 20) })
-	ca, err := w.guest.CoreV1().Secrets(namespace).Get(ctx, "istio-ca-secret", metav1.GetOptions{})
-	w.must(err)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "gateway"}}
-	_, err = w.guest.CoreV1().ServiceAccounts(gatewaysNamespace).Create(ctx, account, metav1.CreateOptions{})
-	w.must(err)
-	token, err := w.guest.CoreV1().ServiceAccounts(gatewaysNamespace).CreateToken(ctx, account.Name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"istio-ca"}}}, metav1.CreateOptions{})
-	w.must(err)
-	return xds.Options{
-		ServerName: istiodName, RootCAs: ca.Data["ca-cert.pem"], Token: token.Status.Token,
-		Node: xds.Node{Namespace: gatewaysNamespace, ServiceAccount: account.Name, Workload: "gateway"},
-	}
+	return process
 }
 
 // configure starts n gateways at once, and returns the time until all have a certificate and all clusters.
