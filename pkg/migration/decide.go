@@ -34,13 +34,16 @@ const (
 	// outages is how often outages of the guest's API server can extend one of these times. They extend neither
 	// leadTime nor rootsTime: without an istiod, proxies get no configuration.
 	outages = 3
+	// mostAhead is how much later than hypergate's clock the time of a request can be. With a later one, no limit of
+	// time would be reached: neither that of an origin without pods nor that of a Gateway.
+	mostAhead = 5 * time.Minute
 	// parkEvery is the interval at which an origin that returns is parked again.
 	parkEvery = time.Minute
 )
 
 // Decide returns the next step, and the Memo that must be stored before the step is done.
 func Decide(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
-	d := decision{e, i, m, now}
+	d := decision{e, i.at(now), m, now}
 	step := d.step()
 	return step, d.memo(step)
 }

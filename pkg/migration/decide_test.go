@@ -195,6 +195,24 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 	})
 }
 
+// TestAWrongTimeOfARequest checks that the time of a request that is far ahead disables no limit.
+func TestAWrongTimeOfARequest(t *testing.T) {
+	t.Parallel()
+	leading := held(migration.HostedLeading, migration.LockOrigin)
+	checkDecisions(t, []decisionCase{
+		{"a request of next year limits no time", leading.with(func(s *situation) {
+			s.e.Origin.Replicas, s.e.Lock, s.i.At = 0, migration.LockFree, start.AddDate(1, 0, 0)
+			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(5 * time.Minute), ScaledAt: ago(2 * time.Minute), Replicas: 2}
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
+		{"and tries nothing again", leading.with(func(s *situation) {
+			s.memo.LeadFailedAt, s.i.At = ago(time.Hour), start.AddDate(1, 0, 0)
+		}), migration.Stop{Phase: migration.Lead, Why: migration.LockPending}},
+		{"one of a clock that is ahead does", leading.with(func(s *situation) {
+			s.memo.LeadFailedAt, s.i.At = ago(time.Hour), start.Add(time.Minute)
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
+	})
+}
+
 // TestForwardWhileGatewaysMove checks the phases Lead and Roll.
 func TestForwardWhileGatewaysMove(t *testing.T) {
 	t.Parallel()

@@ -88,6 +88,17 @@ func (i Intent) After(r Request, now time.Time) (Intent, error) {
 	return i, nil
 }
 
+// at returns the intent as it counts at a time: without its own time, if that is more than mostAhead later.
+func (i Intent) at(now time.Time) Intent {
+	if i.isAhead(now) {
+		i.At = time.Time{}
+	}
+	return i
+}
+
+// isAhead reports whether the time of the request is an error, and not the difference of two clocks.
+func (i Intent) isAhead(now time.Time) bool { return i.At.After(now.Add(mostAhead)) }
+
 var errNotStarted = errors.New("no migration was started")
 
 // longestQuoted is how many bytes of an unknown value an error quotes.

@@ -42,6 +42,9 @@ func (w *simulation) disturb() {
 		}
 	case 6:
 		w.request(migration.Requests()[w.random.IntN(len(migration.Requests()))])
+		if w.random.IntN(4) == 0 {
+			w.intent.At = w.now.AddDate(1, 0, 0).Truncate(time.Second) // a wrong year, by GitOps
+		}
 	case 7:
 		g := &simulated{Gateway: gateway("new", model.Free, migration.OfNone)}
 		g.UID += "-" + g.UID

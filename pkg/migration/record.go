@@ -40,7 +40,7 @@ func (r Record) reached(p Progress) Reason {
 // has to be written. An error says why the request is refused, and what to do. Unlike Intent.After, it also considers
 // how far the migration is.
 func (r Record) After(request Request, now time.Time) (next Intent, changed bool, err error) {
-	if !now.After(r.Intent.At) {
+	if !now.After(r.Intent.At) && !r.Intent.isAhead(now) {
 		now = r.Intent.At.Add(time.Second) // a request is another one than the last one
 	}
 	err = r.refusal(request)

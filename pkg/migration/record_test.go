@@ -117,9 +117,26 @@ func TestRequestsInEachState(t *testing.T) {
 // TestARequestIsAlwaysAnother checks that a request of a clock that is late has a later time than the last one.
 func TestARequestIsAlwaysAnother(t *testing.T) {
 	t.Parallel()
-	next, changed, err := records()["stopped"].After(migration.RequestResume, start.Add(-time.Hour))
+	next, changed, err := records()["stopped"].After(migration.RequestResume, start.Add(-2*time.Minute))
 	if want := start.Add(time.Second); !changed || err != nil || !next.At.Equal(want) {
 		t.Errorf("%+v, %v, %v; want a request at %s", next, changed, err, want)
+	}
+}
+
+// TestARequestOfNextYearIsReplaced checks that a wrong time, which GitOps can set, does not stay: not even the last one
+// that the format has.
+func TestARequestOfNextYearIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []time.Time{start.AddDate(1, 0, 0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)} {
+		r := records()["in progress"]
+		r.Intent.At = wrong
+		next, changed, err := r.After(migration.RequestPause, start)
+		if !changed || err != nil || !next.At.Equal(start) {
+			t.Errorf("%s: %+v, %v, %v; want a request at %s", wrong, next, changed, err, start)
+		}
+		if _, err := migration.ParseIntent(next.Annotations()); err != nil {
+			t.Errorf("%s: %v", wrong, err)
+		}
 	}
 }
 

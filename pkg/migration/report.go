@@ -91,7 +91,7 @@ type ReportedGateway struct {
 // NewReport returns the report after a decision. m is the Memo after it, and before the report before it. Without any
 // change but that of the time, it returns the same again.
 func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.Time) Report {
-	d := decision{e, i, m, now}
+	d := decision{e, i.at(now), m, now}
 	out := Report{
 		Intent: Intent{Goal: i.Goal, Paused: i.Paused, At: i.At}, Phase: step.In(), Since: m.Since, HasOrigin: e.Origin.Exists,
 	}
