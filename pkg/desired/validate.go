@@ -61,12 +61,17 @@ func Validate(c model.Config) error {
 	return errors.Join(errs...)
 }
 
+// IsControllerName reports whether a text can be the spec.controllerName of a GatewayClass.
+func IsControllerName(s string) bool {
+	return controllerNamePattern.MatchString(s) && len(s) <= maxControllerName
+}
+
 // validateNames checks the namespaces, the controller name and the revision.
 func validateNames(c model.Config, add func(ok bool, flag, format string, args ...any)) {
 	const noNamespace = "%q is not a namespace name: use lower-case letters, digits and hyphens, at most 63 characters"
 	add(model.IsLabel(c.MgmtNamespace), "namespace", noNamespace, c.MgmtNamespace)
 	add(model.IsLabel(c.GuestNamespace), "guest-namespace", noNamespace, c.GuestNamespace)
-	add(controllerNamePattern.MatchString(c.ControllerName) && len(c.ControllerName) <= maxControllerName, "controller-name",
+	add(IsControllerName(c.ControllerName), "controller-name",
 		"%q is not a controller name: use a name such as openshift.io/gateway-controller/v1", c.ControllerName)
 	// The longest value that contains the revision is the value of the owner label: <revision>.management.
 	longest := validation.LabelValueMaxLength - len(model.Config{}.OwnerValue(model.SideMgmt))

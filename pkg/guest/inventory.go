@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	sailv1 "github.com/istio-ecosystem/sail-operator/api/v1"
@@ -152,7 +151,7 @@ func (r *inventoryReader) unread(verb string, gvr schema.GroupVersionResource, e
 func (r *inventoryReader) classes(ctx context.Context) error {
 	r.own = map[string]bool{}
 	gvr := schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gatewayclasses"}
-	return r.each(ctx, gvr, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
+	err := r.each(ctx, gvr, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
 		controller, _, _ := unstructured.NestedString(u.Object, "spec", "controllerName")
 		if controller != r.c.cfg.ControllerName {
 			return true
@@ -163,6 +162,10 @@ func (r *inventoryReader) classes(ctx context.Context) error {
 		}
 		return true
 	})
+	if len(r.own) == 0 && len(r.out.Unread) == 0 { // it is the first request
+		r.out.ClassMissing = r.c.cfg.ControllerName
+	}
+	return err
 }
 
 // origin reads the Deployment of the guest's istiod, and counts its pods.
@@ -292,8 +295,7 @@ func inventoryGateway(g gatewayv1.Gateway) migration.InventoryGateway {
 	for _, l := range g.Status.Listeners {
 		out.Routes = min(out.Routes+min(max(0, l.AttachedRoutes), maxRoutes), maxRoutes)
 	}
-	out.Skip = g.Annotations[migration.SkipAnnotation] == "true"
-	out.Order, _ = strconv.Atoi(bounded(g.Annotations[migration.OrderAnnotation], maxOwner)) // 0 by default
+	out.Skip, out.Order, out.Invalid = migration.ParseMove(g.Annotations)
 	return out
 }
 

@@ -124,6 +124,12 @@ func TestInventoryOfTheOrigin(t *testing.T) {
 	w.Expect([]string{got.Istio, got.IstioRevision, got.Subscription}).To(gomega.Equal(
 		[]string{w.cfg.Revision, w.cfg.Revision, "servicemeshoperator3"}))
 	w.Expect(got.Deployment.Version.String()).To(gomega.Equal("1.27.3"))
+	t.Log("no class of hypergate's controller")
+	w.Expect(w.read().ClassMissing).To(gomega.BeEmpty())
+	w.api.Put(theClasses, class("theirs", "example.com/other", ""))
+	w.Expect(w.read().ClassMissing).To(gomega.Equal(w.cfg.ControllerName))
+	w.api.Fail(theClasses, forbidden("gatewayclasses.gateway.networking.k8s.io"))
+	w.Expect(w.read().ClassMissing).To(gomega.BeEmpty(), "it is not known")
 	t.Log("an istiod of hypergate's own is not an origin")
 	w.putIstiod(model.OwnerLabel+": r.management", "")
 	w.Expect(w.read().Origin.Deployment).To(gomega.BeNil())
@@ -140,27 +146,28 @@ func TestInventoryOfGateways(t *testing.T) {
 		w.gateway("none", "ours", migration.SkipAnnotation+`: "true"`, "HTTP"),
 		w.gateway("mesh", "ours", model.HoldAnnotation+`: "9"`, "HTTP"),
 		w.gateway("theirs", "theirs", "", "HTTP"), w.gateway("former", "gone", held, "HTTP"),
+		w.gateway("unclear", "ours", migration.SkipAnnotation+`: "True"`, "HTTP"),
 	}, []string{
 		w.deployment("web", migration.OriginAddress(w.cfg)), w.deployment("moved", w.cfg.XDS.String()),
 		w.deployment("mesh", "istiod.mesh.svc:15012"), w.deployment("theirs", "istiod.mesh.svc:15012"),
 	})
 	got := map[string]string{}
 	for _, g := range w.read().Gateways {
-		got[g.Key.String()] = fmt.Sprintf("%s %s hold %d, %d of %d, routes %d, order %d, skip %t, %s", g.Class, g.Of, g.Hold,
-			g.Deployment.Ready, g.Deployment.Wanted, g.Routes, g.Order, g.Skip, g.Root)
+		got[g.Key.String()] = fmt.Sprintf("%s %s hold %d, %d of %d, routes %d, order %d, skip %t, %s%s", g.Class, g.Of, g.Hold,
+			g.Deployment.Ready, g.Deployment.Wanted, g.Routes, g.Order, g.Skip, g.Root, g.Invalid)
 	}
 	if diff := cmp.Diff(map[string]string{
-		"shop/web":    "ours origin hold 0, 2 of 2, routes 5, order 7, skip false, openshift-gw-ca-root-cert",
-		"shop/moved":  "ours hosted hold 1, 2 of 2, routes 5, order 0, skip false, openshift-gw-ca-root-cert",
-		"shop/none":   "ours  hold 0, 0 of 0, routes 5, order 0, skip true, ",
-		"shop/mesh":   "ours other hold 2, 2 of 2, routes 5, order 0, skip false, openshift-gw-ca-root-cert",
-		"shop/former": "gone  hold 1, 0 of 0, routes 5, order 0, skip false, ",
+		"shop/web":     "ours origin hold 0, 2 of 2, routes 5, order 7, skip false, openshift-gw-ca-root-cert",
+		"shop/moved":   "ours hosted hold 1, 2 of 2, routes 5, order 0, skip false, openshift-gw-ca-root-cert",
+		"shop/none":    "ours  hold 0, 0 of 0, routes 5, order 0, skip true, ",
+		"shop/mesh":    "ours other hold 2, 2 of 2, routes 5, order 0, skip false, openshift-gw-ca-root-cert",
+		"shop/unclear": "ours  hold 0, 0 of 0, routes 5, order 0, skip false, " + migration.SkipAnnotation + "=True",
+		"shop/former":  "gone  hold 1, 0 of 0, routes 5, order 0, skip false, ",
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestInventoryOfBlockers reads the objects that block a migration, and only those that the origin serves.
 // TestAnInventoryKeepsNoLongIdentity replaces an API server of the guest by one that returns objects with identities
 // that kube-apiserver does not permit.
 func TestAnInventoryKeepsNoLongIdentity(t *testing.T) {
@@ -192,6 +199,7 @@ func TestAnInventoryKeepsNoLongIdentity(t *testing.T) {
 	}
 }
 
+// TestInventoryOfBlockers reads the objects that block a migration, and only those that the origin serves.
 func TestInventoryOfBlockers(t *testing.T) {
 	t.Parallel()
 	w := newInventoried(t)

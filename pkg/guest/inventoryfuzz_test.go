@@ -31,7 +31,8 @@ func FuzzInventory(f *testing.F) {
 		}
 		var g gatewayv1.Gateway
 		if json.Unmarshal(data, &g) == nil {
-			if kept := inventoryGateway(g); len(kept.Class) > maxName || kept.Routes < 0 || kept.Routes > maxRoutes {
+			kept := inventoryGateway(g)
+			if max(len(kept.Class), len(kept.Invalid)) > maxName || kept.Routes < 0 || kept.Routes > maxRoutes {
 				t.Errorf("kept: %+v", kept)
 			}
 		}

@@ -36,6 +36,7 @@ const (
 	OtherAddress       Code = "OtherAddress"
 	ForeignHold        Code = "ForeignHold"
 	SkipImpossible     Code = "SkipImpossible"
+	InvalidAnnotation  Code = "InvalidAnnotation"
 	TooManyGateways    Code = "TooManyGateways"
 	MissingPermissions Code = "MissingPermissions"
 )
@@ -49,6 +50,7 @@ const (
 	CAPluggedIn     Code = "CAPluggedIn"
 	GatewayNotReady Code = "GatewayNotReady"
 	GatewaySkipped  Code = "GatewaySkipped"
+	ClassMissing    Code = "ClassMissing"
 )
 
 // Finding is a row of the check's table that applies.
@@ -275,6 +277,12 @@ func gatewayRows() []row {
 			}, func(InventoryGateway) string { return "" }), nil,
 		},
 		{
+			Blocker, InvalidAnnotation, "the value of its annotation is not supported: %s",
+			"set true for " + SkipAnnotation + ", and a whole number for " + OrderAnnotation + ", or remove the annotation",
+			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Invalid != "" },
+				func(g InventoryGateway) string { return g.Invalid }), nil,
+		},
+		{
 			Blocker, TooManyGateways, "the guest has more Gateways than a migration handles",
 			"move some of them to another class first",
 			func(i Inventory) (out []Object, detail string) {
@@ -317,6 +325,12 @@ func warningRows() []row {
 			Warning, OriginNotServed, "istiod in the guest has no ready pod",
 			"the Gateways can be migrated; a rollback needs an istiod that works",
 			onIstiod(func(i Inventory) bool { return deployed(i) && i.Origin.Deployment.Ready == 0 }, nothing), nil,
+		},
+		{
+			Warning, ClassMissing, "no GatewayClass has this controller name, so there is no Gateway to migrate: %s",
+			"compare --controller-name with spec.controllerName of the GatewayClasses",
+			onIstiod(func(i Inventory) bool { return deployed(i) && i.ClassMissing != "" },
+				func(i Inventory) string { return i.ClassMissing }), nil,
 		},
 		{
 			Warning, CAPluggedIn, "istiod in the guest has a CA of your own, which workloads outside of the gateways may trust",

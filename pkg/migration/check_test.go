@@ -45,24 +45,26 @@ func rowsAlone() map[migration.Code]func(*migration.Inventory) {
 		return func(i *migration.Inventory) { i.Origin.Deployment.Version.Minor = minor }
 	}
 	return map[migration.Code]func(*migration.Inventory){
-		migration.OneNamespace:     func(i *migration.Inventory) { i.OneNamespace = true },
-		migration.OriginMissing:    func(i *migration.Inventory) { i.Origin = migration.OriginFacts{} },
-		migration.OriginChanging:   func(i *migration.Inventory) { i.Origin.IstioRevision = "openshift-gateway" },
-		migration.OriginUnknown:    func(i *migration.Inventory) { i.Origin.Finalized, i.Origin.Deployment.Labels = nil, nil },
-		migration.VersionUnknown:   func(i *migration.Inventory) { i.Origin.Deployment.Version = migration.Version{} },
-		migration.OriginNewer:      version(30),
-		migration.OriginUntested:   version(27),
-		migration.IgnoredResources: func(i *migration.Inventory) { i.Foreign = object },
-		migration.SidecarsInUse:    func(i *migration.Inventory) { i.Sidecars = object },
-		migration.OtherRoot:        func(i *migration.Inventory) { i.Gateways[1].Root = "openshift-gateway-ca-cert" },
-		migration.OtherAddress:     func(i *migration.Inventory) { i.Gateways[1].Address = "istiod.mesh:15012" },
-		migration.ForeignHold:      func(i *migration.Inventory) { i.Gateways[1].Hold = model.HeldByOther },
+		migration.OneNamespace:      func(i *migration.Inventory) { i.OneNamespace = true },
+		migration.OriginMissing:     func(i *migration.Inventory) { i.Origin = migration.OriginFacts{} },
+		migration.OriginChanging:    func(i *migration.Inventory) { i.Origin.IstioRevision = "openshift-gateway" },
+		migration.OriginUnknown:     func(i *migration.Inventory) { i.Origin.Finalized, i.Origin.Deployment.Labels = nil, nil },
+		migration.VersionUnknown:    func(i *migration.Inventory) { i.Origin.Deployment.Version = migration.Version{} },
+		migration.OriginNewer:       version(30),
+		migration.OriginUntested:    version(27),
+		migration.IgnoredResources:  func(i *migration.Inventory) { i.Foreign = object },
+		migration.SidecarsInUse:     func(i *migration.Inventory) { i.Sidecars = object },
+		migration.OtherRoot:         func(i *migration.Inventory) { i.Gateways[1].Root = "openshift-gateway-ca-cert" },
+		migration.OtherAddress:      func(i *migration.Inventory) { i.Gateways[1].Address = "istiod.mesh:15012" },
+		migration.ForeignHold:       func(i *migration.Inventory) { i.Gateways[1].Hold = model.HeldByOther },
+		migration.InvalidAnnotation: func(i *migration.Inventory) { i.Gateways[1].Invalid = "a=b" },
 		migration.TooManyGateways: func(i *migration.Inventory) {
 			i.Gateways = slices.Repeat(i.Gateways[:1], model.MaxGateways+1)
 		},
 		migration.MissingPermissions: func(i *migration.Inventory) { i.Unread = []string{"list proxies.config.openshift.io"} },
 		migration.OriginRolling:      func(i *migration.Inventory) { i.Origin.Deployment.Rolling = true },
 		migration.OriginNotServed:    func(i *migration.Inventory) { i.Origin.Deployment.Ready = 0 },
+		migration.ClassMissing:       func(i *migration.Inventory) { i.ClassMissing = "example.com/controller" },
 		migration.CAPluggedIn:        func(i *migration.Inventory) { i.PluggedInCA = true },
 		migration.SinglePod:          func(i *migration.Inventory) { i.Gateways[1].Deployment.Wanted = 1 },
 		migration.GatewayNotReady:    func(i *migration.Inventory) { i.Gateways[1].Programmed = false },
@@ -222,6 +224,34 @@ func TestOrder(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"first", "small", "a", "b", "broken"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestAnnotationsOfAMove checks that a value that is not supported is named, and does not count as none.
+func TestAnnotationsOfAMove(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		skip, order string
+		leftOut     bool
+		at          int
+		invalid     string
+	}{
+		{"", "", false, 0, ""},
+		{"true", "-7", true, -7, ""},
+		{"false", "+3", false, 3, ""},
+		{"True", "1", false, 1, migration.SkipAnnotation + "=True"},
+		{"yes", "first", false, 0, migration.OrderAnnotation + "=first"},
+		{"true", "1.5", true, 0, migration.OrderAnnotation + "=1.5"},
+		{"", "9999999999", false, 0, migration.OrderAnnotation + "=9999999999"},
+	} {
+		skip, order, invalid := migration.ParseMove(map[string]string{migration.SkipAnnotation: c.skip, migration.OrderAnnotation: c.order})
+		if skip != c.leftOut || order != c.at || invalid != c.invalid {
+			t.Errorf("%q, %q: skip %t, order %d, invalid %q", c.skip, c.order, skip, order, invalid)
+		}
+	}
+	_, _, invalid := migration.ParseMove(map[string]string{migration.SkipAnnotation: strings.Repeat("[x\n", 1<<16)})
+	if len(invalid) > 200 || strings.ContainsAny(invalid, "[\n") {
+		t.Errorf("%d bytes: %.80q", len(invalid), invalid)
 	}
 }
 

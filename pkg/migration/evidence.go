@@ -3,11 +3,13 @@ package migration
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // Evidence is what both sides show. All of it can be read again after a restart.
@@ -129,9 +131,31 @@ const (
 const (
 	// SkipAnnotation on a Gateway, with the value true, leaves the Gateway at the origin.
 	SkipAnnotation = "gateway.hypergate.dev/migration-skip"
-	// OrderAnnotation on a Gateway is a whole number. Gateways with a lower one move first. The default is 0.
+	// OrderAnnotation on a Gateway is a whole number of 32 bits. Gateways with a lower one move first. The default is
+	// 0.
 	OrderAnnotation = "gateway.hypergate.dev/migration-order"
 )
+
+// ParseMove returns what the annotations of a Gateway say about its move. invalid is one with a value that is not
+// supported, and the beginning of that value. It is empty if there is none.
+func ParseMove(annotations map[string]string) (skip bool, order int, invalid string) {
+	named := func(key string) string { return text.Plain(key+"="+annotations[key], 2*longestQuoted) }
+	switch annotations[SkipAnnotation] {
+	case "", "false":
+	case "true":
+		skip = true
+	default:
+		invalid = named(SkipAnnotation)
+	}
+	if value := annotations[OrderAnnotation]; value != "" {
+		number, err := strconv.ParseInt(value, 10, 32)
+		if err != nil {
+			return skip, 0, named(OrderAnnotation)
+		}
+		order = int(number)
+	}
+	return skip, order, invalid
+}
 
 // deployed reports whether the Gateway has a Deployment that an istiod could change.
 func (g Gateway) deployed() bool { return g.Of != OfNone }

@@ -117,6 +117,8 @@ type Inventory struct {
 	Revision, Namespace string
 	Ours                Version
 	Origin              OriginFacts
+	// ClassMissing is the name of hypergate's controller, if no GatewayClass has it. Otherwise, it is empty.
+	ClassMissing string
 	// Gateways are those of hypergate's classes.
 	Gateways []InventoryGateway
 	// Foreign are the objects of kinds that the origin obeys, and the hosted istiod does not: the first ones of each
@@ -138,6 +140,8 @@ type InventoryGateway struct {
 	Class string
 	// Root is the ConfigMap with the roots that its pods trust. Address is the address of their istiod.
 	Root, Address string
+	// Invalid is an annotation for migrations whose value is not supported.
+	Invalid string
 }
 
 // Ordered returns the Gateways in the order in which they move.

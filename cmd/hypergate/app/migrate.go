@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -141,6 +142,10 @@ func (o *migrationCheck) config(revision string) (model.Config, error) {
 		if !model.IsLabel(value) {
 			return model.Config{}, fmt.Errorf("%s: %q is not a valid name", flag, value)
 		}
+	}
+	if !desired.IsControllerName(o.controllerName) {
+		return model.Config{}, fmt.Errorf("--controller-name: %q is not a controller name: use a name such as "+
+			"openshift.io/gateway-controller/v1", o.controllerName)
 	}
 	resources, err := parseIstioResources(o.istioResources)
 	cfg := model.Config{

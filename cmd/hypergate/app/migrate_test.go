@@ -19,6 +19,7 @@ func TestMigratePlanRefusesFlags(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--output=wide": `"wide"`, "--topology=both": `"both"`, "--timeout=0s": "greater than 0", "--revision=A_b": `"A_b"`,
 		"--guest-namespace=a/b": `"a/b"`, "--istio-resources=pods": `"pods"`, "--xds-address=istiod": "istiod",
+		"--controller-name=": "is not a controller name", "--controller-name=openshift": `"openshift"`,
 	} {
 		name, _, _ := strings.Cut(flag, "=")
 		fails(t, []string{"migrate", "plan", flag}, name, want)
