@@ -144,6 +144,36 @@ func TestAGuestWithoutAnOriginNeedsNoMigration(t *testing.T) {
 	}
 }
 
+// TestClassDefaultsWaitBehindOthers checks that an istiod that leads has defaults of classes in the guest if the other
+// istiod has some, and keeps them when those are gone.
+func TestClassDefaultsWaitBehindOthers(t *testing.T) {
+	d := newTestDecider(t)
+	others := func(o *observation) {
+		o.guest.OtherDefaults = []model.OtherDefaults{{Class: "a", ConfigMap: "openshift-ingress/o"}}
+	}
+	own := func(o *observation) { o.guest.AppliedSettings = []string{""} }
+	for name, c := range map[string]struct {
+		mode  model.IstiodMode
+		edit  func(*observation)
+		wants bool
+	}{
+		"leads, without others":  {model.IstiodLeading, func(*observation) {}, false},
+		"leads, with others":     {model.IstiodLeading, others, true},
+		"leads, others are gone": {model.IstiodLeading, own, true},
+		"serves, with others":    {model.IstiodServing, others, false},
+		"serves, with its own":   {model.IstiodServing, own, false},
+	} {
+		decided, is := d.decide(d.observed(func(o *observation) {
+			besideOrigin(migration.Forward)(o)
+			deployed(c.mode)(o)
+			c.edit(o)
+		})).(converge)
+		if !is || decided.plan.HasClassDefaults() != c.wants {
+			t.Errorf("%s: converges %t, class defaults %t", name, is, decided.plan.HasClassDefaults())
+		}
+	}
+}
+
 // TestAMigrationSuspendsRollouts checks that no rollout releases what a migration holds, and that one looks for holds
 // after it.
 func TestAMigrationSuspendsRollouts(t *testing.T) {

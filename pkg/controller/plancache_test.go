@@ -42,15 +42,23 @@ func TestPlanInputs(t *testing.T) {
 		plan, err := d.plans.planner.Compute(s.M, s.G)
 		return inputs, plan, err
 	}
-	inputs, plan, err := of(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	leading := base
+	leading.M.IstiodMode = model.IstiodLeading
+	// bases has the fields on which only some plans depend.
+	bases := map[string]sides{"GuestObservation.DefaultsExist": leading}
 	for side := range reflect.TypeFor[sides]().NumField() {
 		for i := range reflect.TypeFor[sides]().Field(side).Type.NumField() {
-			changed := base
+			kind := reflect.TypeFor[sides]().Field(side).Type
+			name := kind.Name() + "." + kind.Field(i).Name
+			changed, given := bases[name]
+			if !given {
+				changed = base
+			}
+			inputs, plan, err := of(changed)
+			if err != nil {
+				t.Fatal(err)
+			}
 			within := reflect.ValueOf(&changed).Elem().Field(side)
-			name := within.Type().Name() + "." + within.Type().Field(i).Name
 			if value, given := values[name]; given {
 				within.Field(i).Set(reflect.ValueOf(value))
 			} else {

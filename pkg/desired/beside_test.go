@@ -79,6 +79,27 @@ func TestIstiodBesideAnotherOne(t *testing.T) {
 	}
 }
 
+// TestClassDefaultsBesideAnotherOne checks when hypergate's defaults of a class are in the guest. While the other
+// istiod leads, they would replace pods. Without them, the removal of the other one's would.
+func TestClassDefaultsBesideAnotherOne(t *testing.T) {
+	for _, c := range []struct {
+		mode         model.IstiodMode
+		exist, wants bool
+	}{
+		{model.IstiodAlone, false, true},
+		{model.IstiodLeading, true, true},
+		{model.IstiodLeading, false, false},
+		{model.IstiodServing, true, false},
+		{model.IstiodNone, true, false},
+	} {
+		m, guest := installed(t), withClasses("openshift-default")
+		m.IstiodMode, guest.DefaultsExist = c.mode, c.exist
+		if plan := compute(t, config(model.TopologyHosted), embedded(t), m, guest); plan.HasClassDefaults() != c.wants {
+			t.Errorf("%q, defaults exist %t: hypergate's are planned %t", c.mode, c.exist, plan.HasClassDefaults())
+		}
+	}
+}
+
 // TestIstiodIsRemovedBesideAnotherOne checks that nothing is planned for a guest that goes back to its own istiod,
 // although a GatewayClass requests it.
 func TestIstiodIsRemovedBesideAnotherOne(t *testing.T) {

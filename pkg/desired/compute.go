@@ -114,8 +114,8 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 	case toWorkload:
 		return p.addMgmt(&p.plan.Workload, u)
 	case toGuest:
-		if u.GetKind() == "ConfigMap" && p.mgmt.IstiodMode.IsBeside() {
-			return nil // both istiods would read the defaults of a class
+		if u.GetKind() == "ConfigMap" && !p.wantsClassDefaults() {
+			return nil
 		}
 		return p.addGuest(&p.plan.Guest, u)
 	case toAdmission:
@@ -127,6 +127,15 @@ func (p *draft) place(rel release, u *unstructured.Unstructured, to destination)
 		return p.addExternal(u)
 	}
 	return fmt.Errorf("the planner does not handle the destination %T", to)
+}
+
+// wantsClassDefaults reports whether hypergate's defaults of classes are in the guest. Both istiods read them, and use
+// the oldest ones of a class. Beside the other istiod, they would replace pods of gateways if that one has none. If it
+// has some, hypergate's wait behind them while istiod leads. Otherwise, the pods of all gateways would be replaced when
+// the others are removed with their installation, and once more when hypergate's are added.
+func (p *draft) wantsClassDefaults() bool {
+	mode := p.mgmt.IstiodMode
+	return !mode.IsBeside() || mode == model.IstiodLeading && p.guest.DefaultsExist
 }
 
 // addOwn adds what no chart renders: the guest's namespace, istiod's RBAC in the guest, the relays of a tunnel, the

@@ -16,7 +16,7 @@ const (
 )
 
 // IsBeside reports whether there can be another istiod. CRDs, the defaults of classes and webhooks are the other one's
-// then.
+// then. While it leads, hypergate's defaults of classes wait beside those of the other one.
 func (m IstiodMode) IsBeside() bool { return m != IstiodAlone }
 
 // IstiodModeAnnotation is an annotation of the pod template of istiod's Deployment: its IstiodMode. There is none for

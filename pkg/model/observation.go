@@ -153,6 +153,9 @@ type GuestObservation struct {
 	InferencePools InferencePools
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []OtherDefaults `json:"-"`
+	// DefaultsExist reports whether a class has defaults, of hypergate or of others. A plan depends on it only for an
+	// istiod that leads beside another one. Otherwise, and in observations of the guest, it is false.
+	DefaultsExist bool
 	// Namespace is whether Config.GuestNamespace exists in the guest.
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.

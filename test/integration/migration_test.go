@@ -122,6 +122,28 @@ func (w *originWorld) gatewayOf(address, root string) {
 	w.playGateway("web", "", 1)
 }
 
+// originDefaults gives the class defaults of the origin's installation.
+func (w *originWorld) originDefaults() {
+	w.Helper()
+	_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Create(w.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "of-the-origin", Labels: map[string]string{model.ClassDefaultsLabel: "demo"}},
+		Data:       map[string]string{"horizontalPodAutoscaler": "spec:\n  minReplicas: 2\n  maxReplicas: 10\n"},
+	}, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// classDefaults returns the names of all defaults of the class.
+func (w *originWorld) classDefaults() (out []string) {
+	w.Helper()
+	list, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).List(w.Context(),
+		metav1.ListOptions{LabelSelector: model.ClassDefaultsLabel + "=demo"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, m := range list.Items {
+		out = append(out, m.Name)
+	}
+	return out
+}
+
 // request sets the goal of the migration on its Lease.
 func (w *originWorld) request(goal migration.Goal, at string) {
 	w.Helper()
@@ -175,6 +197,7 @@ func (w *originWorld) starts() {
 	w.Log("the hosted istiod serves, and the Gateway is held")
 	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
 	w.Expect(w.held()).To(gomega.BeEmpty())
+	w.Expect(len(w.classDefaults())).To(gomega.BeNumerically("<", 2), "hypergate's would replace pods")
 	w.playIstiod(corev1.ConditionTrue)
 	w.Eventually(w.held).Should(gomega.Equal([]string{"web"}))
 
@@ -219,6 +242,7 @@ func TestAMigrationOnAStandaloneCluster(t *testing.T) {
 func (w *originWorld) thereAndBack() {
 	w.Helper()
 	crds := w.crdContents(dynamic.NewForConfigOrDie(w.pair.Guest.Config))
+	w.originDefaults()
 	w.run()
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).
 		Should(haveStatus(metav1.ConditionFalse, "OwnedByAnother"))
@@ -226,12 +250,14 @@ func (w *originWorld) thereAndBack() {
 	w.starts()
 	w.gatewayOf(w.cfg.XDS.String(), w.cfg.TrustBundleName())
 	w.settleReport(migration.StateRolling)
+	w.Expect(w.classDefaults()).To(gomega.ConsistOf("of-the-origin", w.cfg.ClassDefaultsName("demo")), "istiod uses the oldest ones")
 	w.Expect(w.condition("demo", model.ConditionDomain+"Migration")).To(haveStatus(metav1.ConditionTrue, "Roll"))
 
 	w.Log("and back: the origin leads again, and gets the Gateway")
 	w.request(migration.Backward, "2026-01-01T00:01:00Z")
 	w.Eventually(w.held).Should(gomega.Equal([]string{"web"}))
 	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
+	w.Eventually(w.classDefaults).Should(gomega.HaveLen(1), "those of the origin, before it gets the Gateway")
 	w.playIstiod(corev1.ConditionTrue)
 	w.leads("origin-2")
 	w.Eventually(w.held).Should(gomega.BeEmpty())

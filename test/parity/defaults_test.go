@@ -7,6 +7,7 @@ import (
 	"github.com/onsi/gomega"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,4 +79,33 @@ func (g *guest) defaults(ctx context.Context, name, key, value string) *corev1.C
 	}
 	g.Expect(g.client.Create(ctx, made)).To(gomega.Succeed())
 	return made
+}
+
+// TestGatewaysKeepTheirPods plays the end of a migration with a real istiod: hypergate's defaults of a class wait
+// behind those of cluster-ingress-operator, which are removed with its installation. The pod template of a gateway
+// stays. The control: without hypergate's, it changes.
+func TestGatewaysKeepTheirPods(t *testing.T) {
+	ctx, source, g := realGuest(t)
+	create := func(content []byte) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		g.Expect(u.UnmarshalJSON(content)).To(gomega.Succeed())
+		g.Expect(g.client.Create(ctx, u)).To(gomega.Succeed())
+		return u
+	}
+	s := ofHypergate(t, source, "", model.SeveralNodes)
+	operators := create(ofOperator(t, source, model.Proxy{}).classDefaults)
+	startIstiodProcess(ctx, t, g.kubeconfig, s)
+	generation := func() int64 { return g.deployed(ctx, "web", false).Deployment.Generation }
+	before := generation()
+	hypergates := create(s.classDefaults)
+
+	t.Log("the ingress operator's are removed, and the gateway gets hypergate's disruption budget")
+	g.Expect(g.client.Delete(ctx, operators)).To(gomega.Succeed())
+	g.Eventually(func() error { return g.get(ctx, "web", &policyv1.PodDisruptionBudget{}) }).Should(gomega.Succeed())
+	g.touchClass(ctx)
+	g.Consistently(generation, "3s").Should(gomega.Equal(before))
+
+	t.Log("control: without any, the pods are replaced")
+	g.Expect(g.client.Delete(ctx, hypergates)).To(gomega.Succeed())
+	g.Eventually(generation).Should(gomega.BeNumerically(">", before))
 }
