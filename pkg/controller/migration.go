@@ -93,7 +93,7 @@ func (d decider) unrequested(m observedMigration, mode model.IstiodMode) error {
 		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s cannot be read: %w: %s",
 			m.lease.Name, m.unreadable, step)}
 	case mode == model.IstiodServing || mode == model.IstiodLeading:
-		const step = "request a rollback, or start it again"
+		const step = "start it again with hypergate migrate start; after that, a rollback is possible"
 		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s was removed while a migration was in progress: %s",
 			model.MigrationLeaseName(d.config.Revision), step)}
 	default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/proxies"
 	"github.com/hypergate/hypergate/pkg/rollout"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // besideOrigin changes an observation to that of a guest with an istiod of its own, and a request on the Lease.
@@ -171,6 +173,23 @@ func TestClassDefaultsWaitBehindOthers(t *testing.T) {
 		if !is || decided.plan.HasClassDefaults() != c.wants {
 			t.Errorf("%s: converges %t, class defaults %t", name, is, decided.plan.HasClassDefaults())
 		}
+	}
+}
+
+// TestARequestThatWasRemoved checks that the next step is one that the commands accept: without a request, a rollback
+// is refused, and a start is not.
+func TestARequestThatWasRemoved(t *testing.T) {
+	d := newTestDecider(t)
+	problem := d.decideMigration(d.observed(func(o *observation) {
+		besideOrigin(migration.NoGoal)(o)
+		deployed(model.IstiodLeading)(o)
+	})).problem
+	step, is := errors.AsType[status.SolvableError](problem)
+	if !is || !strings.HasPrefix(step.Step, "start it again with hypergate migrate start") {
+		t.Errorf("problem %v", problem)
+	}
+	if _, _, err := (migration.Record{}).After(migration.RequestStart, start); err != nil {
+		t.Errorf("a start: %v", err)
 	}
 }
 

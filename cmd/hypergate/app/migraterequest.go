@@ -31,7 +31,11 @@ func (o *migrateOptions) lease() (*migrationLease, error) {
 	if !model.IsLabel(o.revision) {
 		return nil, fmt.Errorf("--revision: %q is not a valid name", o.revision)
 	}
-	return newMigrationLease(&o.cluster, o.revision)
+	lease, err := newMigrationLease(&o.cluster, o.revision)
+	if err == nil && !model.IsLabel(lease.namespace) {
+		return nil, fmt.Errorf("--namespace: %q is not a valid name", lease.namespace)
+	}
+	return lease, err
 }
 
 // requestReport is the output of a request. Its JSON is an interface: fields can be added, but existing fields are

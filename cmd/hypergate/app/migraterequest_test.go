@@ -149,6 +149,7 @@ func TestMigrateRefusesFlags(t *testing.T) {
 		}
 	}
 	config := "--kubeconfig=" + kubeconfigOf(t, "http://127.0.0.1:1")
+	fails(t, []string{"migrate", "pause", config, "-n", "a/b"}, `--namespace: "a/b" is not a valid name`)
 	fails(t, []string{"migrate", "start", config}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
 	fails(t, []string{"migrate", "start", config, "--topology=standalone", "--guest-context=g"}, "--guest-context", "standalone")
 	fails(t, []string{"migrate", "start", config, "--timeout=0s"}, "--timeout")

@@ -220,6 +220,15 @@ func (s migrationStatus) code() int {
 	}
 }
 
+// answersWithin is how long hypergate can need to answer a request: it reads the guest first.
+const answersWithin = time.Minute
+
+// isUnanswered reports whether hypergate should have answered the request by now. A request without a time can be old.
+func (s migrationStatus) isUnanswered() bool {
+	isRequest := s.Goal != migration.NoGoal && s.Problem == "" && !s.Seen
+	return isRequest && s.now.Sub(s.record.Intent.At) > answersWithin
+}
+
 // age returns the time since a time, as kubectl shows it.
 func (s migrationStatus) age(t time.Time) string {
 	if t.IsZero() {
@@ -232,6 +241,9 @@ func (s migrationStatus) table(out io.Writer) {
 	fmt.Fprintf(out, "Migration  %s/%s: %s\n", oneLine(s.Namespace), oneLine(s.Lease), s.intent())
 	for _, note := range s.Notes {
 		fmt.Fprintf(out, "           note: %s\n", oneLine(note))
+	}
+	if s.isUnanswered() {
+		fmt.Fprintf(out, "           Next step: see with hypergate status -n %s whether hypergate runs there\n", oneLine(s.Namespace))
 	}
 	if s.Progress == "" {
 		return
@@ -285,7 +297,7 @@ func (s migrationStatus) intent() string {
 	case s.Problem != "":
 		return "the request cannot be read: " + oneLine(s.Problem)
 	case s.Goal == migration.NoGoal && !s.exists:
-		return "none was requested, and the Lease does not exist"
+		return "none was requested, and the Lease does not exist: check -n and --revision if this is not expected"
 	case s.Goal == migration.NoGoal:
 		return "none was requested"
 	}

@@ -79,7 +79,8 @@ func TestMigrationStatusOutput(t *testing.T) {
 		"unseen": {migrating(t, func(i *migration.Intent, _ *migration.Report) {
 			i.Goal, i.At, i.Accepted = migration.Backward, noon().Add(-time.Second), migration.Waivers{Untested: true}
 		}), exitUnderWay},
-		"invalid": {map[string]string{migration.GoalAnnotation: "Roll", migration.ReportAnnotation: "\x1b[2J"}, exitAct},
+		"unanswered": {migration.Intent{Goal: migration.Forward, At: noon().Add(-2 * time.Minute)}.Annotations(), exitUnderWay},
+		"invalid":    {map[string]string{migration.GoalAnnotation: "Roll", migration.ReportAnnotation: "\x1b[2J"}, exitAct},
 	} {
 		for _, format := range []string{outputTable, outputJSON, outputYAML} {
 			if format != outputTable && name != "stopped" {

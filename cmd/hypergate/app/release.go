@@ -81,6 +81,9 @@ func (o *releaseOptions) run(ctx context.Context, out io.Writer) error {
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout: %s must be greater than 0", o.timeout)
 	}
+	if !model.IsLabel(o.revision) {
+		return fmt.Errorf("--revision: %q is not a valid name", o.revision)
+	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	config, err := o.guest.config(ctx, topology, o.timeout)
@@ -108,7 +111,7 @@ func (o *releaseOptions) release(ctx context.Context, cluster *guest.Cluster, ou
 			return accessError("reading the guest", "list Gateways there", err)
 		}
 		if len(held) == 0 {
-			_, err := fmt.Fprintln(out, "No Gateway is held.")
+			_, err := fmt.Fprintf(out, "No Gateway is held for the revision %s.\n", o.revision)
 			return err
 		}
 		if o.dryRun {

@@ -156,13 +156,14 @@ func TestRelease(t *testing.T) {
 		t.Errorf("a dry run changed something: %v", s.held())
 	}
 	s.conflicts = 1
-	if r := execute(t, "release", config); r != (result{0, "gateway/shop/web released\nNo Gateway is held.\n", ""}) {
+	const none = "No Gateway is held for the revision openshift-gateway.\n"
+	if r := execute(t, "release", config); r != (result{0, "gateway/shop/web released\n" + none, ""}) {
 		t.Errorf("%+v", r)
 	}
 	if got := s.held(); fmt.Sprint(got) != fmt.Sprint(stay) {
 		t.Errorf("held are %v, want %v", got, stay)
 	}
-	if r := execute(t, "release", config, "--dry-run"); r != (result{0, "No Gateway is held.\n", ""}) {
+	if r := execute(t, "release", config, "--dry-run"); r != (result{0, none, ""}) {
 		t.Errorf("a dry run after it: %+v", r)
 	}
 	if r := execute(t, "release", config, "--revision=another"); r.code != 0 || !strings.Contains(r.out, "gateway/lab/other released") {
@@ -175,6 +176,7 @@ func TestReleaseFails(t *testing.T) {
 	t.Parallel()
 	s := newGatewayServer(map[string]string{"shop/web": model.HoldValue("openshift-gateway")})
 	s.forbidden = true
+	fails(t, []string{"release", "--revision=A_b"}, `--revision: "A_b" is not a valid name`)
 	fails(t, []string{"release", "--guest-kubeconfig=" + s.kubeconfig(t)}, "ReleaseGateway Gateway shop/web", "Forbidden")
 	s.forbidden, s.conflicts = false, 1000
 	fails(t, []string{"release", "--guest-kubeconfig=" + s.kubeconfig(t)}, "run the command again")
