@@ -66,3 +66,36 @@ func TestAgingFigure(t *testing.T) {
 	}))
 	g.Expect(lines).To(gomega.HaveLen(1 + 3 + 40 + 1))
 }
+
+// longestAway is how long xDS of the origin may be away in Lead. longestBeyond is how much longer a move may take than
+// the rollout of the Gateway's Deployment.
+const longestAway, longestBeyond = time.Minute, 5 * time.Second
+
+// tooSlow returns what took too long in a story that nothing disturbs.
+func (r migrationRow) tooSlow() (out []string) {
+	if r.away == 0 || r.away > longestAway {
+		out = append(out, fmt.Sprintf("xDS was away for %s in Lead", seconds(r.away)))
+	}
+	if r.known == 0 || r.beyondRollout > longestBeyond {
+		out = append(out, fmt.Sprintf("a move took %s longer than its rollout, of %d moves", seconds(r.beyondRollout), r.known))
+	}
+	return out
+}
+
+// TestTooSlow checks the limits of the times. It needs no cluster.
+func TestTooSlow(t *testing.T) {
+	t.Parallel()
+	g := gomega.NewWithT(t)
+	good := migrationRow{away: longestAway, known: 6, beyondRollout: longestBeyond}
+	g.Expect(good.tooSlow()).To(gomega.BeEmpty())
+	for name, edit := range map[string]func(*migrationRow){
+		"xDS was away for 60.1 s":       func(r *migrationRow) { r.away += 100 * time.Millisecond },
+		"xDS was away for 0.0 s":        func(r *migrationRow) { r.away = 0 },
+		"5.1 s longer than its rollout": func(r *migrationRow) { r.beyondRollout += 100 * time.Millisecond },
+		"its rollout, of 0 moves":       func(r *migrationRow) { r.known = 0 },
+	} {
+		bad := good
+		edit(&bad)
+		g.Expect(bad.tooSlow()).To(gomega.ConsistOf(gomega.ContainSubstring(name)))
+	}
+}

@@ -49,6 +49,8 @@ type move struct {
 	// backends were replaced.
 	aged     bool
 	replaced []time.Time
+	// undisturbed reports whether the story only moves Gateways, so that the times of a migration have limits.
+	undisturbed bool
 }
 
 // drainOfPods is how long a gateway of these stories serves after the order to end. See gatewayoptions.yaml.
@@ -231,6 +233,20 @@ func (t *migrationTest) allAt(address string) {
 	}
 }
 
+// rollouts returns the number of pod templates that the Deployment of each Gateway has had, also of those that came
+// back.
+func (t *migrationTest) rollouts() map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, g := range t.gateways() {
+		d, err := t.GuestClient.AppsV1().Deployments(g.namespace).Get(t.ctx, g.name+"-"+class, metav1.GetOptions{})
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		out[g.String()] = d.Annotations["deployment.kubernetes.io/revision"]
+		t.Expect(out[g.String()]).NotTo(gomega.BeEmpty())
+	}
+	return out
+}
+
 func (t *migrationTest) originReplicas() int32 {
 	t.Helper()
 	d, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).Get(t.ctx, origin.Deployment, metav1.GetOptions{})
@@ -335,8 +351,9 @@ type migrationRow struct {
 	away, longest, beyondRollout time.Duration
 	// gap and p99 are the longest ones of the edge's streams of short requests.
 	gap, p99 time.Duration
-	moves    int
-	took     time.Duration
+	// known is how many of the moves have a known rollout.
+	moves, known int
+	took         time.Duration
 }
 
 // arrives ends the load, and judges the story: no request failed but downloads that outlasted the drain of an old
@@ -372,6 +389,7 @@ func (m *move) arrives() {
 		row.longest = max(row.longest, one.took)
 		rollout := "unknown"
 		if !one.rolloutUnknown {
+			row.known++
 			row.beyondRollout = max(row.beyondRollout, one.took-one.rollout)
 			rollout = seconds(one.rollout)
 		}
@@ -381,6 +399,9 @@ func (m *move) arrives() {
 		m.Log("\n" + agingFigure(lost[0].from, lost[0].length(), m.replaced, report.Failures))
 	}
 	m.rows = append(m.rows, row)
+	if m.undisturbed {
+		m.Expect(row.tooSlow()).To(gomega.BeEmpty())
+	}
 	m.audited()
 }
 

@@ -161,6 +161,7 @@ func (t *migrationTest) addTwo() {
 
 func thereAndBack(t *migrationTest) {
 	m := t.moving()
+	m.undisturbed = true
 	m.request("start")
 	m.parks()
 	m.rollsBack()
@@ -270,11 +271,13 @@ func ownerRemoves(t *migrationTest) {
 	m.parks()
 	m.request("retire")
 	m.until("it waits for the owner", waitsForOwner)
+	before := m.rollouts()
 	m.Expect(t.origin.Remove(m.ctx)).To(gomega.Succeed())
 	m.ends(migration.Finished)
 	m.allAt(m.XDS().String())
 	m.Expect(m.heldEverywhere()).To(gomega.BeEmpty())
 	m.reconfiguredEverywhere()
+	m.Expect(m.rollouts()).To(gomega.Equal(before), "no pod of a gateway is replaced when the origin is removed")
 	d := m.istiodPod()
 	elections := ""
 	for _, e := range d.Spec.Containers[0].Env {
