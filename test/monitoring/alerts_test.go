@@ -382,41 +382,33 @@ func checkScenarios(t *testing.T, all []scenario) {
 	}
 }
 
-// TestTheAlertAboutTheFleet checks fleets of hosted clusters, some of which are degraded.
-func TestTheAlertAboutTheFleet(t *testing.T) {
+// TestAlertsWithValuesFromBeforeAPause checks that a pause ends each alert whose values hypergate no longer updates.
+func TestAlertsWithValuesFromBeforeAPause(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		clusters, degraded int
-		want               bool
-	}{{20, 2, true}, {20, 1, false}, {19, 10, false}, {40, 3, true}} {
-		t.Run(fmt.Sprintf("%d of %d", tc.degraded, tc.clusters), func(t *testing.T) {
-			t.Parallel()
-			var series []string
-			for i := range tc.clusters {
-				degraded := `hypergate_condition{type="Degraded",status="True"} 0x6000`
-				if i < tc.degraded {
-					degraded = `hypergate_condition{type="Degraded",status="True"} 1x6000`
-				}
-				series = append(series, healthy(fmt.Sprint("clusters-guest", i), degraded)...)
-			}
-			got := firing(t, series, 12*time.Minute)
-			if fires := slices.Contains(got, "HypergateFleetDegraded critical"); fires != tc.want {
-				t.Errorf("it fires: %t, want %t; all: %q", fires, tc.want, got)
-			}
-		})
+	const at = 90
+	scenarios := make([]scenario, 0, 8)
+	for alert, series := range map[string]string{
+		"HypergateMeshCARotationStuck warning": fmt.Sprintf(`hypergate_mesh_ca_rotation_since_timestamp_seconds{} %dx6000`, -5*86400),
+		"HypergateWebhookNotEnforced info":     `hypergate_webhook_failure_policy{policy="Ignore"} 1x6000`,
+		"HypergateWriteConflict warning":       `hypergate_rate_limited_objects{side="guest"} 2x6000`,
+		"HypergateCRDBlocked info":             `hypergate_guest_crd_info{crd="gateways",verdict="Blocked"} 1x6000`,
+	} {
+		scenarios = append(scenarios,
+			scenario{name: alert, series: []string{series}, at: at, want: []string{alert}},
+			scenario{
+				name: alert + ", and then a pause", series: []string{series, `hypergate_on_hold{by="paused"} 0x80 1x6000`}, at: at,
+			})
 	}
+	checkScenarios(t, scenarios)
 }
 
 // TestEachAlertFiresInAScenario checks that the tests above cover all alerts.
 func TestEachAlertFiresInAScenario(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("alerts_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := file(t, "test/monitoring/alerts_test.go") + file(t, "test/monitoring/fleet_test.go")
 	_, all := ruleFile(t)
 	for _, rule := range all {
-		if rule.Alert != "" && !strings.Contains(string(source), `"`+rule.Alert+" "+rule.Labels["severity"]+`"`) {
+		if rule.Alert != "" && !strings.Contains(source, `"`+rule.Alert+" "+rule.Labels["severity"]+`"`) {
 			t.Errorf("no scenario expects %s with severity %s", rule.Alert, rule.Labels["severity"])
 		}
 	}
