@@ -346,7 +346,7 @@ limited: ## Run every move of `make hostile` once, in a cgroup with the memory l
 	go test -count=1 -timeout 0 -v -run '^TestEveryMoveWithinTheMemoryLimit$$' ./test/hostile -limited -seed=$(SEED)
 
 .PHONY: bench
-bench: servers build ## Measure time, writes and memory, and compare with the lower bound. Fails if a bar is missed. Accepts BENCH_FLAGS. The end needs root.
+bench: servers build ## Measure time, writes, memory, commands and a scrape, and compare with the lower bound. Fails if a bar is missed. Accepts BENCH_FLAGS. The end needs root.
 	@hack/servers/build.sh proxy-server proxy-agent pilot-agent
 	@# Each part runs, also after one that missed a bar.
 	missed=0; \

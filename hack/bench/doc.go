@@ -1,7 +1,9 @@
-// Command bench measures hypergate's speed, its requests at rest and its memory. It prints each figure next to its
-// target.
+// Command bench measures hypergate's speed, its requests at rest, its memory, and the commands that an operator waits
+// for. It prints each figure next to its target.
 //
-//	go run ./hack/bench [-only install,render,writes,rest,drift,istiod,memory] [-o json] [-json FILE] [-quick]
+//	go run ./hack/bench [-only PART,PART] [-o json] [-json FILE] [-quick]
+//
+// The parts are install, render, writes, rest, drift, istiod, memory and commands.
 //
 // # How it measures
 //

@@ -82,6 +82,8 @@ type environment struct {
 	stopPlaying context.CancelFunc
 	// installedAt is the mark at which the events of the shared installation begin.
 	installedAt *mark
+	// metricsAddress is where a controller that starts serves metrics. Empty: nowhere, because that costs memory.
+	metricsAddress string
 	// disturbed counts measurements that began while the machine was busy.
 	disturbed int
 }

@@ -25,8 +25,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.only, "only", "", "parts to run, separated by commas (default: all): install, render, writes, rest, drift, istiod, "+
-		"memory")
+	flag.StringVar(&o.only, "only", "", "parts to run, separated by commas (default: all): "+partNames())
 	flag.StringVar(&o.output, "o", "table", "table or json, to stdout")
 	flag.StringVar(&o.jsonFile, "json", "", "also write the report as JSON to this file")
 	flag.StringVar(&o.binary, "binary", "", "measure this hypergate (default: build one)")
@@ -77,7 +76,17 @@ func parts() []part {
 		{"drift", true, measureDrift},
 		{"istiod", true, measureIstiod},
 		{"memory", false, measureMemory},
+		{"commands", false, measureCommands},
 	}
+}
+
+// partNames returns the names of all parts.
+func partNames() string {
+	names := make([]string, 0, len(parts()))
+	for _, p := range parts() {
+		names = append(names, p.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func run(ctx context.Context, o options, out io.Writer) (err error) {
@@ -129,8 +138,7 @@ func choose(o *options) ([]part, error) {
 		}
 	}
 	if len(wanted) > 0 {
-		return nil, fmt.Errorf("-only: no part is called %s; there are install, render, writes, rest, drift, istiod, memory",
-			strings.Join(wanted, " or "))
+		return nil, fmt.Errorf("-only: no part is called %s; there are %s", strings.Join(wanted, " or "), partNames())
 	}
 	return chosen, nil
 }

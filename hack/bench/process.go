@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,7 @@ func (w *environment) startController(ctx context.Context) error {
 		"--publish-probe", "off", // no server answers at the xDS address
 		"--pilot-image", w.cfg.PilotImage, "--proxy-image", w.cfg.ProxyImage,
 		"--protect-crds=false", // the policy would reject the drift of CRDs that the bench causes
-		"--leader-elect=true", "--metrics-address", "0", "--health-address", p.health)
+		"--leader-elect=true", "--metrics-address", cmp.Or(w.metricsAddress, "0"), "--health-address", p.health)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestVerdict checks that a missed bar makes the exit code 2 and names the row, and what does not count as missed.
@@ -40,5 +42,48 @@ func TestDriftBar(t *testing.T) {
 		if met := driftMet(c.once, c.all, c.unexplained); met != c.met {
 			t.Errorf("%+v: met is %v", c, met)
 		}
+	}
+}
+
+// TestCommandBars checks the bars of the part commands. A scrape without series, and a command without requests, meet
+// none.
+func TestCommandBars(t *testing.T) {
+	const series = "# TYPE hypergate_leader gauge\nhypergate_leader 1\n"
+	times := func(longest time.Duration) []time.Duration {
+		return []time.Duration{time.Millisecond, longest, time.Millisecond}
+	}
+	for name, c := range map[string]struct {
+		fleet, status, scrape time.Duration
+		requests              int
+		body                  string
+		missed                []string
+	}{
+		"all met":            {time.Second, 400 * time.Millisecond, time.Second, 10, series, nil},
+		"fleet is slow":      {2 * time.Second, 0, 0, 1, series, []string{"fleet"}},
+		"too many requests":  {0, 0, 0, 11, series, []string{"  its requests"}},
+		"no request is seen": {0, 0, 0, 0, series, []string{"  its requests"}},
+		"status is slow":     {0, 500 * time.Millisecond, 0, 1, series, []string{"status"}},
+		"a large scrape":     {0, 0, 0, 1, series + strings.Repeat("x", 60<<10), []string{"  its size"}},
+		"an empty scrape":    {0, 0, 0, 1, "", []string{"  its size"}},
+	} {
+		var r report
+		r.addScrape(times(c.scrape), times(0), c.body)
+		r.addStatus(times(c.status), times(0))
+		r.addFleet(times(c.fleet), times(0), c.requests)
+		var missed []string
+		for _, x := range r.Rows {
+			if !*x.Met {
+				what, _, _ := strings.Cut(x.What, ",")
+				missed = append(missed, what)
+			}
+		}
+		if !slices.Equal(missed, c.missed) {
+			t.Errorf("%s: %q miss their bars, want %q", name, missed, c.missed)
+		}
+	}
+	var slow report
+	slow.addScrape([]time.Duration{5 * time.Millisecond}, times(0), series)
+	if *slow.Rows[0].Met {
+		t.Error("a slow scrape meets its bar")
 	}
 }
