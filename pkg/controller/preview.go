@@ -26,6 +26,9 @@ type Previewed struct {
 	// Pending is what an installation waits for before istiod itself is planned, as the object of "waiting for". Empty:
 	// all of it is planned. Without an installation, it means nothing.
 	Pending string
+	// Unread is why the Lease could not be read. Then nothing is assumed about istiod. Nil: it was read, or does not
+	// exist.
+	Unread error
 }
 
 // PreviewInstallation is Preview as if a GatewayClass requested an installation. If there is none, it assumes one with
@@ -40,7 +43,8 @@ func PreviewInstallation(ctx context.Context, o Options) (Previewed, error) {
 // is not shown: for example, the webhooks of a first installation, which wait for istiod.
 //
 // A preview does not connect to istiod, because it can run where istiod cannot be reached. It assumes what the summary
-// of the Lease has: the version that istiod reported, and whether it was reached.
+// of the Lease has: the version that istiod reported, and whether it was reached. Without it, the message of a
+// condition can be shown as changed, and all else is the same. So a Lease that cannot be read ends no preview.
 //
 // It returns an error if a side cannot be observed before ctx ends, and ErrUnfinished if not all writes are known then.
 func Preview(ctx context.Context, o Options) (Previewed, error) {
@@ -52,10 +56,7 @@ func Preview(ctx context.Context, o Options) (Previewed, error) {
 	if err := checkTwoClusters(ctx, o.Config, m, g.HasNamespace); err != nil {
 		return Previewed{}, err
 	}
-	last, err := o.lastSummary(ctx)
-	if err != nil {
-		return Previewed{}, err
-	}
+	last, unread := o.lastSummary(ctx)
 	r := newReconciler(o, m, g)
 	r.memory.endpointProbe.assume(last)
 	wanted := make(chan struct{}, 1)
@@ -71,7 +72,9 @@ func Preview(ctx context.Context, o Options) (Previewed, error) {
 	if err := errors.Join(m.Start(ctx, r.notify), g.Start(ctx, r.notify)); err != nil {
 		return Previewed{}, err
 	}
-	return r.preview(ctx, o.dryRun, wanted)
+	found, err := r.preview(ctx, o.dryRun, wanted)
+	found.Unread = unread
+	return found, err
 }
 
 // ErrUnfinished is the error of a preview that ended before all writes were known.

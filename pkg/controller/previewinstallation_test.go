@@ -34,24 +34,38 @@ func (w writeAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet {
 		return w.RoundTripper.RoundTrip(r)
 	}
-	code := http.StatusCreated
-	var body []byte
 	if w.refuses {
-		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "all"}, "", errors.New("no permission")).Status()
-		refused.Kind, refused.APIVersion = "Status", "v1"
-		code = http.StatusForbidden
-		body, _ = json.Marshal(refused)
-	} else {
-		sent, _ := io.ReadAll(r.Body)
-		object := map[string]any{}
-		_ = json.Unmarshal(sent, &object)
-		if metadata, is := object["metadata"].(map[string]any); is {
-			metadata["uid"] = "7f3a"
-		}
-		body, _ = json.Marshal(object)
+		return forbiddenAnswer(r), nil
 	}
+	sent, _ := io.ReadAll(r.Body)
+	object := map[string]any{}
+	_ = json.Unmarshal(sent, &object)
+	if metadata, is := object["metadata"].(map[string]any); is {
+		metadata["uid"] = "7f3a"
+	}
+	return jsonAnswer(r, http.StatusCreated, object), nil
+}
+
+// withoutLeases refuses each request for a Lease.
+type withoutLeases struct{ http.RoundTripper }
+
+func (w withoutLeases) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.Contains(r.URL.Path, "/leases/") {
+		return forbiddenAnswer(r), nil
+	}
+	return w.RoundTripper.RoundTrip(r)
+}
+
+func forbiddenAnswer(r *http.Request) *http.Response {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "all"}, "", errors.New("no permission")).Status()
+	refused.Kind, refused.APIVersion = "Status", "v1"
+	return jsonAnswer(r, http.StatusForbidden, refused)
+}
+
+func jsonAnswer(r *http.Request, code int, object any) *http.Response {
+	body, _ := json.Marshal(object)
 	header := http.Header{"Content-Type": {"application/json"}}
-	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
+	return &http.Response{StatusCode: code, Header: header, Body: io.NopCloser(bytes.NewReader(body)), Request: r}
 }
 
 // previewOptions returns the options of a preview of two clusters without hypergate and without a GatewayClass. The
@@ -116,6 +130,32 @@ func TestAPreviewOfAnInstallationNeedsNoClass(t *testing.T) {
 	}
 	if refused["guest"] > 0 || !slices.ContainsFunc(found.Writes, isService) {
 		t.Errorf("%d refused in the guest, %d on the management side: %+v", refused["guest"], refused["management"], found.Writes)
+	}
+}
+
+// TestAPreviewNeedsNoLease checks that a preview shows the same writes if the Lease cannot be read, and has the cause.
+func TestAPreviewNeedsNoLease(t *testing.T) {
+	t.Parallel()
+	names := func(o Options) (out []string, unread error) {
+		found, err := PreviewInstallation(klog.NewContext(t.Context(), logr.Discard()), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range found.Writes {
+			out = append(out, w.Verb+" "+w.Side+" "+w.Resource+" "+w.Name)
+		}
+		slices.Sort(out)
+		return out, found.Unread
+	}
+	want, unread := names(previewOptions(t, ""))
+	if unread != nil || len(want) == 0 {
+		t.Errorf("without a Lease: %v, writes %q", unread, want)
+	}
+	o := previewOptions(t, "")
+	o.MgmtConfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return withoutLeases{next} })
+	got, unread := names(o)
+	if !apierrors.IsForbidden(unread) || !slices.Equal(got, want) {
+		t.Errorf("with a Lease that cannot be read: %v, writes %q, want %q", unread, got, want)
 	}
 }
 

@@ -32,7 +32,8 @@ as a dry run, so it changes nothing, and requests no token. It names the fields 
 values. It needs the same permissions as hypergate. A hypergate can run at the same time.
 
 The command does not connect to istiod. It assumes what hypergate reported last: istiod's version, and whether istiod
-was reached. If it has no version, or istiod was not reached, the message of a condition can be shown as changed.
+was reached. If it has no version, or istiod was not reached, the message of a condition can be shown as changed. If the
+Lease with this report cannot be read, the command warns and continues.
 
 The command shows the next writes. It does not show what depends on their effect: during a first installation, the
 webhooks wait for istiod.
@@ -120,6 +121,11 @@ func previewError(err error) error {
 	return accessError("observing both sides", "read what hypergate's roles in deploy/rbac permit", err)
 }
 
+// leaseError returns why hypergate's Lease could not be read, with the next step.
+func leaseError(err error) error {
+	return accessError("reading what hypergate reported last", "get Leases in the namespace", err)
+}
+
 // diffReport is the output of the command diff.
 type diffReport struct {
 	// Writes are the writes that would change something, or that the API server refuses. Unchanged is the number of the
@@ -129,6 +135,8 @@ type diffReport struct {
 	// Problem is why there is no plan. OnHold reports whether the control plane is on hold.
 	Problem string `json:"problem,omitempty"`
 	OnHold  bool   `json:"onHold,omitempty"`
+	// Warning is what was not known, so that a write can be shown that run would not send.
+	Warning string `json:"warning,omitempty"`
 }
 
 func newDiffReport(found controller.Previewed) diffReport {
@@ -143,6 +151,9 @@ func newDiffReport(found controller.Previewed) diffReport {
 	}
 	if found.Refusal != nil {
 		out.Problem = errorText(found.Refusal)
+	}
+	if found.Unread != nil {
+		out.Warning = errorText(leaseError(found.Unread)) + " (so the message of a condition can be shown as changed)"
 	}
 	return out
 }
@@ -185,5 +196,8 @@ func (r diffReport) table(out io.Writer) {
 		fmt.Fprintln(out, "Nothing would change.")
 	default:
 		fmt.Fprintf(out, "%s would change something.\n", counted(len(r.Writes), "write"))
+	}
+	if r.Warning != "" {
+		fmt.Fprintf(out, "Warning: %s\n", oneLine(r.Warning))
 	}
 }

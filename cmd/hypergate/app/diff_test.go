@@ -2,9 +2,13 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/dryrun"
@@ -41,6 +45,12 @@ func statusWrite(refusal string) []dryrun.Write {
 	}}
 }
 
+// leaseForbidden is the error of a Lease that cannot be read.
+func leaseForbidden() error {
+	return fmt.Errorf("reading the Lease: %w", apierrors.NewForbidden(
+		schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, "hypergate-openshift-gateway", errors.New("no permission")))
+}
+
 // TestDiffOutput checks the output and the exit code of the command diff.
 func TestDiffOutput(t *testing.T) {
 	t.Parallel()
@@ -54,6 +64,7 @@ func TestDiffOutput(t *testing.T) {
 		"on-hold":         {controller.Previewed{OnHold: true}, exitUnderWay},
 		"on-hold-refused": {controller.Previewed{OnHold: true, Writes: statusWrite("not allowed to update this status")}, exitAct},
 		"on-hold-status":  {controller.Previewed{OnHold: true, Writes: statusWrite("")}, exitUnderWay},
+		"no-lease":        {controller.Previewed{Unread: leaseForbidden(), Writes: someWrites()[:1]}, exitAct},
 	} {
 		for _, format := range []string{outputTable, outputJSON} {
 			var out strings.Builder
@@ -92,6 +103,7 @@ func TestPreflightOutput(t *testing.T) {
 			clusters.with("guest", "", errors.New("it is too old")).
 				previewed(controller.Previewed{OnHold: true, Idle: "paused"}, nil), exitAct,
 		},
+		"no-lease":  {clusters.previewed(controller.Previewed{Unread: leaseForbidden(), Writes: someWrites()[:3]}, nil), exitAct},
 		"same":      {clusters.previewed(controller.Previewed{}, controller.ErrSameCluster), exitAct},
 		"no-answer": {preflightReport{}.with("guest", "", errors.New("it does not answer: timeout")), exitAct},
 	} {

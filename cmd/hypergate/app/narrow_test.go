@@ -43,6 +43,10 @@ func TestNarrowScreens(t *testing.T) {
 		},
 		"diff, nothing": {newDiffReport(controller.Previewed{}), []string{"Nothing would change."}},
 		"diff, no plan": {newDiffReport(controller.Previewed{Refusal: errors.New(longReason + clearing)}), []string{longReason}},
+		"diff, no Lease": {
+			newDiffReport(controller.Previewed{Unread: errors.New(longReason + clearing)}),
+			[]string{"Warning: ", longReason, "shown as changed"},
+		},
 		"diff, on hold": {newDiffReport(controller.Previewed{OnHold: true}), []string{"nothing would be written"}},
 		"preflight": {
 			clusters.previewed(controller.Previewed{Writes: []dryrun.Write{write, refused}}, nil),

@@ -155,6 +155,11 @@ func (r preflightReport) previewed(found controller.Previewed, err error) prefli
 		return r.with(different, "", err)
 	case err != nil:
 		return r.with("observation of both sides", "", previewError(err))
+	}
+	if found.Unread != nil {
+		r = r.with("Lease", "", leaseError(found.Unread)) // without it, hypergate run cannot lead
+	}
+	switch {
 	case found.Refusal != nil:
 		return r.with(different, "", nil).with("plan", "", found.Refusal)
 	case found.OnHold:
