@@ -82,6 +82,8 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	case o.lacksContext(loader):
 		return nil, "", fmt.Errorf("finding %s: context %q does not exist: kubectl config get-contexts lists the contexts",
 			of.name, o.context)
+	case err != nil && o.kubeconfig != "":
+		return nil, "", fmt.Errorf("finding %s: %w: check %s", of.name, err, of.flag)
 	case err != nil:
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
 	}

@@ -95,10 +95,13 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheHelp checks that an unknown flag, and a surplus argument, name the command whose help has the usage.
+// TestErrorsNameTheHelp checks that an unknown flag, a flag without a valid value, and a surplus argument name the
+// command whose help has the usage.
 func TestErrorsNameTheHelp(t *testing.T) {
 	fails(t, []string{"status", "--frobnicate"}, "unknown flag: --frobnicate: see hypergate status --help")
 	fails(t, []string{"migrate", "plan", "--frobnicate"}, "see hypergate migrate plan --help")
+	fails(t, []string{"status", "-n"}, "flag needs an argument: 'n' in -n: see hypergate status --help")
+	fails(t, []string{"fleet", "--wait=x"}, `invalid argument "x" for "--wait" flag`, "see hypergate fleet --help")
 	fails(t, []string{"version", "a"}, `unknown command "a" for "hypergate version": see hypergate version --help`)
 	fails(t, []string{"frob"}, `unknown command "frob" for "hypergate": see hypergate --help`)
 	fails(t, []string{"stat"}, `unknown command "stat" for "hypergate" (similar: status): see hypergate --help`)

@@ -63,19 +63,14 @@ func unsupported(flag, value string, values []string) error {
 }
 
 // flagError returns the error of a flag that cannot be parsed. All flags with a closed list have the same form. The
-// error of an unknown flag names the help, as that of kubectl does.
+// errors of other flags name the help, as those of kubectl do.
 func flagError(cmd *cobra.Command, err error) error {
-	if _, is := errors.AsType[*pflag.NotExistError](err); is {
-		return seeHelp(cmd, err)
+	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		if cause, is := errors.AsType[unsupportedError](err); is {
+			return unsupported(invalid.GetFlag().Name, cause.value, cause.values)
+		}
 	}
-	invalid, is := errors.AsType[*pflag.InvalidValueError](err)
-	if !is {
-		return err
-	}
-	if cause, is := errors.AsType[unsupportedError](err); is {
-		return unsupported(invalid.GetFlag().Name, cause.value, cause.values)
-	}
-	return err
+	return seeHelp(cmd, err)
 }
 
 // seeHelp adds to an error where the usage of a command is.

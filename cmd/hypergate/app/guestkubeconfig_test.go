@@ -21,9 +21,12 @@ func TestGuestKubeconfigFlags(t *testing.T) {
 		"a long lifetime":   {[]string{guest, "--duration=721h"}, "--duration: 721h0m0s is not between 10m"},
 		"a server":          {[]string{guest, "--server=kube-apiserver:6443"}, `--server: "kube-apiserver:6443" is not a valid URL`},
 		"a timeout":         {[]string{guest, "--request-timeout=0s"}, "--request-timeout: 0s must be greater than 0"},
-		"no such file":      {[]string{"--guest-kubeconfig=/does/not/exist"}, "finding the guest: stat /does/not/exist"},
-		"no such context":   {[]string{guest, "--guest-context=other"}, `finding the guest: context "other" does not exist`},
-		"no kubeconfig":     {[]string{"--guest-context=other"}, "finding the guest"},
+		"no such file": {
+			[]string{"--guest-kubeconfig=/does/not/exist"},
+			"finding the guest: stat /does/not/exist: no such file or directory: check --guest-kubeconfig",
+		},
+		"no such context": {[]string{guest, "--guest-context=other"}, `finding the guest: context "other" does not exist`},
+		"no kubeconfig":   {[]string{"--guest-context=other"}, "finding the guest"},
 		"no management": {
 			[]string{guest, "-n=a", "--apply"},
 			"finding the management cluster: no kubeconfig was found: set --kubeconfig",
