@@ -18,6 +18,8 @@ type Policy struct {
 	Mode Mode
 	// Consent applies to CRDs without their own annotation.
 	Consent Consent
+	// LeaveAbsent leaves a CRD absent without this consent: the guest's ingress operator manages the CRDs of its group.
+	LeaveAbsent bool
 }
 
 // Wanted is the version and channel of the CRD that hypergate would install. Istio's CRDs have no channel.
@@ -109,6 +111,7 @@ const (
 	IsLater              Reason = "LaterVersion"
 	IsReleased           Reason = "Released"
 	IsUnmanaged          Reason = "Unmanaged"
+	IsLeftAbsent         Reason = "LeftAbsent"
 	IsUnknown            Reason = "OwnerUnknown"
 	IsUnread             Reason = "NotReadYet"
 	IsUnreadable         Reason = "Unreadable"
@@ -138,6 +141,8 @@ func Decide(f Fact, w Wanted, p Policy) Decision {
 	switch {
 	case p.Mode != Managed && p.Mode != "": // an unknown mode does not justify a write
 		return Decision{Keep, IsUnmanaged}
+	case f.Owner.Kind == Unowned && p.LeaveAbsent && p.Consent != Given:
+		return Decision{Keep, IsLeftAbsent}
 	case f.Owner.Kind == Unowned:
 		return Decision{Install, IsAbsent}
 	case f.Owner.Kind == Unknown:

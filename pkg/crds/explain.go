@@ -62,6 +62,7 @@ func (c CRD) explanation() explanation {
 		IsOLMs:       {reason: "managed by " + owner},
 		IsReleased:   {reason: "left unchanged, because its annotation " + ManageAnnotation + " is false"},
 		IsUnmanaged:  {reason: "not managed in mode " + string(Unmanaged)},
+		IsLeftAbsent: {reason: "not installed, because the guest's ingress operator manages these CRDs, and does not have this one"},
 		IsUnread:     {reason: "left unchanged until it has been read"},
 		LooksForUse:  {reason: "left unchanged until it is known whether objects use " + few(c.Difference.Lost)},
 		IsUnknown:    {"left unchanged, because it is unknown " + c.Owner.Name, c.findOwner()},

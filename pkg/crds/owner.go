@@ -144,7 +144,8 @@ const (
 type Metadata struct {
 	Membership Membership
 	Authorship Authorship
-	// Writers has the field managers that wrote the CRD's versions, sorted.
+	// Writers has the field managers that wrote the CRD's versions, sorted. The ingress operator is also among them if
+	// it only wrote which version the CRD claims.
 	Writers []string
 	// Packages has the OLM packages that the CRD belongs to, sorted. Each is the part after operators.coreos.com/ in
 	// the label on all objects of the package.
@@ -181,8 +182,12 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	// which reverts changes by hypergate.
 	//
 	// Only the field manager that applied last owns the versions.
+	//
+	// The ingress operator writes only the annotations of a CRD whose versions are those of its own release. Then it
+	// owns the CRD as well: otherwise both would write their annotations again and again.
 	wrote := slices.Contains(marks.Writers, us.FieldManager)
-	taken := slices.Contains(marks.Writers, ingressOperator) && !wrote
+	claims := claimedBy(m, ingressOperator) && !claimedBy(m, us.FieldManager)
+	taken := slices.Contains(marks.Writers, ingressOperator) && (!wrote || claims)
 	if !taken && (labelled && label == us.LabelValue || !labelled && marks.OLM == NoTrace && appliedBy(m, us.FieldManager)) {
 		marks.Membership = Member
 		if wrote {
@@ -216,6 +221,9 @@ func writersOf(m *metav1.ObjectMeta, us string) []string {
 		if entry.Subresource == "" && writesVersions(entry) {
 			out = append(out, kept(entry.Manager, maxWriterName))
 		}
+	}
+	if claimedBy(m, ingressOperator) {
+		out = append(out, ingressOperator)
 	}
 	slices.Sort(out)
 	out = slices.Compact(out)
@@ -284,6 +292,25 @@ func writesVersions(entry metav1.ManagedFieldsEntry) bool {
 	}
 	_, writes := fields.Spec["f:versions"]
 	return writes
+}
+
+// claimedBy reports whether a field manager owns the annotation in which a CRD claims its version.
+func claimedBy(m *metav1.ObjectMeta, manager string) bool {
+	return slices.ContainsFunc(m.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		if entry.Subresource != "" || entry.Manager != manager || entry.FieldsV1 == nil {
+			return false
+		}
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			return false
+		}
+		_, claims := fields.Metadata.Annotations["f:"+versionAnnotation(m.Name)]
+		return claims
+	})
 }
 
 // consentOf reports whether hypergate is allowed to manage a CRD. The annotation overrides the label, and can also be

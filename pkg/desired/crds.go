@@ -31,7 +31,7 @@ func (p *draft) addCRDs() error {
 		}
 		switch {
 		case !crd.Verdict.Applies():
-		case bundle.Has(crd.Name):
+		case bundle.Has(crd.Name) && !p.awaitsClass(crd):
 			names = append(names, crd.Name)
 		case p.plan.Installed || crd.Verdict == crds.Update || crd.Verdict == crds.UpToDate:
 			names, istio = append(names, crd.Name), append(istio, crd.Name)
@@ -55,26 +55,47 @@ func (p *draft) addCRDs() error {
 	return p.protectCRDs(protected)
 }
 
+// awaitsClass reports whether a missing CRD of the Gateway API is installed with the first GatewayClass. In a guest
+// with an ingress operator, it is the one that this operator does not have until 4.21: see hasIngressOperator. Usually,
+// the operator has installed its own CRDs by then.
+func (p *draft) awaitsClass(crd crds.CRD) bool {
+	return !p.plan.Installed && crd.Verdict == crds.Install && crd.Name == backendTLSPolicyCRD &&
+		p.guest.IngressOperator == model.Present
+}
+
+// backendTLSPolicyCRD is the CRD of BackendTLSPolicies.
+const backendTLSPolicyCRD = "backendtlspolicies.gateway.networking.k8s.io"
+
 // DecideCRDs returns the decision about each CRD that hypergate can install, sorted by name: the CRDs of the Gateway
 // API and of Config.IstioResources.
 func DecideCRDs(cfg model.Config, source ChartSource, guest model.GuestObservation) []crds.CRD {
 	policy := cfg.CRDs
 	policy.Mode = guest.ModeOr(cfg)
 	var out []crds.CRD
-	add := func(name string, wanted crds.Wanted) {
+	add := func(name string, wanted crds.Wanted, policy crds.Policy) {
 		crd := crds.CRD{Name: name, Fact: guest.CRDs[name], Wanted: wanted}
 		crd.Decision = crds.Decide(crd.Fact, wanted, policy)
 		out = append(out, crd)
 	}
-	bundle := crds.GatewayAPI()
+	bundle, ofGatewayAPI := crds.GatewayAPI(), policy
+	ofGatewayAPI.LeaveAbsent = hasIngressOperator(guest)
 	for _, name := range bundle.Names() {
-		add(name, crds.Wanted{Version: bundle.Version(), Channel: bundle.Channel()})
+		add(name, crds.Wanted{Version: bundle.Version(), Channel: bundle.Channel()}, ofGatewayAPI)
 	}
 	for _, r := range cfg.SortedIstioResources() {
-		add(r.CRD(), crds.Wanted{Version: source.Version()})
+		add(r.CRD(), crds.Wanted{Version: source.Version()}, policy)
 	}
 	slices.SortFunc(out, func(a, b crds.CRD) int { return cmp.Compare(a.Name, b.Name) })
 	return out
+}
+
+// hasIngressOperator reports whether OpenShift's ingress operator manages CRDs of the Gateway API in the guest. From
+// 4.19 on, it reports itself as degraded while the guest has others than its own (its pkg/operator/controller/status,
+// GatewayAPICRDsDegraded). Until 4.21, it has no CRD of BackendTLSPolicies.
+func hasIngressOperator(guest model.GuestObservation) bool {
+	return slices.ContainsFunc(crds.GatewayAPI().Names(), func(name string) bool {
+		return guest.CRDs[name].Owner.Kind == crds.IngressOperator
+	})
 }
 
 // IstioCRDs returns Istio's CRDs with these names as hypergate installs them: with an annotation that contains Istio's

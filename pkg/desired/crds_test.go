@@ -160,6 +160,68 @@ func TestConsentByFlag(t *testing.T) {
 	}
 }
 
+// TestCRDsBesideTheIngressOperator checks that hypergate installs no CRD of the Gateway API beside those of the ingress
+// operator. Istio's are not the operator's, and other owners do not matter.
+func TestCRDsBesideTheIngressOperator(t *testing.T) {
+	operators := foreign()
+	operators.Owner = crds.Owner{Kind: crds.IngressOperator}
+	facts := func(owned crds.Fact) map[string]crds.Fact {
+		return map[string]crds.Fact{
+			classes: owned, gateways: other(owned), grpcRoutes: owned, httpRoutes: owned, referenceGrants: owned,
+			destinationRules: ours(), envoyFilters: foreign(),
+		}
+	}
+	for name, test := range map[string]struct {
+		facts   map[string]crds.Fact
+		consent crds.Consent
+		want    []string
+	}{
+		"of the operator":  {facts(operators), crds.Unasked, []string{destinationRules, wasmPlugins}},
+		"of a third party": {facts(foreign()), crds.Unasked, []string{backendTLS, destinationRules, wasmPlugins}},
+		"with consent":     {facts(operators), crds.Given, []string{backendTLS, destinationRules, wasmPlugins}},
+		"one of the operator": {
+			map[string]crds.Fact{classes: operators, gateways: ours(), destinationRules: ours(), envoyFilters: ours(), wasmPlugins: ours()},
+			crds.Unasked, []string{destinationRules, envoyFilters, gateways, wasmPlugins},
+		},
+	} {
+		cfg := config(model.TopologyHosted)
+		cfg.CRDs.Consent = test.consent
+		plan := compute(t, cfg, embedded(t), installed(t), withCRDs(test.facts))
+		if diff := cmp.Diff(test.want, keysOf(plan.CRDs)); diff != "" {
+			t.Errorf("%s: installed and updated, -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestBeforeTheIngressOperator checks that a guest with an ingress operator gets the CRD that its older releases lack
+// only with the first class. Until then, the operator can install its own CRDs.
+func TestBeforeTheIngressOperator(t *testing.T) {
+	gatewayAPI := crds.GatewayAPI().Names()
+	for name, test := range map[string]struct {
+		operator model.Presence
+		facts    map[string]crds.Fact
+		class    bool
+		want     []string
+	}{
+		"no operator":      {model.Missing, nil, false, gatewayAPI},
+		"an operator":      {model.Present, nil, false, []string{classes, gateways, grpcRoutes, httpRoutes, referenceGrants}},
+		"it was installed": {model.Present, map[string]crds.Fact{backendTLS: ours()}, false, gatewayAPI},
+		"a class": {
+			model.Present, map[string]crds.Fact{destinationRules: foreign(), envoyFilters: foreign(), wasmPlugins: foreign()},
+			true, gatewayAPI,
+		},
+	} {
+		guest, hosted := withCRDs(test.facts), installed(t)
+		if guest.IngressOperator = test.operator; !test.class {
+			guest.Classes, hosted = nil, model.ManagementObservation{}
+		}
+		plan := compute(t, config(model.TopologyHosted), embedded(t), hosted, guest)
+		if diff := cmp.Diff(test.want, keysOf(plan.CRDs)); diff != "" {
+			t.Errorf("%s: installed and updated, -want +got:\n%s", name, diff)
+		}
+	}
+}
+
 // TestUnmanaged checks that the plan contains neither istiod, nor its access to the guest, its webhooks and the CRD
 // policy. The mesh CA stays, because running gateways trust it. All CRDs stay, too.
 func TestUnmanaged(t *testing.T) {

@@ -76,9 +76,13 @@ func isExamined(name string) bool {
 	return isGatewayAPI(group) || name == model.InferencePoolCRD || model.IsIstioGroup(group)
 }
 
-// isHelper reports whether a CRD matters only because its objects give facts about other resources.
+// ingressOperatorCRD is a CRD that OpenShift installs with its ingress operator, also in guests of HyperShift.
+const ingressOperatorCRD = "dnsrecords.ingress.operator.openshift.io"
+
+// isHelper reports whether a CRD matters only because its objects give facts about other resources, or because it
+// exists.
 func isHelper(name string) bool {
-	return slices.Contains([]string{modeCRD, infrastructureCRD, proxyCRD, apiServerCRD, istioCRD}, name) ||
+	return slices.Contains([]string{modeCRD, infrastructureCRD, proxyCRD, apiServerCRD, istioCRD, ingressOperatorCRD}, name) ||
 		slices.ContainsFunc(olmKinds(), func(k olmKind) bool { return k.crd() == name })
 }
 

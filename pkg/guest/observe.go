@@ -59,6 +59,9 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.TLSProfile, out.InferencePools = c.apiServer.value(), c.inferencePools()
 	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
+	if _, exists := c.crds.item(ingressOperatorCRD); exists {
+		out.IngressOperator = model.Present
+	}
 	defaults := c.defaults.List()
 	out.OtherDefaults, out.LastSettings = otherDefaults(defaults, out.Classes), lastSettings(defaults, out.Classes, c.cfg.ClassDefaultsName)
 	if len(c.namespace.List()) > 0 {

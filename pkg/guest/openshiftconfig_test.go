@@ -44,6 +44,29 @@ func TestInfrastructureTopologies(t *testing.T) {
 	}
 }
 
+// TestTheIngressOperatorIsKnownByItsCRD checks that the CRD of the ingress operator is seen when it comes and goes,
+// each time with a new pass.
+func TestTheIngressOperatorIsKnownByItsCRD(t *testing.T) {
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theCRDs, crd("things.example.com", ""))
+	})
+	f.Expect(f.observed().IngressOperator).To(gomega.Equal(model.Missing))
+	for _, want := range []model.Presence{model.Present, model.Missing} {
+		f.quiet()
+		for len(f.notified) > 0 {
+			<-f.notified
+		}
+		if want == model.Present {
+			f.api.Put(theCRDs, crd("dnsrecords.ingress.operator.openshift.io", ""))
+		} else {
+			f.api.Put(theCRDs)
+		}
+		f.Eventually(func() model.Presence { return f.observed().IngressOperator }).Should(gomega.Equal(want))
+		f.Eventually(f.notified).Should(gomega.Receive())
+	}
+}
+
 func TestTheTopologyFollowsItsObjectAndCRD(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)

@@ -136,6 +136,9 @@ type GuestObservation struct {
 	// AppliedSettings identifies the settings that the defaults of the classes have, without duplicates, sorted. It is
 	// empty if no class has defaults.
 	AppliedSettings []string `json:"-"`
+	// IngressOperator is whether the guest has a CRD of OpenShift's ingress operator. The operator can have no CRDs of
+	// the Gateway API, or not have installed them yet.
+	IngressOperator Presence
 	// Infrastructure is for how many nodes the guest's infrastructure is made.
 	Infrastructure InfrastructureTopology
 	// Proxy is the proxy of the guest, as far as its gateways can use it. IgnoredProxy describes what they cannot use.

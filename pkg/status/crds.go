@@ -48,7 +48,7 @@ const (
 	ours
 	// olms: istiod can use it, and an installed OLM operator owns it.
 	olms
-	// others: istiod can use it, and another client owns it.
+	// others: istiod can use it, and another client owns it. Or another client owns all of them, and leaves it out.
 	others
 )
 
@@ -129,6 +129,8 @@ func crdStateOf(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 // crdStateOfLeft returns the state of a CRD that hypergate leaves unchanged.
 func crdStateOfLeft(crd crds.CRD) (crdState, string) {
 	switch {
+	case crd.Reason == crds.IsLeftAbsent: // its objects cannot exist, so istiod ignores nothing
+		return others, plain(crd.Explain())
 	case crd.Owner.Kind == crds.Unowned:
 		return missing, plain(crd.Explain())
 	case crd.Content == crds.Read && crd.Definition.State != crds.Established:

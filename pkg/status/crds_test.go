@@ -257,6 +257,27 @@ func TestCRDsReady(t *testing.T) {
 	})
 }
 
+// TestACRDThatTheIngressOperatorLacks checks that a CRD that is absent beside the ingress operator's makes no condition
+// False, and is named.
+func TestACRDThatTheIngressOperatorLacks(t *testing.T) {
+	operators := theirs()
+	operators.Owner = crds.Owner{Kind: crds.IngressOperator}
+	plan := decided(crds.Managed, map[string]crds.Fact{gateways: operators, routes: absent()})
+	for i := range plan.Decisions {
+		crd := &plan.Decisions[i]
+		crd.Decision = crds.Decide(crd.Fact, crd.Wanted, crds.Policy{LeaveAbsent: true})
+	}
+	checkCondition(t, resultOf(plan), status.CRDsReady, want{
+		metav1.ConditionTrue, status.ReasonUnknownManagement,
+		gateways + ": installed by ingress-operator, with the same content as hypergate's CRD; " +
+			routes + ": not installed, because the guest's ingress operator manages these CRDs, and does not have this one",
+	})
+	got := find(t, status.Conditions(model.GatewayClass{}, resultOf(plan), nil, now), status.SupportedVersion)
+	if got.Status != metav1.ConditionTrue {
+		t.Errorf("%s is %s: %s", got.Type, got.Status, got.Message)
+	}
+}
+
 // TestCRDsReadyBlocked checks the condition of CRDs that hypergate does not replace.
 func TestCRDsReadyBlocked(t *testing.T) {
 	checkCRDsReady(t, map[string]crdsReadyCase{

@@ -78,7 +78,7 @@ func (h hostile) text(t reflect.Type) string {
 			string(crds.NeedsConsent), string(crds.WouldDowngrade), string(crds.MightDowngrade), string(crds.IsExperimental),
 			string(crds.IsIncompatible),
 			string(crds.WouldLoseVersions), string(crds.WouldLoseFields), string(crds.IsUnread), string(crds.IsDeleted),
-			string(crds.HasConsent), string(crds.HasInvalidAnnotation),
+			string(crds.HasConsent), string(crds.HasInvalidAnnotation), string(crds.IsLeftAbsent),
 		},
 	}[t]
 	if known == nil {

@@ -104,7 +104,8 @@ func (r crdReport) table(out io.Writer) {
 		rows = append(rows, []string{
 			line.Name, line.Owner.short(), line.installed(), line.Wanted.String(), line.Verdict, orNothing(line.NextStep),
 		})
-		if line.stuck() || line.Verdict == string(crds.Wait) || line.Verdict == string(crds.Keep) && line.Content == different {
+		left := line.Content == different || line.Reason == string(crds.IsLeftAbsent)
+		if line.stuck() || line.Verdict == string(crds.Wait) || line.Verdict == string(crds.Keep) && left {
 			why = append(why, []string{"  " + line.Name, line.Message})
 		}
 	}

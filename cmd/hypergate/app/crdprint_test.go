@@ -229,3 +229,17 @@ func TestErrorsAreShortAndPrintable(t *testing.T) {
 		t.Errorf("a cell of %d bytes", n)
 	}
 }
+
+// TestTheReasonOfACRDThatIsLeftAbsentIsPrinted checks that the table explains why a CRD is not installed.
+func TestTheReasonOfACRDThatIsLeftAbsentIsPrinted(t *testing.T) {
+	wanted := crds.Wanted{Version: "v1.4.1", Channel: "standard"}
+	for leave, want := range map[bool]string{true: "because the guest's ingress operator manages these CRDs", false: ""} {
+		decision := crds.Decide(crds.Fact{}, wanted, crds.Policy{LeaveAbsent: leave})
+		crd := crds.CRD{Name: "backendtlspolicies.gateway.networking.k8s.io", Wanted: wanted, Decision: decision}
+		out := &strings.Builder{}
+		crdFindings{mode: crds.Managed, crds: []crds.CRD{crd}}.report().table(out)
+		if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, "Reasons:") != leave {
+			t.Errorf("%v:\n%s", leave, got)
+		}
+	}
+}
