@@ -66,6 +66,9 @@ func (o *observation) useSettings(s *gatewaySettings, pools *poolSetting) {
 		o.guest.Proxy, o.settingsAt = s.use(o.guest, o.now)
 		o.guest.ProxyChanged = s.changed
 		o.guest.InferencePools, o.poolsAt = pools.use(o.guest.InferencePools, o.mgmt, o.now)
+		if o.guest.InferencePools == model.PoolsUnreadable {
+			o.guest.PoolsEnded = pools.ended
+		}
 	}
 }
 

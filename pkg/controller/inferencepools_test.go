@@ -49,3 +49,43 @@ func TestInferencePoolsOfAGuestThatChangesItsCRD(t *testing.T) {
 		}
 	}
 }
+
+// TestInferencePoolsAcrossARestart checks that a new process knows from istiod's Deployment when istiod stopped serving
+// InferencePools, and that the time stays the same until the Deployment shows it. A time that is not known, or in the
+// future, delays nothing.
+func TestInferencePoolsAcrossARestart(t *testing.T) {
+	t.Parallel()
+	serving := model.ManagementObservation{Istiod: model.Available}
+	var before poolSetting
+	for _, later := range []time.Duration{time.Millisecond, 5 * time.Second} {
+		if got, _ := before.use(model.PoolsUnreadable, serving, start.Add(later)); got != model.PoolsUnreadable {
+			t.Fatalf("istiod does not stop: %v", got)
+		}
+		if want := start.Add(time.Second); !before.ended.Equal(want) {
+			t.Errorf("after %s, istiod stopped at %s, want %s", later, before.ended, want)
+		}
+	}
+	for name, test := range map[string]struct {
+		ended time.Time
+		after time.Duration
+		due   time.Duration
+	}{
+		"soon":          {before.ended, time.Minute, time.Second + settingsEvery},
+		"late":          {before.ended, time.Second + settingsEvery, 0},
+		"not known":     {time.Time{}, time.Minute, 0},
+		"in the future": {before.ended.Add(time.Hour), time.Minute, 0},
+	} {
+		var s poolSetting
+		m := model.ManagementObservation{Istiod: model.Available, IgnoresPools: true, PoolsEnded: test.ended}
+		want, due := model.PoolsReadable, time.Time{}
+		if test.due > 0 {
+			want, due = model.PoolsUnreadable, start.Add(test.due)
+		}
+		if got, at := s.use(model.PoolsReadable, m, start.Add(test.after)); got != want || !at.Equal(due) {
+			t.Errorf("%s: %v, again at %s; want %v, %s", name, got, at, want, due)
+		}
+		if !s.ended.Equal(test.ended) {
+			t.Errorf("%s: the time changes from %s to %s, which replaces istiod's pods", name, test.ended, s.ended)
+		}
+	}
+}

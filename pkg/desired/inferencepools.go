@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -24,5 +26,9 @@ func ignorePools(u *unstructured.Unstructured, _ model.Config, _ model.Managemen
 		return err
 	}
 	variable["value"] = "false"
-	return unstructured.SetNestedField(u.Object, "true", "spec", "template", "metadata", "annotations", model.IgnoredPoolsAnnotation)
+	since := "true"
+	if !guest.PoolsEnded.IsZero() {
+		since = guest.PoolsEnded.UTC().Format(time.RFC3339)
+	}
+	return unstructured.SetNestedField(u.Object, since, "spec", "template", "metadata", "annotations", model.IgnoredPoolsAnnotation)
 }

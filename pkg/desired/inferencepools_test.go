@@ -3,6 +3,7 @@ package desired_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,16 +14,20 @@ import (
 // that istiod reads. The annotation of the pod template shows it.
 func TestInferencePools(t *testing.T) {
 	t.Parallel()
-	for pools, want := range map[model.InferencePools]struct {
+	ended := time.Date(2026, 2, 3, 4, 5, 6, 0, time.FixedZone("", 3600))
+	for _, want := range []struct {
+		pools      model.InferencePools
+		ended      time.Time
 		value      string
 		annotation any
 	}{
-		model.PoolsReadable:   {"true", nil},
-		model.PoolsUnknown:    {"true", nil},
-		model.PoolsUnreadable: {"false", "true"},
+		{model.PoolsReadable, ended, "true", nil},
+		{model.PoolsUnknown, ended, "true", nil},
+		{model.PoolsUnreadable, time.Time{}, "false", "true"},
+		{model.PoolsUnreadable, ended, "false", "2026-02-03T03:05:06Z"},
 	} {
-		guest := withForeignCRDs(withClasses("demo"))
-		guest.InferencePools = pools
+		pools, guest := want.pools, withForeignCRDs(withClasses("demo"))
+		guest.InferencePools, guest.PoolsEnded = pools, want.ended
 		deployment := theOnly(t, mgmtObjects(compute(t, config(model.TopologyHosted), embedded(t), installed(t), guest)), "Deployment")
 		got := at(deployment, "spec", "template", "metadata", "annotations", model.IgnoredPoolsAnnotation)
 		if got != want.annotation {

@@ -3,6 +3,7 @@ package mgmt_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,5 +44,33 @@ func TestIstiodsConfigurationIsObserved(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestIgnoredInferencePoolsAreObserved checks what istiod's Deployment shows of the InferencePools that it ignores. An
+// earlier version of hypergate wrote no time.
+func TestIgnoredInferencePoolsAreObserved(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		Ignores bool
+		Ended   time.Time
+	}
+	for value, want := range map[string]seen{
+		"":                               {},
+		"{%s: \"true\"}":                 {Ignores: true},
+		"{%s: \"2026-02-03T04:05:06Z\"}": {true, time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)},
+	} {
+		annotations := "{}"
+		if value != "" {
+			annotations = fmt.Sprintf(value, model.IgnoredPoolsAnnotation)
+		}
+		f := start(t, func(api *fakeapi.Server) {
+			api.Put(theDeployments, "{metadata: {name: "+istiod+", namespace: clusters-guest1, uid: u}, "+
+				"spec: {template: {metadata: {annotations: "+annotations+"}}}}")
+		})
+		got := f.observed()
+		if diff := cmp.Diff(want, seen{got.IgnoresPools, got.PoolsEnded}); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", annotations, diff)
+		}
 	}
 }

@@ -21,5 +21,5 @@ const (
 )
 
 // IgnoredPoolsAnnotation is an annotation of the pod template of istiod's Deployment. It is there exactly if istiod
-// does not serve InferencePools.
+// does not serve InferencePools. Its value is when a running istiod stopped serving them (RFC 3339), if that is known.
 const IgnoredPoolsAnnotation = "gateway.hypergate.dev/inference-pools-ignored"

@@ -48,6 +48,8 @@ type ManagementObservation struct {
 	IstiodMode IstiodMode
 	// IgnoresPools reports whether istiod's Deployment does not serve InferencePools.
 	IgnoresPools bool `json:"-"`
+	// PoolsEnded is when a running istiod stopped serving them. Zero: that is not known.
+	PoolsEnded time.Time `json:"-"`
 	// Migration is the Lease of a migration.
 	Migration MigrationLease `json:"-"`
 	// NamespaceUID is the UID of Config.MgmtNamespace. It is part of the names under which this installation holds
@@ -154,6 +156,9 @@ type GuestObservation struct {
 	TLSProfile TLSProfile
 	// InferencePools is whether istiod can read the guest's InferencePools. For a plan, PoolsUnknown is PoolsReadable.
 	InferencePools InferencePools
+	// PoolsEnded is when a running istiod stopped serving them, if it ignores them. Zero: it never served them, or that
+	// is not known. Observations of the guest lack it.
+	PoolsEnded time.Time
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []OtherDefaults `json:"-"`
 	// DefaultsExist reports whether a class has defaults, of hypergate or of others. A plan depends on it only for an

@@ -103,5 +103,14 @@ func TestAnInferencePoolCRDOfAnotherVersion(t *testing.T) {
 	replace("v1")
 	w.Eventually(applied).Should(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again at ")))
 	w.Expect(w.servesPools()).To(gomega.Equal("false"), "at most one change in ten minutes")
+	w.settle()
+	before = generation(w.istiod())
+	stop()
+
+	t.Log("a restart does not shorten the time, and changes nothing")
+	stop = w.run()
+	w.settle()
+	w.Expect(generation(w.istiod())).To(gomega.Equal(before))
+	w.Expect(applied()).To(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again at ")))
 	stop()
 }
