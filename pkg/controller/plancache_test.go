@@ -45,7 +45,12 @@ func TestPlanInputs(t *testing.T) {
 	leading := base
 	leading.M.IstiodMode = model.IstiodLeading
 	// bases has the fields on which only some plans depend.
-	bases := map[string]sides{"GuestObservation.DefaultsExist": leading}
+	withoutClass, ignoresPools := base, base
+	withoutClass.G.Classes, ignoresPools.G.InferencePools = nil, model.PoolsUnreadable
+	bases := map[string]sides{
+		"GuestObservation.DefaultsExist": leading, "GuestObservation.IngressOperator": withoutClass,
+		"GuestObservation.PoolsEnded": ignoresPools,
+	}
 	for side := range reflect.TypeFor[sides]().NumField() {
 		for i := range reflect.TypeFor[sides]().Field(side).Type.NumField() {
 			kind := reflect.TypeFor[sides]().Field(side).Type

@@ -141,10 +141,8 @@ func Decide(f Fact, w Wanted, p Policy) Decision {
 	switch {
 	case p.Mode != Managed && p.Mode != "": // an unknown mode does not justify a write
 		return Decision{Keep, IsUnmanaged}
-	case f.Owner.Kind == Unowned && p.LeaveAbsent && p.Consent != Given:
-		return Decision{Keep, IsLeftAbsent}
 	case f.Owner.Kind == Unowned:
-		return Decision{Install, IsAbsent}
+		return decideAbsent(p)
 	case f.Owner.Kind == Unknown:
 		return Decision{Undetermined, IsUnknown}
 	case f.Metadata.Deletion == Terminating:
@@ -160,6 +158,13 @@ func Decide(f Fact, w Wanted, p Policy) Decision {
 	default:
 		return decideByOwner(f, w, f.Metadata.Consent)
 	}
+}
+
+func decideAbsent(p Policy) Decision {
+	if p.LeaveAbsent && p.Consent != Given {
+		return Decision{Keep, IsLeftAbsent}
+	}
+	return Decision{Install, IsAbsent}
 }
 
 func decideByOwner(f Fact, w Wanted, consent Consent) Decision {

@@ -80,19 +80,26 @@ func TestACRDThatTheIngressOperatorLacks(t *testing.T) {
 		{"it has none", crds.Fact{}, crds.Policy{}, crds.Decision{Verdict: crds.Install, Reason: crds.IsAbsent}},
 		{"absent", crds.Fact{}, crds.Policy{LeaveAbsent: true}, crds.Decision{Verdict: crds.Keep, Reason: crds.IsLeftAbsent}},
 		{
-			"absent, and consent is refused", crds.Fact{}, crds.Policy{LeaveAbsent: true, Consent: crds.Refused},
+			"absent, and consent is refused",
+			crds.Fact{},
+			crds.Policy{LeaveAbsent: true, Consent: crds.Refused},
 			crds.Decision{Verdict: crds.Keep, Reason: crds.IsLeftAbsent},
 		},
 		{
-			"absent, with consent", crds.Fact{}, crds.Policy{LeaveAbsent: true, Consent: crds.Given},
+			"absent, with consent",
+			crds.Fact{},
+			crds.Policy{LeaveAbsent: true, Consent: crds.Given},
 			crds.Decision{Verdict: crds.Install, Reason: crds.IsAbsent},
 		},
 		{
-			"absent, and unmanaged", crds.Fact{}, crds.Policy{LeaveAbsent: true, Mode: crds.Unmanaged},
+			"absent, and unmanaged",
+			crds.Fact{},
+			crds.Policy{LeaveAbsent: true, Mode: crds.Unmanaged},
 			crds.Decision{Verdict: crds.Keep, Reason: crds.IsUnmanaged},
 		},
 		{
-			"it exists", theirs, crds.Policy{LeaveAbsent: true},
+			"it exists", theirs,
+			crds.Policy{LeaveAbsent: true},
 			crds.Decision{Verdict: crds.Keep, Reason: crds.IsIdentical},
 		},
 	} {

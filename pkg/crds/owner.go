@@ -175,8 +175,14 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	if _, byOLM := m.Labels[olmManaged]; byOLM && len(marks.Packages) == 0 {
 		marks.OLM = Nameless
 	}
-	label, labelled := m.Labels[us.LabelKey]
 	marks.Writers = writersOf(m, us.FieldManager)
+	marks.Membership, marks.Authorship = membershipOf(m, us, marks)
+	return marks
+}
+
+// membershipOf returns whether a CRD is hypergate's, and whether hypergate wrote its versions. marks has everything else.
+func membershipOf(m *metav1.ObjectMeta, us Identity, marks Metadata) (member Membership, author Authorship) {
+	label, labelled := m.Labels[us.LabelKey]
 	// hypergate's label can survive if OLM or another revision of hypergate replaces the CRD. Label and managed
 	// fields survive if the ingress operator replaces it. An upgrade of the cluster can add the ingress operator,
 	// which reverts changes by hypergate.
@@ -189,12 +195,12 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	claims := claimedBy(m, ingressOperator) && !claimedBy(m, us.FieldManager)
 	taken := slices.Contains(marks.Writers, ingressOperator) && (!wrote || claims)
 	if !taken && (labelled && label == us.LabelValue || !labelled && marks.OLM == NoTrace && appliedBy(m, us.FieldManager)) {
-		marks.Membership = Member
+		member = Member
 		if wrote {
-			marks.Authorship = Author
+			author = Author
 		}
 	}
-	return marks
+	return member, author
 }
 
 // longestClaim is longer than any version or channel. An annotation can have 256 KiB, and Metadata is kept in memory.

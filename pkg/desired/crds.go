@@ -37,6 +37,11 @@ func (p *draft) addCRDs() error {
 			names, istio = append(names, crd.Name), append(istio, crd.Name)
 		}
 	}
+	return p.addDecidedCRDs(bundle, names, istio, protected)
+}
+
+// addDecidedCRDs adds the CRDs with these names, of which Istio's are given again, and what protects CRDs.
+func (p *draft) addDecidedCRDs(bundle crds.Bundle, names, istio, protected []string) error {
 	var unread []crdReader
 	for _, name := range p.unknownCRDs(names) {
 		if bundle.Has(name) {

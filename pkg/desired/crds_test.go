@@ -181,7 +181,8 @@ func TestCRDsBesideTheIngressOperator(t *testing.T) {
 		"with consent":     {facts(operators), crds.Given, []string{backendTLS, destinationRules, wasmPlugins}},
 		"one of the operator": {
 			map[string]crds.Fact{classes: operators, gateways: ours(), destinationRules: ours(), envoyFilters: ours(), wasmPlugins: ours()},
-			crds.Unasked, []string{destinationRules, envoyFilters, gateways, wasmPlugins},
+			crds.Unasked,
+			[]string{destinationRules, envoyFilters, gateways, wasmPlugins},
 		},
 	} {
 		cfg := config(model.TopologyHosted)
@@ -207,7 +208,8 @@ func TestBeforeTheIngressOperator(t *testing.T) {
 		"an operator":      {model.Present, nil, false, []string{classes, gateways, grpcRoutes, httpRoutes, referenceGrants}},
 		"it was installed": {model.Present, map[string]crds.Fact{backendTLS: ours()}, false, gatewayAPI},
 		"a class": {
-			model.Present, map[string]crds.Fact{destinationRules: foreign(), envoyFilters: foreign(), wasmPlugins: foreign()},
+			model.Present,
+			map[string]crds.Fact{destinationRules: foreign(), envoyFilters: foreign(), wasmPlugins: foreign()},
 			true, gatewayAPI,
 		},
 	} {
