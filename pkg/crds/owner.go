@@ -180,7 +180,7 @@ func MetadataOf(m *metav1.ObjectMeta, us Identity) Metadata {
 	return marks
 }
 
-// membershipOf returns whether a CRD is hypergate's, and whether hypergate wrote its versions. marks has everything else.
+// membershipOf returns whether a CRD is hypergate's, and whether hypergate wrote its versions. marks has the rest.
 func membershipOf(m *metav1.ObjectMeta, us Identity, marks Metadata) (member Membership, author Authorship) {
 	label, labelled := m.Labels[us.LabelKey]
 	// hypergate's label can survive if OLM or another revision of hypergate replaces the CRD. Label and managed
