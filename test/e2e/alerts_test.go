@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -271,21 +272,57 @@ func (a *alerted) scrapeIsSmall() {
 	a.Logf("20 scrapes: the median took %s, the longest %s", times[len(times)/2], times[len(times)-1])
 }
 
-// withoutRouter stops the router that publishes istiod. The runbook: check the router.
+// withoutRouter stops the router that publishes istiod. The runbook: check that the router runs.
 func (a *alerted) withoutRouter() (mitigate func()) {
 	a.StopRouter()
 	return func() { a.Expect(a.RestartRouter(a.step())).To(gomega.Succeed()) }
 }
 
 // withOldCredential gives hypergate a token that was issued eleven hours ago, and is valid for half an hour. The
-// runbook: make another one with `hypergate guest-kubeconfig`.
+// runbook: run its command, which writes the Secret. Another client wrote the Secret before, so the command names that
+// client, and the runbook says to repeat it with --force-conflicts.
 func (a *alerted) withOldCredential() (mitigate func()) {
 	a.Expect(a.AgeGuestKubeconfig(11*time.Hour, 30*time.Minute)).To(gomega.Succeed())
 	return func() {
-		out, err := exec.CommandContext(a.step(), a.Binary(), "guest-kubeconfig", "--guest-kubeconfig", a.GuestKubeconfig).Output()
-		a.Expect(err).NotTo(gomega.HaveOccurred())
-		a.Expect(os.WriteFile(a.HypergateGuestKubeconfig(), out, 0o600)).To(gomega.Succeed())
+		page := runbook(a.T, "HypergateGuestCredentialExpiring")
+		const again = "--force-conflicts"
+		a.Expect(page).To(gomega.ContainSubstring("Otherwise, repeat the command with\n  `" + again + "`"))
+		command := strings.ReplaceAll(onlyBlock(a.T, page), "<namespace>", a.MgmtNamespace)
+		shell := newQuickstart(a.fixture)
+		out, err := shell.try(command)
+		a.Expect(err).To(gomega.HaveOccurred())
+		a.Expect(out).To(gomega.ContainSubstring("another client wrote its kubeconfig"))
+		shell.run(command + " " + again)
+		a.Expect(a.ReadGuestKubeconfigSecret(a.step())).To(gomega.Succeed())
 	}
+}
+
+// runbook returns the part Mitigation of an alert's page.
+func runbook(t *testing.T, alert string) string {
+	t.Helper()
+	root, err := servers.ModuleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "runbooks", alert+".md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, mitigation, found := strings.Cut(string(page), "\n## Mitigation\n")
+	if !found {
+		t.Fatalf("the runbook of %s has no mitigation", alert)
+	}
+	return mitigation
+}
+
+// onlyBlock returns the only code block of a text.
+func onlyBlock(t *testing.T, text string) string {
+	t.Helper()
+	parts := strings.Split(text, "\n```\n")
+	if len(parts) != 3 {
+		t.Fatalf("there is not exactly one code block in %q", text)
+	}
+	return parts[1]
 }
 
 // withConflictingController changes istiod's Deployment again and again. The runbook: stop the other client.
@@ -314,23 +351,38 @@ func (a *alerted) silentWhilePaused() {
 	a.Helper()
 	before, err := a.firing()
 	a.Expect(err).NotTo(gomega.HaveOccurred())
-	pause := func(until string) {
-		_, err := a.controlPlanes().Patch(a.step(), a.GuestName, types.MergePatchType,
-			[]byte(`{"spec":{"pausedUntil":`+until+`}}`), metav1.PatchOptions{})
-		a.Expect(err).NotTo(gomega.HaveOccurred())
-	}
+	_, err = a.controlPlanes().Patch(a.step(), a.GuestName, types.MergePatchType,
+		[]byte(`{"spec":{"pausedUntil":"true"}}`), metav1.PatchOptions{})
+	a.Expect(err).NotTo(gomega.HaveOccurred())
 	onlyPause := gomega.Or(gomega.BeEmpty(), gomega.ConsistOf("HypergatePaused"))
-	pause(`"true"`)
 	a.Eventually(a.firing).Should(onlyPause)
 	a.Eventually(a.status).Should(gomega.ContainSubstring("paused"))
 	a.Log("\n" + a.status())
 	a.Expect(a.firing()).To(onlyPause)
 	a.Eventually(a.firing).Should(gomega.ConsistOf("HypergatePaused"))
-	pause(`null`)
+	a.endPause()
 	a.Eventually(a.firing).Should(gomega.Equal(before))
 }
 
-// withoutHypergate kills hypergate. The runbook: start it.
+// endPause ends a pause with the command of the page to which the runbook of HypergatePaused refers. Only the
+// HostedControlPlane has the field here, and for that the page says what to replace in the command.
+func (a *alerted) endPause() {
+	a.Helper()
+	a.Expect(runbook(a.T, "HypergatePaused")).To(gomega.ContainSubstring("[end the pause](../hypershift.md#a-pause)"))
+	root, err := servers.ModuleRoot()
+	a.Expect(err).NotTo(gomega.HaveOccurred())
+	page, err := os.ReadFile(filepath.Join(root, "docs", "hypershift.md"))
+	a.Expect(err).NotTo(gomega.HaveOccurred())
+	found := regexp.MustCompile("(?s)- To end it: `kubectl -n clusters patch hostedcluster guest1 ([^`]+)`.*" +
+		"same patch is for `-n (\\S+) (hostedcontrolplane \\S+)`").FindStringSubmatch(string(page))
+	a.Expect(found).To(gomega.HaveLen(4), "docs/hypershift.md has no command that ends a pause")
+	shell := newQuickstart(a.fixture)
+	shell.env = append(shell.env, "KUBECONFIG="+a.MgmtKubeconfig)
+	shell.run(fmt.Sprintf("kubectl -n %s patch %s %s", found[2], found[3], found[1]))
+}
+
+// withoutHypergate kills hypergate, as if its Deployment had 0 replicas. The runbook: set their number. hypergate is a
+// process here, so the test starts it.
 func (a *alerted) withoutHypergate() (mitigate func()) {
 	a.hypergate.Kill()
 	return func() { a.hypergate = a.start() }

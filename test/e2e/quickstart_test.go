@@ -137,6 +137,13 @@ func (t *fixture) contexts() *clientcmdapi.Config {
 // run runs the commands of one block in bash. Each of them must end well.
 func (q quickstart) run(block string) {
 	q.Helper()
+	_, err := q.try(block)
+	q.Expect(err).NotTo(gomega.HaveOccurred())
+}
+
+// try runs the commands of one block in bash, and returns their output.
+func (q quickstart) try(block string) (string, error) {
+	q.Helper()
 	begun := time.Now()
 	command := exec.CommandContext(q.ctx, "bash", "-euxo", "pipefail", "-c", block)
 	command.Dir, command.Env = q.dir, q.env
@@ -144,7 +151,7 @@ func (q quickstart) run(block string) {
 	command.Stdout, command.Stderr = &out, &out
 	err := command.Run()
 	q.Logf("%s after %s:\n%s", block, time.Since(begun).Round(100*time.Millisecond), out.String())
-	q.Expect(err).NotTo(gomega.HaveOccurred())
+	return out.String(), err
 }
 
 // isInstalled checks that istiod runs as a pod, and that the Gateway has an address.

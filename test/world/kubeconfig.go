@@ -68,6 +68,26 @@ func (w *World) guestKubeconfigSecret(server string) (*corev1.Secret, error) {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: mountedKubeconfig}, Data: map[string][]byte{"kubeconfig": data}}, nil
 }
 
+// ReadGuestKubeconfigSecret copies the kubeconfig of the Secret to the file that hypergate's process reads, as a
+// kubelet does for a pod. The process reaches the guest's API server at another address than a pod.
+func (w *World) ReadGuestKubeconfigSecret(ctx context.Context) error {
+	secret, err := w.MgmtClient.CoreV1().Secrets(w.MgmtNamespace).Get(ctx, mountedKubeconfig, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading hypergate's guest kubeconfig: %w", err)
+	}
+	config, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		return fmt.Errorf("reading hypergate's guest kubeconfig: %w", err)
+	}
+	for _, c := range config.Clusters {
+		if c.Server != cluster.GuestServerInPods {
+			return fmt.Errorf("a pod cannot reach %s", c.Server)
+		}
+		c.Server = w.GuestConfig.Host
+	}
+	return clientcmd.WriteToFile(*config, w.HypergateGuestKubeconfig())
+}
+
 // AgeGuestKubeconfig replaces the token in the guest kubeconfig that hypergate's process reads. The new one is of the
 // same account. The guest's API server accepts it, and it says that it was issued earlier, and for how long it is
 // valid.
