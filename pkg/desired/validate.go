@@ -61,6 +61,9 @@ func Validate(c model.Config) error {
 	return errors.Join(errs...)
 }
 
+// NoControllerName is the text of an error about a value that cannot be the spec.controllerName of a GatewayClass.
+const NoControllerName = "%q is not a controller name: use a name such as openshift.io/gateway-controller/v1"
+
 // IsControllerName reports whether a text can be the spec.controllerName of a GatewayClass.
 func IsControllerName(s string) bool {
 	return controllerNamePattern.MatchString(s) && len(s) <= maxControllerName
@@ -71,8 +74,7 @@ func validateNames(c model.Config, add func(ok bool, flag, format string, args .
 	const noNamespace = "%q is not a namespace name: use lower-case letters, digits and hyphens, at most 63 characters"
 	add(model.IsLabel(c.MgmtNamespace), "namespace", noNamespace, c.MgmtNamespace)
 	add(model.IsLabel(c.GuestNamespace), "guest-namespace", noNamespace, c.GuestNamespace)
-	add(IsControllerName(c.ControllerName), "controller-name",
-		"%q is not a controller name: use a name such as openshift.io/gateway-controller/v1", c.ControllerName)
+	add(IsControllerName(c.ControllerName), "controller-name", NoControllerName, c.ControllerName)
 	// The longest value that contains the revision is the value of the owner label: <revision>.management.
 	longest := validation.LabelValueMaxLength - len(model.Config{}.OwnerValue(model.SideMgmt))
 	add(model.IsLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",

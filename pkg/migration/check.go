@@ -327,7 +327,7 @@ func warningRows() []row {
 			onIstiod(func(i Inventory) bool { return deployed(i) && i.Origin.Deployment.Ready == 0 }, nothing), nil,
 		},
 		{
-			Warning, ClassMissing, "no GatewayClass has this controller name, so there is no Gateway to migrate: %s",
+			Warning, ClassMissing, "no GatewayClass has this controller name, so no Gateway would move: %s",
 			"compare --controller-name with spec.controllerName of the GatewayClasses",
 			onIstiod(func(i Inventory) bool { return deployed(i) && i.ClassMissing != "" },
 				func(i Inventory) string { return i.ClassMissing }), nil,

@@ -77,7 +77,7 @@ const (
 	targetTime = 5 * time.Second
 	// openTime is the time in which a sidecar acknowledges a stream.
 	openTime = 10 * time.Second
-	// waitTime is how long a relay holds a gateway's connection while there is no tunnel. It is shorter than the
+	// waitTime is how long a relay holds the connection of a gateway that waits for a tunnel. It is shorter than the
 	// connection timeout of gRPC, which is 20 s.
 	waitTime = 10 * time.Second
 	// placeTime is how long a connection of a gateway counts for its source, at least.

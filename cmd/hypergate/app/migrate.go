@@ -144,8 +144,7 @@ func (o *migrationCheck) config(revision string) (model.Config, error) {
 		}
 	}
 	if !desired.IsControllerName(o.controllerName) {
-		return model.Config{}, fmt.Errorf("--controller-name: %q is not a controller name: use a name such as "+
-			"openshift.io/gateway-controller/v1", o.controllerName)
+		return model.Config{}, fmt.Errorf("--controller-name: "+desired.NoControllerName, o.controllerName)
 	}
 	resources, err := parseIstioResources(o.istioResources)
 	cfg := model.Config{
