@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,6 +18,8 @@ import (
 type wire struct {
 	*tls.Conn
 	raw            io.Closer
+	out            layers
+	dataNext       bool // whether the last write was a header whose data follow
 	silence, write time.Duration
 	frames         *frameLimiter
 	// pace limits how much is read. nil means without a limit.
@@ -25,10 +28,11 @@ type wire struct {
 	end    context.CancelFunc
 }
 
-func newWire(secure *tls.Conn, raw io.Closer, l limits, pace *rate.Limiter, inbox *inbox) *wire {
+func newWire(proven *proven, raw io.Closer, l limits, pace *rate.Limiter, inbox *inbox) *wire {
 	closed, end := context.WithCancel(context.Background())
 	return &wire{
-		Conn: secure, raw: raw, silence: l.silence, write: l.write, frames: newFrameLimiter(inbox), pace: pace, closed: closed, end: end,
+		Conn: proven.Conn, out: proven.out, raw: raw, silence: l.silence, write: l.write,
+		frames: newFrameLimiter(inbox), pace: pace, closed: closed, end: end,
 	}
 }
 
@@ -49,18 +53,91 @@ func (w *wire) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// Write fails if the other end accepts nothing.
+// Write fails if the other end accepts nothing. yamux writes the header of a frame and its data separately, from one
+// goroutine. They are sent together, since each part would otherwise wake every process on the way.
 func (w *wire) Write(data []byte) (int, error) {
 	if err := w.SetWriteDeadline(time.Now().Add(w.write)); err != nil {
 		return 0, err
 	}
-	return w.Conn.Write(data)
+	w.out.hold()
+	n, err := w.Conn.Write(data)
+	w.dataNext = !w.dataNext && dataFollow(data)
+	if err != nil || w.dataNext {
+		return n, err
+	}
+	return n, w.out.flush()
 }
 
 // Close closes the TCP connection.
 func (w *wire) Close() error {
 	w.end()
 	return w.raw.Close()
+}
+
+// proven is a TLS connection whose other end has proven what it is, with the layers below it.
+type proven struct {
+	*tls.Conn
+	out layers
+}
+
+// layers are the connections below each TLS connection, the innermost first.
+type layers []*gatherer
+
+// hold makes all layers keep what is written.
+func (l layers) hold() {
+	for _, layer := range l {
+		layer.hold()
+	}
+}
+
+// flush sends what all layers keep. The writes of a layer arrive at the next one.
+func (l layers) flush() error {
+	for _, layer := range l {
+		if err := layer.flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gatherer is a connection that can keep what is written, to send it at once. TLS writes each of its records
+// separately, and answers a message of the other end's TLS from the goroutine that reads.
+type gatherer struct {
+	net.Conn
+
+	mu      sync.Mutex
+	holding bool
+	held    []byte
+}
+
+// Write writes at once, unless the connection keeps what is written.
+func (g *gatherer) Write(data []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.holding {
+		g.held = append(g.held, data...)
+		return len(data), nil
+	}
+	return g.Conn.Write(data)
+}
+
+func (g *gatherer) hold() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding = true
+}
+
+// flush sends what the connection keeps. Later writes are sent at once.
+func (g *gatherer) flush() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holding = false
+	if len(g.held) == 0 {
+		return nil
+	}
+	_, err := g.Conn.Write(g.held)
+	g.held = g.held[:0]
+	return err
 }
 
 // behind is a connection whose first bytes were read already.

@@ -139,10 +139,11 @@ func (s *Sidecar) upgrade(ctx context.Context, raw net.Conn, to *link, api acces
 // has the identity. The end of the context interrupts it.
 func prove(
 	ctx context.Context, raw net.Conn, path string, api access, identity *tls.Certificate, protocols []string,
-) (*tls.Conn, error) {
+) (*proven, error) {
 	interrupt := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	defer interrupt()
-	conn := tls.Client(raw, api.tls)
+	outer := &gatherer{Conn: raw}
+	conn := tls.Client(outer, api.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("the TLS handshake with the guest's API server: %w", err)}
 	}
@@ -156,9 +157,10 @@ func prove(
 	if err != nil {
 		return nil, dialError{Unavailable, err}
 	}
-	inner := tls.Server(behind{conn, from}, &tls.Config{
+	between := &gatherer{Conn: behind{conn, from}}
+	inner := tls.Server(between, &tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*identity},
-		NextProtos: protocols, SessionTicketsDisabled: true,
+		NextProtos: protocols, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
 	})
 	if err := inner.HandshakeContext(ctx); err != nil {
 		return nil, dialError{Unproven, fmt.Errorf("the TLS handshake with the relay: %w", err)}
@@ -166,7 +168,7 @@ func prove(
 	if !interrupt() {
 		return nil, dialError{Unproven, context.Cause(ctx)}
 	}
-	return inner, nil
+	return &proven{inner, layers{between, outer}}, nil
 }
 
 // Caller connects to istiod through a relay, as a gateway does, from outside of the guest. It proves to the relay that

@@ -15,7 +15,6 @@ import (
 
 	"github.com/onsi/gomega"
 
-	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/test/hang"
 )
 
@@ -61,37 +60,14 @@ func (d *direction) carry(to io.WriteCloser, from io.Reader) {
 // newRoad returns the two ends of a tunnel with the default limits, in the bubble of the caller.
 func newRoad(t *testing.T) (between *road, relay, sidecar *session) {
 	t.Helper()
-	ca, err := pki.New(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	serving, err := ca.Serving(time.Now(), tunnelName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := tls.X509KeyPair(serving.Cert, serving.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	between = &road{}
 	ofSidecar, one := net.Pipe()
 	ofRelay, other := net.Pipe()
 	go between.up.carry(other, one)
 	go between.down.carry(one, other)
-	server := tls.Server(ofSidecar, &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
-	})
-	client := tls.Client(ofRelay, &tls.Config{InsecureSkipVerify: true}) // other tests are about the certificate
-	shaken := make(chan error, 1)
-	go func() { shaken <- server.HandshakeContext(t.Context()) }()
-	if err := client.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-shaken; err != nil {
-		t.Fatal(err)
-	}
+	server, client := secured(t, ofSidecar, ofRelay)
 	end := func(conn *tls.Conn, raw net.Conn, kind muxer) *session {
-		out, err := newSession(newWire(conn, raw, defaultLimits(), nil, nil), 1, defaultLimits(), kind)
+		out, err := newSession(newWire(&proven{Conn: conn}, raw, defaultLimits(), nil, nil), 1, defaultLimits(), kind)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,11 @@ func newAccess(server, token string, roots *x509.CertPool) (access, error) {
 	return access{
 		address: joinPort(u.Hostname(), port), base: u.EscapedPath(), token: token,
 		// Only HTTP/1.1 has upgraded requests. With HTTP/2 the API server would refuse the request.
-		tls: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}},
+		// Small records, as at the start of other connections, would split the frames of the tunnel.
+		tls: &tls.Config{
+			MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: u.Hostname(), NextProtos: []string{"http/1.1"},
+			DynamicRecordSizingDisabled: true,
+		},
 	}, nil
 }
 

@@ -37,6 +37,11 @@ func newFrameLimiter(inbox *inbox) *frameLimiter {
 	return &frameLimiter{pings: throttle.NewLimiter(throttle.Rate{Burst: pingBurst, Every: pingEvery}), inbox: inbox}
 }
 
+// dataFollow reports whether what yamux writes is the header of a frame whose data it writes next.
+func dataFollow(written []byte) bool {
+	return len(written) == frameHeader && written[1] == frameData && binary.BigEndian.Uint32(written[8:]) > 0
+}
+
 // check examines bytes that arrived at a time. It returns an error if the tunnel must end. Frames can be split
 // anywhere.
 func (f *frameLimiter) check(data []byte, now time.Time) error {

@@ -46,10 +46,11 @@ const (
 	// streamWindow is how much a stream buffers. yamux accepts no smaller value.
 	streamWindow = 256 << 10
 	// smallBuffer is the size of the buffer of an idle stream, and largeBuffer that of a stream with much data. At
-	// most largeBuffers exist: the other streams use a small one, and are slower.
+	// most largeBuffers exist: the other streams use a small one, and are slower. With its frame header and TLS of the
+	// tunnel, a large buffer fits into one TLS record of the connection to the API server, which is at most 16 KiB.
 	smallBuffer  = 1 << 10
-	largeBuffer  = 32 << 10
-	largeBuffers = 128
+	largeBuffer  = 16<<10 - 128
+	largeBuffers = 256
 	// inboundBurst is how much a sidecar reads from the tunnels of a relay at once, and inboundRate how much per second
 	// after that. Gateways send little to istiod: certificate requests, and names of resources.
 	inboundBurst = 8 << 20

@@ -98,7 +98,7 @@ func (r *Relay) tunnel(ctx context.Context, conn net.Conn) {
 }
 
 // prove returns a connection whose other end has proven that it has the identity of istiod's sidecar.
-func (r *Relay) prove(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
+func (r *Relay) prove(ctx context.Context, conn net.Conn) (*proven, error) {
 	if err := readUpgrade(conn); err != nil {
 		if no, is := errors.AsType[refusal](err); is {
 			_, _ = conn.Write(no.bytes()) // the reason is logged, whether or not the client gets it
@@ -113,8 +113,10 @@ func (r *Relay) prove(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
 	if _, err := conn.Write(upgradeAnswer()); err != nil {
 		return nil, err
 	}
-	secure := tls.Client(conn, &tls.Config{
+	below := &gatherer{Conn: conn}
+	secure := tls.Client(below, &tls.Config{
 		MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: r.Name, NextProtos: append(alpn(r.versions), gatewayProtocol),
+		DynamicRecordSizingDisabled: true,
 	})
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("the other end did not prove that it is istiod's sidecar: %w", err)
@@ -122,11 +124,11 @@ func (r *Relay) prove(ctx context.Context, conn net.Conn) (*tls.Conn, error) {
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	return secure, nil
+	return &proven{secure, layers{below}}, nil
 }
 
 // session returns the tunnel on a proven connection.
-func (r *Relay) session(secure *tls.Conn, conn net.Conn) (*session, error) {
+func (r *Relay) session(secure *proven, conn net.Conn) (*session, error) {
 	version, err := agreed(r.versions, secure.ConnectionState().NegotiatedProtocol)
 	if err != nil {
 		return nil, err

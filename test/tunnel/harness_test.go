@@ -179,7 +179,8 @@ func (w *harness) start(name string, env []string, args ...string) *proc.Process
 
 func (w *harness) relay(name, ip string) *proc.Process {
 	w.t.Helper()
-	return w.start(name, []string{"GOGC=" + model.RelayGC, "GOMEMLIMIT=" + model.RelaySoftLimit}, "relay",
+	env := []string{"GOGC=" + model.RelayGC, "GOMEMLIMIT=" + model.RelaySoftLimit, "GOMAXPROCS=" + model.TunnelProcs}
+	return w.start(name, env, "relay",
 		"--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
 		"--gateways-address="+ip+":15012", "--tunnels-address="+ip+":15443", "--health-address="+ip+health)
 }
@@ -344,4 +345,6 @@ func (w *harness) resident(p *proc.Process) (anonymous, all float64) {
 	return anonymous, all
 }
 
-func sidecarEnv() []string { return []string{"GOMEMLIMIT=" + model.SidecarSoftLimit} }
+func sidecarEnv() []string {
+	return []string{"GOMEMLIMIT=" + model.SidecarSoftLimit, "GOMAXPROCS=" + model.TunnelProcs}
+}
