@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -20,11 +21,13 @@ import (
 type Answer struct {
 	// Proxies are sorted by name.
 	Proxies []Proxy
-	// Omitted is the number of proxies that are left out: beyond the limit of proxies or of the size of one, or with
-	// the name of a pod in another namespace than their own.
+	// Omitted is the number of proxies that are left out: beyond the limit of proxies, of the size of one, or of what
+	// is kept of all, or with the name of a pod in another namespace than their own.
 	Omitted int
 	// Istiod is the name of the pod that answers. It is empty if istiod does not say it.
 	Istiod string
+	// kept is the memory of Proxies, in bytes.
+	kept int
 }
 
 // Proxy is a proxy that is connected to istiod.
@@ -66,6 +69,9 @@ const (
 	longestProxy = 256 << 10
 	mostTypes    = 64
 	longestText  = 1 << 10
+	// mostKept is the limit of the memory of all proxies of an answer, in bytes. 10,000 usual proxies need 5 MiB. One
+	// pod can open many streams, each of which is a proxy with 64 rejections of 1 KiB.
+	mostKept = 16 << 20
 )
 
 // errMalformed means that an answer is not the expected message.
@@ -229,12 +235,23 @@ func (a *Answer) add(resource []byte, wanted func(string) bool) error {
 	case err != nil:
 		return err
 	case wanted != nil && !wanted(proxy.Name):
-	case namespace == "" || !strings.HasSuffix(proxy.Name, "."+namespace) || len(a.Proxies) == mostProxies:
+	case namespace == "" || !strings.HasSuffix(proxy.Name, "."+namespace) || len(a.Proxies) == mostProxies ||
+		a.kept+proxy.size() > mostKept:
 		a.Omitted++
 	default:
+		a.kept += proxy.size()
 		a.Proxies = append(a.Proxies, proxy)
 	}
 	return nil
+}
+
+// size returns the memory that a proxy needs, in bytes.
+func (p Proxy) size() int {
+	out := int(unsafe.Sizeof(p)) + len(p.Name) + len(p.Version) + cap(p.Types)*int(unsafe.Sizeof(Type{}))
+	for _, one := range p.Types {
+		out += len(one.Name) + len(one.Error) // a state is a constant
+	}
+	return out
 }
 
 // proxyOf returns the proxy of an envoy.service.status.v3.ClientConfig, and its namespace. istiod checks that the
@@ -262,7 +279,7 @@ func (p *Proxy) setNode(message []byte, namespace *string) error {
 		switch number {
 		case 1:
 			parts := strings.SplitN(string(value), "~", nodeParts)
-			p.Name = text.Line(parts[min(2, len(parts)-1)], longestText)
+			p.Name = strings.Clone(text.Line(parts[min(2, len(parts)-1)], longestText)) // a copy frees the rest of the ID
 		case 3: // metadata
 			return eachField(value, func(_ protowire.Number, entry []byte, _ uint64) error {
 				key, value, err := entryOf(entry)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"reflect"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,7 +78,7 @@ func TestDecode(t *testing.T) {
 		}},
 		{Name: "gw-b.demo", Version: "1.2.3"},
 	}
-	if !reflect.DeepEqual(got, Answer{Proxies: want}) {
+	if !reflect.DeepEqual(got.Proxies, want) || got.Omitted > 0 || got.Istiod != "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -124,6 +126,43 @@ func TestHostileProxies(t *testing.T) {
 	if got, err := decoded(answer(t, crowd...)); err != nil || len(got.Proxies) != mostProxies || got.Omitted != 2 {
 		t.Errorf("a crowd: %d proxies, %d omitted, %v", len(got.Proxies), got.Omitted, err)
 	}
+}
+
+// TestKeptProxiesAreLimited checks the memory of an answer. One pod has opened many streams, with long node IDs and
+// long rejections. It is not parallel, because it measures the heap.
+func TestKeptProxiesAreLimited(t *testing.T) {
+	rejected := make([]*statusv3.ClientConfig_GenericXdsConfig, mostTypes)
+	for i := range rejected {
+		rejected[i] = &statusv3.ClientConfig_GenericXdsConfig{
+			TypeUrl: "a." + strconv.Itoa(i), ErrorState: &adminv3.UpdateFailureState{Details: strings.Repeat("x", longestText)},
+		}
+	}
+	const streams, room = 1000, 4 << 20
+	for name, one := range map[string]*statusv3.ClientConfig{
+		"rejections": config("router~10.0.0.1~gw.demo~d", rejected...),
+		"node IDs":   config("router~" + strings.Repeat("1", 100<<10) + "~gw.demo~d"),
+	} {
+		message := answer(t, slices.Repeat([]*statusv3.ClientConfig{one}, streams)...)
+		before := liveHeap()
+		got, err := decoded(message)
+		kept := liveHeap() - before
+		if err != nil || len(got.Proxies) == 0 || len(got.Proxies)+got.Omitted != streams {
+			t.Errorf("%s: %d proxies, %d omitted, %v", name, len(got.Proxies), got.Omitted, err)
+		}
+		if kept > mostKept+room {
+			t.Errorf("%s: %d MiB are kept, more than %d", name, kept>>20, (mostKept+room)>>20)
+		}
+		runtime.KeepAlive(got)
+		runtime.KeepAlive(message)
+	}
+}
+
+// liveHeap returns the bytes of all objects that are in use.
+func liveHeap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
 }
 
 // TestTheRequest checks that the request is one that Envoy's own types decode.
@@ -178,6 +217,11 @@ func FuzzDecode(f *testing.F) {
 		for _, p := range found.Proxies {
 			if len(p.Name) > longestText || len(p.Version) > longestText || len(p.Types) > mostTypes {
 				t.Errorf("%+v", p)
+			}
+			for _, one := range p.Types {
+				if len(one.Name) > longestText || len(one.Error) > longestText {
+					t.Errorf("%+v", one)
+				}
 			}
 		}
 	})
