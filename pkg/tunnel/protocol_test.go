@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -195,4 +196,19 @@ func FuzzReadAnswer(f *testing.F) {
 			t.Errorf("%q is left of %q: %v", left, whole, err)
 		}
 	})
+}
+
+// TestEachReleaseKeepsTheVersionBefore checks that a release supports its own version and the one before it, the newest
+// first. Otherwise the two ends have no version in common while one of them is upgraded.
+func TestEachReleaseKeepsTheVersionBefore(t *testing.T) {
+	t.Parallel()
+	got := supportedVersions()
+	newest := slices.Max(got)
+	want := []Version{newest, newest - 1}
+	if newest == 1 { // the first one
+		want = want[:1]
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the versions %v are supported, want %v", got, want)
+	}
 }
