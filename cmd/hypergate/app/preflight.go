@@ -19,10 +19,14 @@ import (
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/dryrun"
 	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // leastKubernetes is the oldest version of Kubernetes that a guest can have (README.md).
 const leastKubernetes = "1.30"
+
+// longestVersion is the limit of a version that is printed, in bytes. A version can have any number of parts.
+const longestVersion = 64
 
 // preflightOptions holds the flags of the command preflight: those of run that decide what is written.
 type preflightOptions struct{ diffOptions }
@@ -121,7 +125,7 @@ func versionOf(ctx context.Context, name string, config *rest.Config, least stri
 	if least != "" && found.LessThan(utilversion.MustParseGeneric(least)) {
 		return name, "", fmt.Errorf("it has Kubernetes %s: hypergate needs %s or later", found, least)
 	}
-	return name, "Kubernetes " + found.String(), nil
+	return name, "Kubernetes " + text.Line(found.String(), longestVersion), nil
 }
 
 // preflightReport is the output of the command preflight.

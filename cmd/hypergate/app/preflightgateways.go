@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,20 +16,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/pager"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/text"
 	"github.com/hypergate/hypergate/pkg/values"
 )
 
 // mostWarnings is how many Gateways the command preflight names. mostParameters is how many ConfigMaps it reads, each
-// with a request. parametersPage is the size of a page of a list.
+// with a request. parametersPage is the size of a page of a list, and parametersPages the number of pages.
+// mostClassDefaults limits the content of all ConfigMaps with class defaults, and longestParameters a text about one
+// Gateway, in bytes.
 const (
-	mostWarnings   = 20
-	mostParameters = 200
-	parametersPage = 100
+	mostWarnings      = 20
+	mostParameters    = 200
+	parametersPage    = 100
+	parametersPages   = 500
+	mostClassDefaults = 16 << 20
+	longestParameters = 1 << 10
 )
 
 // Annotations with which a Gateway names the objects that istiod makes for it (Istio's api/annotation).
@@ -69,63 +75,93 @@ func readGatewayParameters(ctx context.Context, config *rest.Config, cfg model.C
 }
 
 func (r *parametersReader) read(ctx context.Context) (gatewayParameters, error) {
-	gateways, err := r.gateways(ctx)
+	gateways, more, err := r.gateways(ctx)
 	if err != nil || len(gateways) == 0 {
 		return gatewayParameters{}, err
 	}
-	if r.defaults, err = r.classDefaults(ctx); err != nil {
+	if r.defaults, err = r.classDefaults(ctx, gateways); err != nil {
 		return gatewayParameters{}, err
 	}
 	found := gatewayParameters{}
-	for i, gateway := range gateways {
-		problem, err := "", errors.New("there are too many")
-		if i < mostParameters {
-			problem, err = r.problem(ctx, gateway)
-		}
+	for _, gateway := range gateways {
+		problem, err := r.problem(ctx, gateway)
 		if err != nil {
 			found.unread++
-			if found.why == nil {
-				found.why = err
-			}
+			found.why = cmp.Or(found.why, err)
 			continue
 		}
 		found.checked++
 		if problem != "" {
-			found.problems = append(found.problems, gatewayProblem{gateway.Namespace + "/" + gateway.Name, problem})
+			name := text.Line(gateway.Namespace+"/"+gateway.Name, longestParameters)
+			found.problems = append(found.problems, gatewayProblem{name, text.Line(problem, longestParameters)})
 		}
+	}
+	if found.unread += more; more > 0 {
+		found.why = cmp.Or(found.why, errors.New("there are too many"))
 	}
 	return found, nil
 }
 
-// gateways returns the Gateways that istiod makes with parameters: those of hypergate's classes.
-func (r *parametersReader) gateways(ctx context.Context) ([]gatewayv1.Gateway, error) {
-	classes, err := r.list(ctx, "gatewayclasses")
-	if apierrors.IsNotFound(err) {
-		return nil, nil // the Gateway API is not installed
-	}
-	if err != nil {
+// classes returns the names of hypergate's classes.
+func (r *parametersReader) classes(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	err := r.each(ctx, r.ofGatewayAPI("gatewayclasses"), metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "controllerName")
+		if name == r.cfg.ControllerName && len(u.GetName()) <= longestParameters {
+			out[u.GetName()] = true
+		}
+		return nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) { // without the Gateway API, there are none
 		return nil, fmt.Errorf("listing gatewayclasses: %w", err)
 	}
-	ours := map[string]bool{}
-	for _, u := range classes {
-		name, _, _ := unstructured.NestedString(u.Object, "spec", "controllerName")
-		ours[u.GetName()] = name == r.cfg.ControllerName
+	return out, nil
+}
+
+// gateways returns the first Gateways that istiod makes with parameters, and the number of the others. These are
+// Gateways of hypergate's classes.
+func (r *parametersReader) gateways(ctx context.Context) (out []gatewayv1.Gateway, more int, err error) {
+	ours, err := r.classes(ctx)
+	if err != nil || len(ours) == 0 {
+		return nil, 0, err
 	}
-	all, err := r.list(ctx, "gateways")
-	if err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("listing gateways: %w", err)
-	}
-	var out []gatewayv1.Gateway
-	for _, u := range all {
+	err = r.each(ctx, r.ofGatewayAPI("gateways"), metav1.ListOptions{}, func(u *unstructured.Unstructured) error {
 		var gateway gatewayv1.Gateway
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &gateway); err != nil {
-			return nil, fmt.Errorf("gateway %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+			return fmt.Errorf("gateway %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 		}
-		if ours[string(gateway.Spec.GatewayClassName)] && hasParameters(gateway) && !isManual(gateway) {
-			out = append(out, gateway)
+		switch {
+		case !ours[string(gateway.Spec.GatewayClassName)] || !hasParameters(gateway) || isManual(gateway):
+		case len(out) == mostParameters:
+			more++
+		default:
+			out = append(out, partOf(gateway))
+		}
+		return nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, 0, fmt.Errorf("listing gateways: %w", err)
+	}
+	return out, more, nil
+}
+
+// partOf returns the part of a Gateway that is kept. No object has a name that is cut here.
+func partOf(gateway gatewayv1.Gateway) gatewayv1.Gateway {
+	cut := func(name string) string { return text.Cut(name, longestParameters) }
+	out := gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{
+		Namespace: cut(gateway.Namespace), Name: cut(gateway.Name), Annotations: map[string]string{},
+	}}
+	for _, name := range []string{nameAnnotation, accountAnnotation} {
+		if value, has := gateway.Annotations[name]; has {
+			out.Annotations[name] = cut(value)
 		}
 	}
-	return out, nil
+	out.Spec.GatewayClassName = gateway.Spec.GatewayClassName // it is that of a class
+	ref := gateway.Spec.Infrastructure.ParametersRef
+	out.Spec.Infrastructure = &gatewayv1.GatewayInfrastructure{ParametersRef: &gatewayv1.LocalParametersReference{
+		Group: gatewayv1.Group(cut(string(ref.Group))), Kind: gatewayv1.Kind(cut(string(ref.Kind))), Name: cut(ref.Name),
+	}}
+	return out
 }
 
 func hasParameters(gateway gatewayv1.Gateway) bool {
@@ -144,44 +180,69 @@ func isManual(gateway gatewayv1.Gateway) bool {
 	}
 }
 
-// list returns the objects of a kind of the Gateway API.
-func (r *parametersReader) list(ctx context.Context, resource string) (out []unstructured.Unstructured, err error) {
-	gvr := schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: resource}
-	return out, r.each(ctx, r.client.Resource(gvr), metav1.ListOptions{}, func(u *unstructured.Unstructured) { out = append(out, *u) })
+// ofGatewayAPI returns a client for a kind of the Gateway API.
+func (r *parametersReader) ofGatewayAPI(resource string) dynamic.ResourceInterface {
+	return r.client.Resource(schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: "v1", Resource: resource})
 }
 
+// each lists objects in pages, and keeps none of them. A guest that always has another page does not keep the command.
 func (r *parametersReader) each(
-	ctx context.Context, from dynamic.ResourceInterface, o metav1.ListOptions, do func(*unstructured.Unstructured),
+	ctx context.Context, from dynamic.ResourceInterface, o metav1.ListOptions, do func(*unstructured.Unstructured) error,
 ) error {
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return from.List(ctx, o) })
-	pages.PageSize = parametersPage
-	return pages.EachListItem(ctx, o, func(object runtime.Object) error {
-		if u, is := object.(*unstructured.Unstructured); is {
-			do(u)
+	o.Limit = parametersPage
+	for range parametersPages {
+		page, err := from.List(ctx, o)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+		for i := range page.Items {
+			if err := do(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if o.Continue = page.GetContinue(); o.Continue == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("there are more than %d", parametersPages*parametersPage)
 }
 
-// classDefaults returns the content of the oldest ConfigMap of each class.
-func (r *parametersReader) classDefaults(ctx context.Context) (map[string]map[string]string, error) {
-	oldest := map[string]*unstructured.Unstructured{}
+// classDefaults returns the content of the oldest ConfigMap of each class that has one of these Gateways.
+func (r *parametersReader) classDefaults(ctx context.Context, of []gatewayv1.Gateway) (map[string]map[string]string, error) {
+	wanted := map[string]bool{}
+	for _, gateway := range of {
+		wanted[string(gateway.Spec.GatewayClassName)] = true
+	}
+	type identity struct {
+		created time.Time
+		name    string
+	}
+	oldest, out, kept := map[string]identity{}, map[string]map[string]string{}, 0
 	o := metav1.ListOptions{LabelSelector: model.ClassDefaultsLabel}
-	err := r.each(ctx, r.configMaps(r.cfg.GuestNamespace), o, func(u *unstructured.Unstructured) {
-		class := u.GetLabels()[model.ClassDefaultsLabel]
-		if first := oldest[class]; first == nil || cmp.Or(
-			u.GetCreationTimestamp().Compare(first.GetCreationTimestamp().Time), cmp.Compare(u.GetName(), first.GetName())) < 0 {
-			oldest[class] = u
+	err := r.each(ctx, r.configMaps(r.cfg.GuestNamespace), o, func(u *unstructured.Unstructured) error {
+		class, this := u.GetLabels()[model.ClassDefaultsLabel], identity{u.GetCreationTimestamp().Time, u.GetName()}
+		first, has := oldest[class]
+		if !wanted[class] || has && cmp.Or(this.created.Compare(first.created), cmp.Compare(this.name, first.name)) >= 0 {
+			return nil
 		}
+		data := dataOf(u)
+		if kept += sizeOf(data) - sizeOf(out[class]); kept > mostClassDefaults {
+			return fmt.Errorf("those with class defaults have more than %d bytes", mostClassDefaults)
+		}
+		oldest[class], out[class] = this, data
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing configmaps in %s: %w", r.cfg.GuestNamespace, err)
 	}
-	out := map[string]map[string]string{}
-	for class, u := range oldest {
-		out[class] = dataOf(u)
-	}
 	return out, nil
+}
+
+func sizeOf(data map[string]string) (out int) {
+	for key, value := range data {
+		out += len(key) + len(value)
+	}
+	return out
 }
 
 func (r *parametersReader) configMaps(namespace string) dynamic.ResourceInterface {

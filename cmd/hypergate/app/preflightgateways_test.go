@@ -1,13 +1,20 @@
 package app
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -106,5 +113,87 @@ func TestPreflightNamesOnlySomeGateways(t *testing.T) {
 	checks := preflightReport{}.withParameters(found, nil).Checks
 	if len(checks) != mostWarnings+3 || !strings.HasPrefix(checks[mostWarnings].Message, "180 more Gateways") {
 		t.Errorf("%d checks: %+v", len(checks), checks[len(checks)-3:])
+	}
+}
+
+// hostilePages is a guest whose lists have one object on each page. objects has the function that returns the object of
+// a page, by resource. The last page is the one without a next object.
+type hostilePages struct {
+	objects  map[string]func(page int) map[string]any
+	requests map[string]int
+	mu       sync.Mutex
+}
+
+// ServeHTTP answers a list.
+func (p *hostilePages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource := path.Base(r.URL.Path)
+	at, _ := strconv.Atoi(r.URL.Query().Get("continue")) // the first page has none
+	p.mu.Lock()
+	p.requests[resource]++
+	p.mu.Unlock()
+	of := p.objects[resource]
+	metadata, items := map[string]any{"resourceVersion": "1"}, []any{of(at)}
+	if of(at+1) != nil {
+		metadata["continue"] = strconv.Itoa(at + 1)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "ObjectList", "metadata": metadata, "items": items})
+}
+
+// untilPage returns a function that returns an object for each page before the given one.
+func untilPage(end int, of func(page int) string) func(int) map[string]any {
+	return func(page int) map[string]any {
+		if page >= end {
+			return nil
+		}
+		var out map[string]any
+		if err := json.Unmarshal([]byte(of(page)), &out); err != nil {
+			panic(err)
+		}
+		return out
+	}
+}
+
+// TestPreflightOfAHostileGuest checks that lists end, although the guest always has another page, and that the class
+// defaults that are kept have a limit.
+func TestPreflightOfAHostileGuest(t *testing.T) {
+	t.Parallel()
+	class := func(i int) string {
+		return fmt.Sprintf(`{"metadata": {"name": "c%d"}, "spec": {"controllerName": "a/b"}}`, i)
+	}
+	gateway := func(i int) string {
+		return fmt.Sprintf(`{"metadata": {"namespace": "shop", "name": "g%d"}, "spec": {"gatewayClassName": "c%d", "listeners": [],
+			"infrastructure": {"parametersRef": {"group": "", "kind": "Secret", "name": "s"}}}}`, i, i)
+	}
+	defaults := func(i int) string {
+		return fmt.Sprintf(`{"metadata": {"namespace": "ingress", "name": "d%d", "labels": {%q: "c%d"}}, "data": {"service": %q}}`,
+			i, model.ClassDefaultsLabel, i, strings.Repeat("x", 1<<20))
+	}
+	const endless = 1 << 30
+	for name, test := range map[string]struct {
+		classes, gateways, defaults int
+		want                        string
+	}{
+		"endless classes":  {endless, 1, 1, "listing gatewayclasses: there are more than 50000"},
+		"endless gateways": {1, endless, 1, "listing gateways: there are more than 50000"},
+		"long defaults":    {20, 20, 20, "those with class defaults have more than 16777216 bytes"},
+		"short defaults":   {20, 20, 10, ""},
+	} {
+		guest := &hostilePages{requests: map[string]int{}, objects: map[string]func(int) map[string]any{
+			"gatewayclasses": untilPage(test.classes, class), "gateways": untilPage(test.gateways, gateway),
+			"configmaps": untilPage(test.defaults, defaults),
+		}}
+		server := httptest.NewServer(guest)
+		_, err := readGatewayParameters(t.Context(), &rest.Config{Host: server.URL, QPS: -1},
+			model.Config{ControllerName: "a/b", GuestNamespace: "ingress"})
+		server.Close()
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+		for resource, requests := range guest.requests {
+			if requests > parametersPages {
+				t.Errorf("%s: %d requests for %s", name, requests, resource)
+			}
+		}
 	}
 }
