@@ -202,8 +202,9 @@ func TestAStartingAPIServer(t *testing.T) {
 	}
 }
 
-// TestClockSkew checks that a tunnel comes up if the clocks of both sides differ by less than 5 minutes, and what
-// happens if they differ by more: the reason says so, and the next attempt reads the files again.
+// TestClockSkew checks that a tunnel comes up if the guest's clock is less than 5 minutes behind, and what happens if
+// it is further behind: the reason says so, and the next attempt reads the files again. If the guest's clock is ahead,
+// a tunnel comes up until the certificate has expired.
 func TestClockSkew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, defaultLimits(), supportedVersions())
@@ -222,6 +223,15 @@ func TestClockSkew(t *testing.T) {
 	b.talks()
 	if more := sidecar.counts.reconnects[Unproven].Load() - before; more > 1 { // one was under way
 		t.Errorf("a difference of 4 minutes was refused %d times", more)
+	}
+	for ahead, want := range map[time.Duration]string{time.Hour: "the tunnel is up", 31 * 24 * time.Hour: "has expired"} {
+		b := newBench(t, defaultLimits(), supportedVersions())
+		serving, err := b.ca.Serving(time.Now().Add(-ahead), tunnelName)
+		b.must(err)
+		b.write("tls.key", serving.Key)
+		b.write("tls.crt", serving.Cert)
+		b.sidecar(defaultLimits(), supportedVersions())
+		b.logs(want)
 	}
 }
 

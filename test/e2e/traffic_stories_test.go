@@ -254,13 +254,23 @@ func usersDefaultRevision(t *fixture, edge *edgeOfTheGuest) {
 // twoIstiodsReplaced gives istiod's Deployment two pods, as hypergate does for a highly available control plane, and
 // replaces them. hypergate itself would put them on two nodes, and the management cluster has one.
 func twoIstiodsReplaced(t *fixture, edge *edgeOfTheGuest) {
-	defer t.byHand(`{"spec":{"replicas":2,
+	defer t.twoByHand()()
+	t.undisturbed(edge, t.restartBoth)
+}
+
+// twoByHand gives istiod's Deployment two pods, of which one leads.
+func (t *fixture) twoByHand() (restore func()) {
+	t.Helper()
+	return t.byHand(`{"spec":{"replicas":2,
 		"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":1}},
-		"template":{"spec":{"containers":[{"name":"discovery","env":[{"name":"ENABLE_LEADER_ELECTION","value":"true"}]}]}}}}`, 2)()
-	t.undisturbed(edge, func() {
-		t.patchIstiod(`{"spec":{"template":{"metadata":{"annotations":{"example.com/restarted":"under load"}}}}}`)
-		t.rolledOutTo(2)
-	})
+		"template":{"spec":{"containers":[{"name":"discovery","env":[{"name":"ENABLE_LEADER_ELECTION","value":"true"}]}]}}}}`, 2)
+}
+
+// restartBoth replaces two pods of istiod.
+func (t *fixture) restartBoth() {
+	t.Helper()
+	t.patchIstiod(`{"spec":{"template":{"metadata":{"annotations":{"example.com/restarted":"under load"}}}}}`)
+	t.rolledOutTo(2)
 }
 
 // byHand ends hypergate, changes istiod's Deployment, and waits for that number of pods. The returned function starts

@@ -431,6 +431,31 @@ func istiodRollsBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 	t.tunnelUp()
 }
 
+// twoIstiodsBehindTheTunnel runs two istiods, and replaces both. Each relay then has a tunnel to each istiod.
+func twoIstiodsBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
+	t.start()
+	t.tunnelUp()
+	defer t.twoByHand()()
+	t.eachRelayHolds(2)
+	t.undisturbed(edge, func() {
+		t.restartBoth()
+		t.eachRelayHolds(2)
+		t.reconfigured(edge)
+	})
+}
+
+// eachRelayHolds waits until each relay has that number of tunnels.
+func (t *fixture) eachRelayHolds(tunnels int) {
+	t.Helper()
+	t.Eventually(func(g gomega.Gomega) {
+		pods, shown, err := t.relays()
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for i := range pods {
+			g.Expect(shown[i][relayTunnels]).To(gomega.BeEquivalentTo(tunnels), pods[i].Name)
+		}
+	}).Should(gomega.Succeed())
+}
+
 // rotationBehindTheTunnel rotates the mesh CA, and then kills both relays. Their next tunnels verify the sidecar with
 // the new root.
 func rotationBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {

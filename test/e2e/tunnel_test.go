@@ -47,6 +47,7 @@ func tunnelStories() []trafficStory {
 		{"tunnels are replaced at their age, and no request fails", tunnelsAreReplaced},
 		{"both tunnels carry nothing any more, and no request fails", halfOpen},
 		{"istiod is replaced behind the tunnel, and no request fails", istiodRollsBehindTheTunnel},
+		{"two istiods are replaced behind the tunnel, and no request fails", twoIstiodsBehindTheTunnel},
 		{"the mesh CA is rotated behind the tunnel, and no request fails", rotationBehindTheTunnel},
 		{"a node with a relay is drained, and no request fails", relayNodeDrained},
 		{"istiod leaves the tunnel and returns, and no request fails", strategySwitched},
