@@ -20,11 +20,13 @@ const (
 	ChartNames Version = "chart-names"
 	// OwnNames is the first one with hypergate's own names in the guest.
 	OwnNames Version = "own-names"
+	// Tunnel is the last hypergate-tunnel that sends a frame in two writes.
+	Tunnel Version = "tunnel"
 )
 
 // Build builds a previous hypergate, unless it is already there, and returns its folder. The folder contains the
-// binary hypergate and the manifests deploy/. An error contains the message of hack/previous/build.sh, for example that
-// the commit is not in this clone.
+// manifests deploy/ and the binary: hypergate, or hypergate-tunnel for Tunnel. An error contains the message of
+// hack/previous/build.sh, for example that the commit is not in this clone.
 func Build(ctx context.Context, version Version) (string, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
