@@ -32,6 +32,11 @@ func noRow() map[string]string {
 		"pkg/metrics maxLabels":         "bounds the table of hypergate's own metrics",
 		"pkg/rollout NoLimit":           "is a reason, not a number",
 		"pkg/summary longestDuration":   "bounds a field of hypergate's own Lease that a command reads",
+
+		"cmd/hypergate-tunnel/app longestAge": flags,
+		"cmd/hypergate/app longestFile":       flags,
+		"cmd/hypergate/app longestKubeconfig": flags,
+		"cmd/hypergate/app mostVersions":      "bounds a line of what hypergates themselves have reported",
 	}
 }
 
@@ -56,12 +61,19 @@ func TestEachBoundHasARow(t *testing.T) {
 	g.Expect(except).To(BeEmpty(), "noRow has constants that do not exist")
 }
 
-// bounds returns the bounds of all packages under pkg, each as the folder and the name.
+// bounds returns the bounds of all packages under pkg and cmd, each as the folder and the name.
 func bounds(t *testing.T) []string {
+	t.Helper()
+	out := slices.Concat(boundsIn(t, "pkg"), boundsIn(t, "cmd"))
+	slices.Sort(out)
+	return out
+}
+
+func boundsIn(t *testing.T, folder string) []string {
 	t.Helper()
 	var out []string
 	g := NewWithT(t)
-	g.Expect(filepath.WalkDir(filepath.Join(root, "pkg"), func(path string, entry os.DirEntry, err error) error {
+	g.Expect(filepath.WalkDir(filepath.Join(root, folder), func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() || entry.Name() == "testdata" {
 			return err
 		}
@@ -81,6 +93,5 @@ func bounds(t *testing.T) []string {
 		}
 		return nil
 	})).To(Succeed())
-	slices.Sort(out)
 	return out
 }
