@@ -48,6 +48,7 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("seed %d; to repeat this run: make chaos SEED=%d ROUNDS=%d", *seed, *seed, *rounds)
 	r := &run{chaosRun: newChaosRun(t, embeddedIstio()), random: rand.New(rand.NewPCG(*seed, 0))}
+	r.createControlPlane()
 	total := r.install()
 	table := slices.Concat(killed(r.random, *kills, total), faults())
 	if !*all {
@@ -109,6 +110,7 @@ func (r *run) install() int {
 	r.h = r.start(gated, name)
 	r.createClass()
 	r.reported()
+	r.reportedOnControlPlane()
 	r.enforced()
 	r.reference = r.settled()
 	total, _ := r.stile.passed()

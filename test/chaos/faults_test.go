@@ -320,7 +320,9 @@ func (r *run) drift(sides ...*side) {
 // mayDrift reports whether an object can drift. It excludes objects that contain data of others, protected objects,
 // dependencies of istiod, and objects that are not hypergate's.
 func mayDrift(id string) bool {
-	for _, not := range []string{"/namespaces ", "customresourcedefinitions", "/secrets ", "deployments ", "leases ", "gatewayclasses "} {
+	for _, not := range []string{
+		"/namespaces ", "customresourcedefinitions", "/secrets ", "deployments ", "leases ", "gatewayclasses ", "hostedcontrolplanes ",
+	} {
 		if strings.Contains(id, not) {
 			return false
 		}

@@ -311,7 +311,8 @@ func (w *chaosRun) uninstall() {
 		var left []string
 		for id := range now {
 			kept := func(kind string) bool { return strings.Contains(id, kind) }
-			if !slices.ContainsFunc([]string{"customresourcedefinitions", "/namespaces ", "validatingadmissionpolic"}, kept) {
+			stays := []string{"customresourcedefinitions", "/namespaces ", "validatingadmissionpolic", "hostedcontrolplanes "}
+			if !slices.ContainsFunc(stays, kept) {
 				left = append(left, id)
 			}
 		}

@@ -134,6 +134,9 @@ func (w *chaosRun) look(ctx context.Context) (map[string]string, error) {
 	if err := w.lookAt(ctx, w.guest, leases, model.OwnershipLabel, out); err != nil {
 		return nil, err
 	}
+	if err := w.lookAt(ctx, w.mgmt, hostedControlPlanes(), "", out); err != nil {
+		return nil, err
+	}
 	return out, w.lookAt(ctx, w.guest, classes, "", out)
 }
 
@@ -194,7 +197,7 @@ func normal(o *unstructured.Unstructured) string {
 	} {
 		unstructured.RemoveNestedField(o.Object, field...)
 	}
-	if o.GetKind() != "GatewayClass" {
+	if o.GetKind() != "GatewayClass" && o.GetKind() != "HostedControlPlane" {
 		unstructured.RemoveNestedField(o.Object, "status")
 	}
 	if data, found, _ := unstructured.NestedMap(o.Object, "data"); found && o.GetKind() == "Secret" {
