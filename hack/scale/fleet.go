@@ -103,7 +103,7 @@ func (f *fleet) serveHyperShift(ctx context.Context) error {
 		return fmt.Errorf("installing HyperShift's CRD: %w", err)
 	}
 	return until(ctx, "HostedControlPlanes are served", func(ctx context.Context) (bool, error) {
-		_, err := f.mgmt.objects.Resource(controlPlanes()).List(ctx, metav1.ListOptions{})
+		_, err := f.mgmt.objects.Resource(hypershift.ControlPlanes()).List(ctx, metav1.ListOptions{})
 		return err == nil, nil
 	})
 }

@@ -21,12 +21,9 @@ import (
 
 	"github.com/hypergate/hypergate/hack/internal/istiod"
 	"github.com/hypergate/hypergate/pkg/charts"
+	"github.com/hypergate/hypergate/test/hypershift"
 	"github.com/hypergate/hypergate/test/proc"
 )
-
-func controlPlanes() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
-}
 
 func gatewayClasses() schema.GroupVersionResource {
 	return gatewayv1.SchemeGroupVersion.WithResource("gatewayclasses")
@@ -79,7 +76,7 @@ func (h *hosted) create(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	client := h.fleet.mgmt.objects.Resource(controlPlanes()).Namespace(h.namespace)
+	client := h.fleet.mgmt.objects.Resource(hypershift.ControlPlanes()).Namespace(h.namespace)
 	if _, err := client.Create(ctx, plane, metav1.CreateOptions{}); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/test/hypershift"
 )
 
 // counted has the requests in the audit logs of both sides during a period, for each hosted cluster.
@@ -174,7 +176,7 @@ func (f *fleet) restartAll(ctx context.Context) error {
 	date := time.Now().UTC().Format(time.RFC3339Nano)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"hypershift.openshift.io/restart-date":%q}}}`, date)
 	for _, h := range f.hosted[:f.running] {
-		client := f.mgmt.objects.Resource(controlPlanes()).Namespace(h.namespace)
+		client := f.mgmt.objects.Resource(hypershift.ControlPlanes()).Namespace(h.namespace)
 		name := fmt.Sprintf("hosted%03d", h.number)
 		if _, err := client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return fmt.Errorf("asking for a restart: %w", err)

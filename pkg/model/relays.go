@@ -29,8 +29,8 @@ const (
 // Settings of the Go runtime for both ends of the tunnel. They need at most 32 MiB of resident memory with 1,000
 // gateways (docs/tunnel.md). Beyond GOMEMLIMIT, Go collects garbage without a pause, which slows all streams.
 const (
-	// TunnelProcs is the value of GOMAXPROCS of both ends. Each byte passes three goroutines of an end. On one thread,
-	// the kernel need not wake another one for each: a round trip and a MB cost about a third less (docs/tunnel.md).
+	// TunnelProcs is the value of GOMAXPROCS of both ends. Each byte passes two goroutines of an end. With two threads,
+	// a sixth of a relay's CPU time went into waking the other one.
 	TunnelProcs = "1"
 	// RelayGC and RelaySoftLimit are the values of GOGC and GOMEMLIMIT of a relay. It needs 57 MiB while 100 gateways
 	// read nothing, with their buffers full.

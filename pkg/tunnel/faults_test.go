@@ -208,17 +208,11 @@ func TestAStartingAPIServer(t *testing.T) {
 func TestClockSkew(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, defaultLimits(), supportedVersions())
-	issued := func(at time.Time) {
-		serving, err := b.ca.Serving(at, tunnelName)
-		b.must(err)
-		b.write("tls.key", serving.Key)
-		b.write("tls.crt", serving.Cert)
-	}
-	issued(time.Now().Add(time.Hour)) // the management side's clock is an hour ahead of the guest's
+	b.identityAt(time.Now().Add(time.Hour), b.ca, tunnelName) // the management side's clock is an hour ahead of the guest's
 	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
 	b.logs("is not yet valid")
 	b.g.Eventually(sidecar.counts.reconnects[Unproven].Load).Should(gomega.BeNumerically(">", 0))
-	issued(time.Now().Add(4 * time.Minute))
+	b.identityAt(time.Now().Add(4*time.Minute), b.ca, tunnelName)
 	before := sidecar.counts.reconnects[Unproven].Load()
 	b.talks()
 	if more := sidecar.counts.reconnects[Unproven].Load() - before; more > 1 { // one was under way
@@ -226,10 +220,7 @@ func TestClockSkew(t *testing.T) {
 	}
 	for ahead, want := range map[time.Duration]string{time.Hour: "the tunnel is up", 31 * 24 * time.Hour: "has expired"} {
 		b := newBench(t, defaultLimits(), supportedVersions())
-		serving, err := b.ca.Serving(time.Now().Add(-ahead), tunnelName)
-		b.must(err)
-		b.write("tls.key", serving.Key)
-		b.write("tls.crt", serving.Cert)
+		b.identityAt(time.Now().Add(-ahead), b.ca, tunnelName)
 		b.sidecar(defaultLimits(), supportedVersions())
 		b.logs(want)
 	}

@@ -103,7 +103,13 @@ func (b *bench) write(name string, data []byte) {
 // identity gives the sidecar a certificate of a CA.
 func (b *bench) identity(ca pki.CA, name string) {
 	b.t.Helper()
-	serving, err := ca.Serving(time.Now(), name)
+	b.identityAt(time.Now(), ca, name)
+}
+
+// identityAt is identity with the time at which the certificate was issued.
+func (b *bench) identityAt(issued time.Time, ca pki.CA, name string) {
+	b.t.Helper()
+	serving, err := ca.Serving(issued, name)
 	b.must(err)
 	b.write("tls.key", serving.Key)
 	b.write("tls.crt", serving.Cert)

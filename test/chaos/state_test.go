@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/hypershift"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/untouched"
 )
@@ -134,7 +135,7 @@ func (w *chaosRun) look(ctx context.Context) (map[string]string, error) {
 	if err := w.lookAt(ctx, w.guest, leases, model.OwnershipLabel, out); err != nil {
 		return nil, err
 	}
-	if err := w.lookAt(ctx, w.mgmt, hostedControlPlanes(), "", out); err != nil {
+	if err := w.lookAt(ctx, w.mgmt, hypershift.ControlPlanes(), "", out); err != nil {
 		return nil, err
 	}
 	return out, w.lookAt(ctx, w.guest, classes, "", out)

@@ -23,10 +23,7 @@ import (
 	"github.com/hypergate/hypergate/test/hypershift"
 )
 
-var (
-	crdResource   = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	planeResource = schema.GroupVersionResource{Group: "hypershift.openshift.io", Version: "v1beta1", Resource: "hostedcontrolplanes"}
-)
+var crdResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // serveHyperShift installs HyperShift's own CRD on the management cluster until the end of the test.
 func (w *harness) serveHyperShift() {
@@ -41,7 +38,7 @@ func (w *harness) serveHyperShift() {
 }
 
 func (w *harness) controlPlanes() dynamic.ResourceInterface {
-	return dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(planeResource).Namespace(w.cfg.MgmtNamespace)
+	return dynamic.NewForConfigOrDie(w.mgmtAdmin()).Resource(hypershift.ControlPlanes()).Namespace(w.cfg.MgmtNamespace)
 }
 
 // mgmtAdmin returns the configuration with which the test itself uses the management cluster.
@@ -74,16 +71,7 @@ func (w *harness) createPlane(plane *unstructured.Unstructured) {
 // controlPlane returns a HostedControlPlane that HyperShift's CRD accepts. more adds fields to its spec.
 func controlPlane(t *testing.T, name, more string) *unstructured.Unstructured {
 	t.Helper()
-	return fromyaml.Object(t, `{apiVersion: hypershift.openshift.io/v1beta1, kind: HostedControlPlane, metadata: {name: `+name+`},
-		spec: {releaseImage: "quay.io/r:4.21", issuerURL: "https://kubernetes.default.svc",
-		pullSecret: {name: pull-secret}, sshKey: {name: ssh-key},
-		etcd: {managementType: Managed, managed: {storage: {type: PersistentVolume, persistentVolume: {size: 8Gi}}}},
-		dns: {baseDomain: example.com}, infraID: guest1-abcde, clusterID: 5f7c0000-0000-4000-8000-000000000000,
-		controllerAvailabilityPolicy: SingleReplica, platform: {type: None},
-		services: [{service: APIServer, servicePublishingStrategy: {type: LoadBalancer}},
-			{service: OAuthServer, servicePublishingStrategy: {type: Route}},
-			{service: Konnectivity, servicePublishingStrategy: {type: Route}},
-			{service: Ignition, servicePublishingStrategy: {type: Route}}]`+more+`}}`)
+	return fromyaml.Object(t, hypershift.ControlPlaneYAML(name, more))
 }
 
 func (w *harness) patchControlPlane(name, patch string) {

@@ -283,7 +283,7 @@ func fleetOfHyperShift(t *testing.T, own *planes.Plane, reader *fleetclient.Clie
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, namespace := range []string{"default", "fleet-8"} {
 		g.Eventually(func() error {
-			_, err := client.Resource(planeResource).Namespace(namespace).
+			_, err := client.Resource(hypershift.ControlPlanes()).Namespace(namespace).
 				Create(t.Context(), controlPlane(t, "guest", ""), metav1.CreateOptions{})
 			return err
 		}).Should(gomega.Succeed())

@@ -119,7 +119,7 @@ func TestPreflightNamesOnlySomeGateways(t *testing.T) {
 // hostilePages is a guest whose lists have one object on each page. objects has the function that returns the object of
 // a page, by resource. The last page is the one without a next object.
 type hostilePages struct {
-	objects  map[string]func(page int) map[string]any
+	objects  map[string]func(page int) json.RawMessage
 	requests map[string]int
 	mu       sync.Mutex
 }
@@ -140,17 +140,13 @@ func (p *hostilePages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "ObjectList", "metadata": metadata, "items": items})
 }
 
-// untilPage returns a function that returns an object for each page before the given one.
-func untilPage(end int, of func(page int) string) func(int) map[string]any {
-	return func(page int) map[string]any {
+// untilPage returns a function that returns an object, in JSON, for each page before the given one.
+func untilPage(end int, of func(page int) string) func(int) json.RawMessage {
+	return func(page int) json.RawMessage {
 		if page >= end {
 			return nil
 		}
-		var out map[string]any
-		if err := json.Unmarshal([]byte(of(page)), &out); err != nil {
-			panic(err)
-		}
-		return out
+		return json.RawMessage(of(page))
 	}
 }
 
@@ -179,7 +175,7 @@ func TestPreflightOfAHostileGuest(t *testing.T) {
 		"long defaults":    {20, 20, 20, "those with class defaults have more than 16777216 bytes"},
 		"short defaults":   {20, 20, 10, ""},
 	} {
-		guest := &hostilePages{requests: map[string]int{}, objects: map[string]func(int) map[string]any{
+		guest := &hostilePages{requests: map[string]int{}, objects: map[string]func(int) json.RawMessage{
 			"gatewayclasses": untilPage(test.classes, class), "gateways": untilPage(test.gateways, gateway),
 			"configmaps": untilPage(test.defaults, defaults),
 		}}
