@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -16,8 +17,10 @@ import (
 type patched struct {
 	// count is how many objects were patched.
 	count int
-	// forbidden reports whether hypergate is not allowed to patch them.
-	forbidden bool
+	// refused is an object whose patch would be refused again, and the cause. NoCause: there was none. A missing
+	// permission comes first. A webhook or a policy can deny a patch with the same code, 403: see apply.Classify.
+	refused model.ForeignObject
+	cause   apply.Cause
 }
 
 // patchForeign patches the first objects of a list, side by side. The next pass patches the rest. An object that has
@@ -56,20 +59,25 @@ func (e *execution) patchForeign(
 func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, all []model.ForeignObject, errs []error) patched {
 	var out patched
 	var failed error
+	var first types.NamespacedName
 	for i := range all {
 		switch err := errs[i]; {
 		case err == nil:
-			out.count++
-		case apierrors.IsForbidden(err):
-			out.forbidden, failed = true, err
+			if out.count++; out.count == 1 {
+				first = all[i].Key
+			}
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err): // it has changed, or is gone
 		default:
 			failed = err
+			cause := apply.Classify(err, "patch", foreignResource(why))
+			if !cause.Class().IsTransient() && out.cause.Class() != apply.Forbidden {
+				out.refused, out.cause = all[i], cause
+			}
 		}
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	if out.count > 0 {
-		log.Info("Patched objects of other owners", "why", why, "first", all[0].Key.String(), "count", out.count)
+		log.Info("Patched objects of other owners", "why", why, "first", first.String(), "count", out.count)
 	}
 	if failed == nil {
 		e.memory.foreignLogged = lastLogged{}

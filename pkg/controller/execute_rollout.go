@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
@@ -28,8 +29,11 @@ func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
 	case rollout.ReleaseAll:
 		did = e.patchGateways(ctx, model.ReasonReleaseGateway, s.Gateways...)
 	}
-	if did.forbidden {
-		memo = memo.AfterRefusal(d.evidence, d.step)
+	notAllowed := did.cause.Class() == apply.Forbidden
+	if notAllowed || did.count == 0 && did.cause.Class() != apply.NoCause {
+		memo = memo.AfterRefusal(d.evidence, d.step, rollout.Refusal{
+			NotAllowed: notAllowed, Gateway: did.refused.UID, Cause: did.cause.String(),
+		})
 	}
 	e.memory.rollout = memo
 	e.outcome.rollout = memo.Report(d.evidence, d.step)

@@ -39,6 +39,8 @@ type simulated struct {
 	// broken reports whether new pods never become ready. inert reports whether configurations make no difference for
 	// it.
 	broken, inert bool
+	// denied reports whether the guest denies patches of it.
+	denied bool
 	// released reports whether hypergate released it, and has not held it since.
 	released bool
 }
@@ -115,7 +117,7 @@ func (w *simulation) pass(t *testing.T) {
 func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
 	t.Helper()
 	if w.forbidden {
-		w.memo = w.memo.AfterRefusal(e, step)
+		w.memo = w.memo.AfterRefusal(e, step, rollout.Refusal{NotAllowed: true, Gateway: of.UID})
 		return false
 	}
 	i := slices.IndexFunc(w.gateways, func(g *simulated) bool { return g.UID == of.UID })
@@ -123,6 +125,10 @@ func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, 
 		return false
 	}
 	g := w.gateways[i]
+	if g.denied {
+		w.memo = w.memo.AfterRefusal(e, step, rollout.Refusal{Gateway: of.UID})
+		return false
+	}
 	if g.Hold == model.HeldByOther || g.Hold == to {
 		t.Errorf("%s: a Gateway with the hold %d is patched to %d", g.Key, g.Hold, to)
 	}
@@ -147,8 +153,9 @@ func (w *simulation) mayRelease(t *testing.T, next model.Gateway) {
 	}
 }
 
-// deploy makes istiod deploy a Gateway within a second.
+// deploy makes istiod deploy a Gateway within a second. An istiod of before, which has ended, deploys nothing more.
 func (w *simulation) deploy(g *simulated) {
+	g.pending = ""
 	if g.of != w.runs && !g.inert {
 		g.pending, g.at = w.runs, w.now.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
 	}
@@ -187,7 +194,7 @@ func (w *simulation) advance(by time.Duration) {
 
 // disturb does something that can happen at any time.
 func (w *simulation) disturb() {
-	switch w.random.IntN(13) {
+	switch w.random.IntN(14) {
 	case 0:
 		w.memo, w.watched = rollout.Memo{}, false // hypergate restarts
 	case 1:
@@ -210,12 +217,16 @@ func (w *simulation) disturb() {
 			w.advance(time.Duration(w.random.IntN(300)) * time.Second) // the guest's API server is away
 			w.outage.EndedAt = w.now
 		}
+	case 7:
+		if len(w.gateways) > 0 {
+			w.gateways[w.random.IntN(len(w.gateways))].denied = w.random.IntN(2) == 0
+		}
 	}
 }
 
-// TestARolloutEndsOrStops plays rollouts with crashes, other versions, failing patches, lost permissions and pods that
-// do not become ready. At most one Gateway is released at once, no Gateway of another client is patched, and each
-// rollout ends or stops with a reason.
+// TestARolloutEndsOrStops plays rollouts with crashes, other versions, failing and denied patches, lost permissions and
+// pods that do not become ready. At most one Gateway is released at once, no Gateway of another client is patched, and
+// each rollout ends or stops with a reason.
 func TestARolloutEndsOrStops(t *testing.T) {
 	t.Parallel()
 	ends := map[string]int{}
@@ -232,7 +243,7 @@ func TestARolloutEndsOrStops(t *testing.T) {
 			w.pass(t)
 			w.advance(time.Second)
 		}
-		if _, tries := w.last.(rollout.Release); tries && w.forbidden {
+		if _, tries := w.last.(rollout.Release); tries {
 			w.pass(t) // it is tried once a minute, and stops again
 		}
 		ends[w.end(t, seed)]++
@@ -240,7 +251,7 @@ func TestARolloutEndsOrStops(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, end := range []string{"done", "pods", "forbidden", "limited"} {
+	for _, end := range []string{"done", "pods", "forbidden", "denied", "limited"} {
 		if ends[end] == 0 {
 			t.Errorf("no rollout ends with %q: %v", end, ends)
 		}
@@ -274,6 +285,12 @@ func (w *simulation) end(t *testing.T, seed uint64) string {
 				t.Errorf("seed %d: stopped although patches are allowed", seed)
 			}
 			return "forbidden"
+		}
+		if s.Why == rollout.ReleaseDenied {
+			if !slices.ContainsFunc(w.gateways, func(g *simulated) bool { return g.denied && g.UID == s.Gateway.UID }) {
+				t.Errorf("seed %d: stopped for %s, whose patches are not denied", seed, s.Gateway.Key)
+			}
+			return "denied"
 		}
 		if s.Gateway.Deployment.State == model.DeploymentComplete || s.Gateway.Key.Name == "" {
 			t.Errorf("seed %d: stopped for %v", seed, s.Gateway)

@@ -25,7 +25,7 @@ const (
 	// settleTime is how long a released Gateway whose Deployment does not change is waited for. istiod writes within a
 	// second. It writes nothing if the new configuration makes no difference for the Gateway.
 	settleTime = 5 * time.Second
-	// refusedTime is when a release that was forbidden is tried again.
+	// refusedTime is when a release that was refused is tried again.
 	refusedTime = time.Minute
 )
 
@@ -77,8 +77,9 @@ type Memo struct {
 	// Limit is why Gateways rolled all at once when istiod got the configuration LimitOf.
 	Limit   Limit
 	LimitOf string
-	// RefusedAt is when a patch was forbidden. Zero: none was since the last one that succeeded.
+	// RefusedAt is when a patch was refused, and Refusal why. Zero: none was since the last release.
 	RefusedAt time.Time
+	Refusal   Refusal
 }
 
 // Holding reports whether Gateways are held, or istiod waits until they are.
@@ -173,7 +174,7 @@ func (e Evidence) afterChange(m Memo) Step {
 	switch {
 	case len(held) == 0:
 		return Done{}
-	case m.isRefused(e.Now):
+	case m.isRefused(e.Now, held):
 		return e.mayNotRelease(m)
 	}
 	if left := e.Outage.Settling(e.Now); left > 0 {
@@ -195,7 +196,7 @@ func (e Evidence) unknownGateways(m Memo) Step {
 	switch e.Gateways.View {
 	case model.GatewaysForbidden, model.GatewaysTooMany:
 		switch held := e.held(); {
-		case len(held) > 0 && !m.isRefused(e.Now):
+		case len(held) > 0 && !m.isRefused(e.Now, held):
 			return ReleaseAll{Gateways: held}
 		case len(held) > 0 || m.Holds:
 			return e.mayNotRelease(m)
@@ -219,7 +220,7 @@ func (e Evidence) releaseAll(m Memo) Step {
 	switch {
 	case len(held) == 0:
 		return Done{}
-	case m.isRefused(e.Now):
+	case m.isRefused(e.Now, held):
 		return e.mayNotRelease(m)
 	default:
 		return ReleaseAll{Gateways: held}
@@ -230,7 +231,11 @@ func (e Evidence) releaseAll(m Memo) Step {
 func (e Evidence) mayNotRelease(m Memo) Step {
 	out := Stop{Why: MayNotRelease, Progress: e.progress(0), Again: refusedTime}
 	if held := e.held(); len(held) > 0 {
-		out.Gateway = held[0]
+		denied := slices.IndexFunc(held, func(g model.Gateway) bool { return !m.Refusal.NotAllowed && g.UID == m.Refusal.Gateway })
+		if denied >= 0 {
+			out.Why, out.Cause = ReleaseDenied, m.Refusal.Cause
+		}
+		out.Gateway = held[max(0, denied)]
 	}
 	if left := refusedTime - e.Now.Sub(m.RefusedAt); left > 0 {
 		out.Again = min(out.Again, left)

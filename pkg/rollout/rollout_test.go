@@ -156,7 +156,9 @@ func TestAfterIstiodChanged(t *testing.T) {
 	rolling := func(e *rollout.Evidence) { e.Rollout = model.Rolling }
 	unavailable := func(e *rollout.Evidence) { e.Istiod = model.Unavailable }
 	refused := settled()
-	refused.RefusedAt = start.Add(-20 * time.Second)
+	refused.RefusedAt, refused.Refusal.NotAllowed = start.Add(-20*time.Second), true
+	denied := settled()
+	denied.RefusedAt, denied.Refusal = refused.RefusedAt, rollout.Refusal{Gateway: held("b").UID, Cause: "denied by a policy"}
 	check(t, map[string]row{
 		"istiod rolls":          {evidence: edited(changed(known(held("a"))), rolling), want: rollout.Change{}},
 		"istiod is unavailable": {evidence: edited(changed(known(held("a"))), unavailable), want: rollout.Change{}},
@@ -185,6 +187,17 @@ func TestAfterIstiodChanged(t *testing.T) {
 			want: rollout.Stop{
 				Why: rollout.MayNotRelease, Gateway: held("a"), Progress: rollout.Progress{Total: 1}, Again: 40 * time.Second,
 			},
+		},
+		"the guest denies the release": {
+			evidence: changed(known(held("a"), held("b"))), memo: denied,
+			want: rollout.Stop{
+				Why: rollout.ReleaseDenied, Gateway: held("b"), Cause: "denied by a policy", Progress: rollout.Progress{Total: 2},
+				Again: 40 * time.Second,
+			},
+		},
+		"the Gateway whose release was denied is gone": {
+			evidence: changed(known(held("a"))), memo: denied,
+			want: rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}},
 		},
 		"all at once, with holds of an earlier process": {
 			evidence: edited(changed(known(held("a"), held("b"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }),

@@ -43,8 +43,10 @@ type (
 	}
 	// Stop means that no further Gateway is released. Again is when to decide again without an event; zero is never.
 	Stop struct {
-		Why      StopReason
-		Gateway  model.Gateway
+		Why     StopReason
+		Gateway model.Gateway
+		// Cause is why the guest denied a patch: a sentence without a full stop. It is empty for other reasons.
+		Cause    string
 		Progress Progress
 		Again    time.Duration
 	}
@@ -67,6 +69,8 @@ const (
 	PodsNotReady StopReason = "PodsNotReady"
 	// MayNotRelease: Gateways are held, and hypergate is not allowed to patch or list them.
 	MayNotRelease StopReason = "MayNotRelease"
+	// ReleaseDenied: the guest denies the patch that releases the Gateway, for example by a webhook.
+	ReleaseDenied StopReason = "ReleaseDenied"
 )
 
 // HoldsIstiod reports whether istiod must not be changed before the step is done.

@@ -11,7 +11,8 @@ import (
 const (
 	// ReasonGatewayRollout: gateways roll one after another.
 	ReasonGatewayRollout = "GatewayRollout"
-	// ReasonGatewayRolloutStuck: the new pods of a Gateway do not become ready. The remaining Gateways wait.
+	// ReasonGatewayRolloutStuck: the new pods of a Gateway do not become ready, or the guest denies its release. The
+	// remaining Gateways wait.
 	ReasonGatewayRolloutStuck = "GatewayRolloutStuck"
 	// ReasonGatewayRolloutForbidden: hypergate is not allowed to hold or release Gateways.
 	ReasonGatewayRolloutForbidden = "GatewayRolloutForbidden"
@@ -114,13 +115,24 @@ func (r Result) gatewayRolloutPublic() string {
 }
 
 func stoppedRollout(s rollout.Stop) problem {
-	if s.Why == rollout.MayNotRelease {
+	switch s.Why {
+	case rollout.ReleaseDenied:
+		return problem{
+			reason: ReasonGatewayRolloutStuck,
+			text: fmt.Sprintf("rolling gateways: Gateway %s cannot be released: %s; %d of %d Gateways have rolled, and the others "+
+				"keep their pods", gatewayName(s.Gateway), plain(s.Cause), s.Progress.Rolled, s.Progress.Total) +
+				nextStep("in the guest, allow hypergate to remove the annotation "+model.HoldAnnotation+
+					", or remove it with kubectl annotate gateway -n "+plain(s.Gateway.Key.Namespace)+" "+plain(s.Gateway.Key.Name)+
+					" "+model.HoldAnnotation+"-"),
+		}
+	case rollout.MayNotRelease:
 		return problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side)" +
 				nextStep("apply "+rolloutRole+"; "+
 					"hypergate release, with a kubeconfig of the guest's admin, releases them"),
 		}
+	case rollout.PodsNotReady:
 	}
 	d := s.Gateway.Deployment
 	return problem{

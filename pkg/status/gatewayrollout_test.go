@@ -92,11 +92,17 @@ func TestGatewayRollout(t *testing.T) {
 func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 	t.Parallel()
 	stopped := rollout.Stop{Why: rollout.PodsNotReady, Gateway: aGateway(), Progress: rollout.Progress{Rolled: 3, Total: 14}}
+	denied := stopped
+	denied.Why, denied.Cause = rollout.ReleaseDenied, "denied by the admission policy freeze"
 	const (
 		stuckPod = "rolling gateways: the new pods of Gateway shop/web are not becoming ready (1 of 2); 3 of 14 Gateways have rolled, " +
 			"and the others keep their pods [in the guest, find the cause with kubectl -n shop describe deployments,pods " +
 			"-l gateway.networking.k8s.io/gateway-name=web, and repair or delete this Gateway; " +
 			"hypergate release lets all remaining Gateways roll at once]"
+		notReleased = "rolling gateways: Gateway shop/web cannot be released: denied by the admission policy freeze; 3 of 14 Gateways " +
+			"have rolled, and the others keep their pods [in the guest, allow hypergate to remove the annotation " +
+			"gateway.istio.io/controller-version, or remove it with kubectl annotate gateway -n shop web " +
+			"gateway.istio.io/controller-version-]"
 		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [apply " +
 			"deploy/hosted/guest in the guest, or deploy/standalone; hypergate release, with a kubeconfig of the guest's admin, " +
 			"releases them]"
@@ -109,6 +115,7 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 	checkRollouts(t, map[string]rolloutCase{
 		"not allowed to hold": problem(rolling(rollout.Done{}, rollout.NotAllowed), "GatewayRolloutForbidden", mayNotHold),
 		"pods not ready":      problem(rolling(stopped, ""), "GatewayRolloutStuck", stuckPod),
+		"release denied":      problem(rolling(denied, ""), "GatewayRolloutStuck", notReleased),
 		"not allowed to release": problem(
 			rolling(rollout.Stop{Why: rollout.MayNotRelease, Gateway: aGateway()}, ""), "GatewayRolloutForbidden", stayHeld),
 	})

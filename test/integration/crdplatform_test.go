@@ -31,51 +31,29 @@ func TestCRDsAndThePlatform(t *testing.T) {
 // ingressOperatorPolicy creates a policy by which only the ingress operator can write CRDs of the Gateway API.
 func (w *crdWorld) ingressOperatorPolicy() (remove func()) {
 	w.Helper()
-	const name = "ingress-operator-crds"
-	policies := w.guest.AdmissionregistrationV1()
-	_, err := policies.ValidatingAdmissionPolicies().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: new(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{
-						admissionregistrationv1.Create, admissionregistrationv1.Update,
-						admissionregistrationv1.Delete,
-					},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"*"},
-						Resources: []string{"customresourcedefinitions"},
-					},
-				},
-			}}},
-			MatchConditions: []admissionregistrationv1.MatchCondition{{
-				Name: "gateway-api", Expression: `(request.operation == 'DELETE' ? oldObject : object).spec.group == ` +
-					`'gateway.networking.k8s.io'`,
-			}},
-			Validations: []admissionregistrationv1.Validation{{
-				Expression: `request.userInfo.username == 'system:serviceaccount:openshift-ingress-operator:ingress-operator'`,
-				Message:    "Gateway API CRDs are managed by the ingress operator",
-			}},
+	remove = w.enforce(guestPolicy{
+		name: "ingress-operator-crds",
+		operations: []admissionregistrationv1.OperationType{
+			admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Delete,
 		},
-	}, metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+		rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"apiextensions.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"customresourcedefinitions"},
 		},
-	}, metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
+		conditions: []admissionregistrationv1.MatchCondition{{
+			Name: "gateway-api", Expression: `(request.operation == 'DELETE' ? oldObject : object).spec.group == ` +
+				`'gateway.networking.k8s.io'`,
+		}},
+		validation: admissionregistrationv1.Validation{
+			Expression: `request.userInfo.username == 'system:serviceaccount:openshift-ingress-operator:ingress-operator'`,
+			Message:    "Gateway API CRDs are managed by the ingress operator",
+		},
+	})
 	w.Eventually(func() error {
 		_, err := w.crds().Patch(w.Context(), httpCRD, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
 			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}).Should(gomega.MatchError(gomega.ContainSubstring("managed by the ingress operator")))
-	return func() {
-		w.Expect(policies.ValidatingAdmissionPolicyBindings().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
-		w.Expect(policies.ValidatingAdmissionPolicies().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
-	}
+	return remove
 }
 
 // deniedByPolicy checks that a policy refuses writes although there is consent for all CRDs. The installation

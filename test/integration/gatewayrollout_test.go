@@ -1,14 +1,8 @@
 package integration_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -244,38 +238,4 @@ func TestForeignHoldsStay(t *testing.T) {
 	after, err := w.gateway.Gateways(w.namespace).Get(t.Context(), "theirs", metav1.GetOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(after.ResourceVersion).To(gomega.Equal(before.ResourceVersion))
-}
-
-// TestWithoutPermissionGatewaysRollAtOnce checks that istiod is changed although hypergate is not allowed to patch
-// Gateways, and that a condition names the missing role.
-func TestWithoutPermissionGatewaysRollAtOnce(t *testing.T) {
-	w, stop := newGatewayWorld(t, "a", "b")
-	stop()
-	w.guestConfig.Wrap(forbidGateways)
-	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
-	w.run()
-	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
-	w.Expect(w.held()).To(gomega.BeEmpty())
-	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.And(
-		gomega.ContainSubstring("all Gateways roll at once: hypergate is not allowed to hold them"),
-		gomega.ContainSubstring("apply deploy/hosted/guest in the guest")))
-	w.settle()
-}
-
-// forbidGateways returns a transport that answers writes to Gateways as an API server does without a permission.
-func forbidGateways(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/gateways/") {
-			return next.RoundTrip(r)
-		}
-		body, err := json.Marshal(apierrors.NewForbidden(gatewayv1.Resource("gateways"), path.Base(r.URL.Path), errors.New("no")).Status())
-		if err != nil {
-			return nil, err
-		}
-		return &http.Response{
-			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
-			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(bytes.NewReader(body)),
-		}, nil
-	})
 }

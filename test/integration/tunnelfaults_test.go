@@ -68,29 +68,14 @@ func (w *harness) forbidden() map[string][]time.Time {
 // is in force. The returned function removes it, and waits until it is not.
 func (w *harness) refuseProxies() (remove func()) {
 	w.Helper()
-	name, policies := w.cfg.Revision+"-proxies", w.guest.AdmissionregistrationV1()
-	_, err := policies.ValidatingAdmissionPolicies().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
-					Rule: admissionregistrationv1.Rule{
-						APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/proxy"},
-					},
-				},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Reason: new(metav1.StatusReasonForbidden)}},
+	end := w.enforce(guestPolicy{
+		name:       w.cfg.Revision + "-proxies",
+		operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Connect},
+		rule: admissionregistrationv1.Rule{
+			APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/proxy"},
 		},
-	}, metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = policies.ValidatingAdmissionPolicyBindings().Create(w.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		},
-	}, metav1.CreateOptions{})
-	w.Expect(err).NotTo(gomega.HaveOccurred())
+		validation: admissionregistrationv1.Validation{Expression: "false", Reason: new(metav1.StatusReasonForbidden)},
+	})
 	answer := func() int {
 		var code int
 		w.guest.CoreV1().RESTClient().Get().Namespace(metav1.NamespaceDefault).Resource("pods").Name("http:none:1").SubResource("proxy").
@@ -99,8 +84,7 @@ func (w *harness) refuseProxies() (remove func()) {
 	}
 	w.Eventually(answer).Should(gomega.Equal(http.StatusForbidden))
 	return func() {
-		w.Expect(policies.ValidatingAdmissionPolicyBindings().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
-		w.Expect(policies.ValidatingAdmissionPolicies().Delete(w.Context(), name, metav1.DeleteOptions{})).To(gomega.Succeed())
+		end()
 		w.Eventually(answer).Should(gomega.Equal(http.StatusNotFound))
 	}
 }

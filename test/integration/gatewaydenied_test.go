@@ -1,0 +1,109 @@
+package integration_test
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// TestWithoutPermissionGatewaysRollAtOnce checks that istiod is changed although hypergate is not allowed to patch
+// Gateways, and that a condition names the missing role. hypergate has all permissions except that one.
+func TestWithoutPermissionGatewaysRollAtOnce(t *testing.T) {
+	w, stop := newGatewayWorld(t, "a", "b")
+	stop()
+	user := "limited-" + w.cfg.Revision
+	w.allowInGuest(user, rulesWithoutPatchOfGateways())
+	w.guestConfig = rest.CopyConfig(w.guestConfig)
+	w.guestConfig.Impersonate = rest.ImpersonationConfig{UserName: user}
+	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
+	w.run()
+	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
+	w.Expect(w.held()).To(gomega.BeEmpty())
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.And(
+		gomega.ContainSubstring("all Gateways roll at once: hypergate is not allowed to hold them"),
+		gomega.ContainSubstring("apply deploy/hosted/guest in the guest")))
+	w.settle()
+}
+
+// rulesWithoutPatchOfGateways allows everything in the guest except to change Gateways.
+func rulesWithoutPatchOfGateways() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{
+			APIGroups: []string{
+				"", "apps", "apiextensions.k8s.io", rbacv1.GroupName, "admissionregistration.k8s.io", "coordination.k8s.io",
+				"discovery.k8s.io", "autoscaling", "policy", "authentication.k8s.io", "networking.istio.io", "security.istio.io",
+				"telemetry.istio.io", "extensions.istio.io", "networking.k8s.io",
+			},
+			Resources: []string{"*"}, Verbs: []string{"*"},
+		},
+		{
+			APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses", "gatewayclasses/status"},
+			Verbs: []string{"*"},
+		},
+		{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}},
+	}
+}
+
+// TestADeniedHoldDoesNotReleaseTheOthers lets an admission policy of the guest deny the hold of one Gateway, with the
+// code that a missing permission has, too. istiod waits until that Gateway is held, and no condition names a role. Then
+// the policy denies its release. The rollout stops, a condition has the cause, and it continues without that Gateway.
+func TestTheGuestDeniesPatchesOfAGateway(t *testing.T) {
+	w, stop := newGatewayWorld(t, "a", "b")
+	stop()
+	remove := w.freeze("a")
+	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
+	w.run()
+	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
+	w.Consistently(w.templates, "3s").Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotA)), "istiod waits for the hold")
+	w.Expect(w.installedMessage("demo")).NotTo(gomega.ContainSubstring("not allowed"))
+	remove()
+	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
+	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b"}))
+
+	remove = w.freeze("a")
+	defer remove()
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
+		"rolling gateways: Gateway " + w.namespace + "/a cannot be released: denied by the admission policy " + w.cfg.Revision +
+			"-frozen; 0 of 2 Gateways have rolled, and the others keep their pods"))
+	w.settle()
+	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b"}))
+	w.Expect(w.gateway.Gateways(w.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.playGateway("b", w.cfg.ProxyImage, 1)
+	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("rolling gateways"))
+}
+
+// freeze denies all changes of one Gateway, and waits until they are denied. The returned function ends that.
+func (w *gatewayWorld) freeze(name string) (remove func()) {
+	w.Helper()
+	end := w.enforce(guestPolicy{
+		name:       w.cfg.Revision + "-frozen",
+		operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+		rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"gateway.networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"gateways"},
+		},
+		conditions: []admissionregistrationv1.MatchCondition{{
+			Name: "one", Expression: "object.metadata.namespace == '" + w.namespace + "' && object.metadata.name == '" + name + "'",
+		}},
+		validation: admissionregistrationv1.Validation{
+			Expression: "false", Reason: new(metav1.StatusReasonForbidden), Message: "a change freeze",
+		},
+	})
+	change := func() error {
+		_, err := w.gateway.Gateways(w.namespace).Patch(w.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	w.Eventually(change).Should(gomega.MatchError(gomega.ContainSubstring("a change freeze")))
+	return end
+}
