@@ -41,6 +41,14 @@ func ofAnswers() []mutation {
 			"if !may {", "if !may && false {", "./pkg/logs", "TestFrequentMessagesAreCounted",
 		},
 		{
+			"bytes", "the memory of istiod's proxies", "pkg/proxies/decode.go",
+			"a.kept+proxy.size() > mostKept:", "a.kept+proxy.size() < 0:", "./pkg/proxies", "TestKeptProxiesAreLimited",
+		},
+		{
+			"bytes", "the class defaults that preflight keeps", "cmd/hypergate/app/preflightgateways.go",
+			"kept > mostClassDefaults {", "kept < 0 {", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
+		},
+		{
 			"lists", "the limit of a list's bytes", "pkg/watch/budget.go",
 			"case c.lists && m.bytes > l.ListBytes:", "case c.lists && m.bytes > l.ListBytes && false:",
 			"./pkg/watch", "TestWatchLimits",
@@ -48,6 +56,10 @@ func ofAnswers() []mutation {
 		{
 			"lists", "the limits of what is kept", "pkg/watch/budget.go",
 			"m.weigh(object, m.budget.take(size))", "m.budget.take(size)", "./pkg/watch", "TestWatchLimitsAfterTheList",
+		},
+		{
+			"lists", "the pages that preflight reads", "cmd/hypergate/app/preflightgateways.go",
+			"for range parametersPages {", "for range 2 * parametersPages {", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
 		},
 	}
 }
@@ -80,6 +92,15 @@ func ofPasses() []mutation {
 			"p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.Wait(now), p.storm.Wait(now)))",
 			"p.ask(max(0, p.turns.Wait(now), p.storm.Wait(now)))", "./pkg/controller", "TestManyEventsCauseALimitedRateOfPasses",
 		},
+		{
+			"pace", "the pause after the guest denied a release", "pkg/rollout/memo.go",
+			"m.RefusedAt.IsZero() || now.Sub(m.RefusedAt) >= refusedTime", "true", "./pkg/rollout", "TestAfterIstiodChanged",
+		},
+		{
+			"pace", "the limit of holds in a migration", "pkg/migration/decide.go",
+			"if d.counts(d.m.HoldsSince) && int(d.m.Holds) >=", "if d.m.Holds < 0 && int(d.m.Holds) >=",
+			"./pkg/migration", "TestForwardWhileGatewaysMove",
+		},
 	}
 }
 
@@ -111,6 +132,10 @@ func ofTruth() []mutation {
 			"clocks", "the lead counts from the request", "pkg/controller/lease.go",
 			"time.AfterFunc(time.Until(sent.Add(leadTime)), func() {", "time.AfterFunc(leadTime, func() {",
 			"./pkg/controller", "TestLeaderStopsDespiteALateRenewal",
+		},
+		{
+			"clocks", "the time of a request for a migration", "pkg/migration/intent.go",
+			"i.At.After(now.Add(mostAhead))", "i.At.After(now.Add(1000000*mostAhead))", "./pkg/migration", "TestAWrongTimeOfARequest",
 		},
 	}
 }

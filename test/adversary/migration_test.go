@@ -20,21 +20,11 @@ import (
 
 const leaseAPI, leases = "coordination.k8s.io/v1", "leases"
 
-// putOrigin gives a guest an istiod of its own, in namespace openshift-ingress, which has deployed the Gateway shop/web
-// of the class demo.
+// putOrigin gives a guest a class, and an istiod of its own that has deployed a Gateway of it.
 func putOrigin(g *adversary.Server) {
 	cfg := config()
-	g.Put("apps/v1", "deployments", "{metadata: {namespace: openshift-ingress, name: "+cfg.IstiodName()+", generation: 1, "+
-		"labels: {app.kubernetes.io/managed-by: Helm, app.kubernetes.io/version: 1.29.0}}, "+
-		"spec: {replicas: 1, template: {spec: {containers: [{name: discovery, image: 'registry.example.com/pilot:1.29.0'}]}}}, "+
-		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}")
-	g.Put("v1", "pods", "{metadata: {namespace: openshift-ingress, name: origin-1, labels: {app: istiod, istio.io/rev: rev}}}")
-	g.Put(leaseAPI, leases, "{metadata: {namespace: openshift-ingress, name: istio-gateway-deployment-rev}, "+
-		"spec: {holderIdentity: origin-1}}")
 	putClass(g, "demo")
-	g.Put(classAPI, "gateways", adversary.Gateway("shop", "web", "demo", ""))
-	g.Put("apps/v1", "deployments",
-		adversary.GatewayDeployment("shop", "web", "demo", migration.OriginAddress(cfg), "openshift-gw-ca-root-cert"))
+	adversary.PutOrigin(g, cfg.GuestNamespace, cfg.IstiodName(), migration.OriginAddress(cfg))
 }
 
 // migrate requests a migration on its Lease.

@@ -84,6 +84,20 @@ func GatewayDeployment(namespace, gateway, class, address, root string) string {
 		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}"
 }
 
+// PutOrigin gives a guest an istiod of its own, in a namespace, which has deployed the Gateway shop/web of the class
+// demo. deployment is the name of its Deployment, and address where its gateways find it.
+func PutOrigin(g *Server, namespace, deployment, address string) {
+	g.Put("apps/v1", "deployments", "{metadata: {namespace: "+namespace+", name: "+deployment+", generation: 1, "+
+		"labels: {app.kubernetes.io/managed-by: Helm, app.kubernetes.io/version: 1.29.0}}, "+
+		"spec: {replicas: 1, template: {spec: {containers: [{name: discovery, image: 'registry.example.com/pilot:1.29.0'}]}}}, "+
+		"status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1, readyReplicas: 1, availableReplicas: 1}}")
+	g.Put("v1", "pods", "{metadata: {namespace: "+namespace+", name: origin-1, labels: {app: istiod, istio.io/rev: rev}}}")
+	g.Put("coordination.k8s.io/v1", "leases", "{metadata: {namespace: "+namespace+", name: istio-gateway-deployment-rev}, "+
+		"spec: {holderIdentity: origin-1}}")
+	g.Put("gateway.networking.k8s.io/v1", "gateways", Gateway("shop", "web", "demo", ""))
+	g.Put("apps/v1", "deployments", GatewayDeployment("shop", "web", "demo", address, "openshift-gw-ca-root-cert"))
+}
+
 // HostedControlPlane returns the YAML of a HostedControlPlane for Put. spec adds fields to its spec, for example ",
 // pausedUntil: 'true'".
 func HostedControlPlane(namespace, spec string) string {

@@ -93,17 +93,22 @@ func (w *hostileRun) restart() {
 	w.start()
 }
 
-// restartForGateways restarts hypergate and waits until it writes to a Gateway. It does not wait for long, because
-// another lie can keep hypergate from it.
+// restartForGateways restarts hypergate and waits until it writes to a Gateway.
 func (w *hostileRun) restartForGateways() {
+	w.reach(gatewayWrites, w.restart)
+}
+
+// reach begins a move, and waits until hypergate makes such a write. It does not wait for long, because another lie can
+// keep hypergate from it.
+func (w *hostileRun) reach(kind string, begin func()) {
 	x := w.watcher
 	writes := func() int {
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.totals[gatewayWrites]
+		return x.totals[kind]
 	}
 	before := writes()
-	w.restart()
+	begin()
 	for range polls(3 * time.Second) {
 		if writes() > before {
 			return

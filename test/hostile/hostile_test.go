@@ -163,6 +163,7 @@ func (w *hostileRun) installHonestly() {
 		w.t.Fatalf("an honest guest is not installed: %v", w.m.Get(hcpVersion, hcps, namespace, "guest1")["status"])
 	}
 	w.honest, w.original, w.root = w.snapshot(), w.g.Objects(), w.meshRoot()
+	w.migrateHonestly()
 	w.watcher.learn()
 	w.shapes = shapes(w.g)
 	n := 0

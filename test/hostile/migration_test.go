@@ -1,0 +1,111 @@
+package hostile_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/hang"
+)
+
+const (
+	leaseAPI    = "coordination.k8s.io/v1"
+	leases      = "leases"
+	replicaSets = "replicasets"
+	pods        = "pods"
+)
+
+// migrationWrites counts the writes to the Lease of a migration. Its total shows that the moves reach a migration.
+const migrationWrites = "writes to the Lease of a migration"
+
+// migrationMoves returns the lies in a migration. hypergate reads more kinds during one, for example pods and
+// ReplicaSets.
+func migrationMoves() []move {
+	return []move{
+		{"a migration from an istiod of the guest", func(w *hostileRun) func() { return w.requestMigration() }},
+		{"a migration, with wrong types in any field", func(w *hostileRun) func() {
+			honest := w.alter("wrong types in a migration", w.wrongTypes(3))
+			undo := w.requestMigration()
+			return func() { honest(); undo() }
+		}},
+		{"a migration, with many pods, ReplicaSets and Leases", func(w *hostileRun) func() {
+			const many = 2000
+			for i := range many {
+				long := strings.Repeat("x", 4<<10)
+				metadata := fmt.Sprintf("{metadata: {namespace: %s, name: many-%d, labels: {app: istiod, istio.io/rev: rev}, "+
+					"annotations: {a: %s}}}", guestNS, i, long)
+				w.g.Put("v1", pods, metadata)
+				w.g.Put(deployAPI, replicaSets, metadata)
+				w.g.Put(leaseAPI, leases, metadata)
+			}
+			undo := w.requestMigration()
+			return func() {
+				undo()
+				for i := range many {
+					name := fmt.Sprintf("many-%d", i)
+					w.g.Delete("v1", pods, guestNS, name)
+					w.g.Delete(deployAPI, replicaSets, guestNS, name)
+					w.g.Delete(leaseAPI, leases, guestNS, name)
+				}
+			}
+		}},
+	}
+}
+
+// requestMigration gives the guest an istiod of its own, and requests the migration from it. The returned function
+// removes both while hypergate does not run, and hypergate's istiod, which has the phase of the migration. Otherwise,
+// hypergate reports that the request was removed.
+func (w *hostileRun) requestMigration() (undo func()) {
+	cfg := model.Config{Revision: "rev", GuestNamespace: guestNS}
+	adversary.PutOrigin(w.g, guestNS, cfg.IstiodName(), migration.OriginAddress(cfg))
+	w.reach(migrationWrites, func() {
+		w.m.Put(leaseAPI, leases, fmt.Sprintf("{metadata: {namespace: %s, name: %s, annotations: {%s: %s, %s: %q}}}", namespace,
+			migration.LeaseName(cfg.Revision), migration.GoalAnnotation, migration.Forward, migration.RequestedAtAnnotation,
+			time.Now().UTC().Format(time.RFC3339)))
+	})
+	return func() {
+		w.child.stop()
+		w.m.Delete(leaseAPI, leases, namespace, migration.LeaseName(cfg.Revision))
+		w.m.Delete(deployAPI, deployments, namespace, cfg.IstiodName())
+		w.g.Delete(classAPI, gateways, gatewayNS, "web")
+		w.g.Delete(deployAPI, deployments, gatewayNS, "web-demo")
+		w.g.Delete(leaseAPI, leases, guestNS, "istio-gateway-deployment-rev")
+		w.g.Delete("v1", pods, guestNS, "origin-1")
+		w.g.Delete(deployAPI, deployments, guestNS, cfg.IstiodName())
+		w.start()
+	}
+}
+
+// migrateHonestly lets hypergate begin a migration while the guest is honest, until it waits for the lock, and takes
+// the request back. So the watcher learns what hypergate writes on the management side.
+func (w *hostileRun) migrateHonestly() {
+	w.t.Helper()
+	undo := w.requestMigration()
+	waits := func() bool {
+		var lease struct{ Metadata metav1.ObjectMeta }
+		data, err := json.Marshal(w.m.Get(leaseAPI, leases, namespace, migration.LeaseName("rev")))
+		return err == nil && json.Unmarshal(data, &lease) == nil &&
+			strings.Contains(lease.Metadata.Annotations[migration.ReportAnnotation], string(migration.LockPending))
+	}
+	for range polls(hang.Deadline) {
+		if waits() {
+			break
+		}
+	}
+	if !waits() {
+		w.t.Fatal("an honest guest's migration does not reach the lock")
+	}
+	undo()
+	for range polls(hang.Deadline) {
+		if w.asHonest() {
+			return
+		}
+	}
+	w.t.Fatalf("after the migration, both sides do not have their earlier state: %s", w.difference())
+}
