@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"sync"
+
 	"github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,19 +20,38 @@ func (t *fixture) seen(load *traffic.Load, least int) {
 	t.Expect(t.ended(load, least).Failed).To(gomega.BeNumerically(">", 0))
 }
 
-// killedGatewayIsSeen kills the only pod of the gateway under load.
+// otherControls are shown once in each run of the tests, at the first gateway. They take a minute.
+var otherControls sync.Once
+
+// controls shows that the load sees failures at this gateway. Each test with requests begins with it.
+func (t *fixture) controls(edge *edgeOfTheGuest) {
+	t.Helper()
+	t.killedGatewayIsSeen(edge)
+	otherControls.Do(func() {
+		t.Log("control: a gateway that changes its revision costs requests")
+		changedRevisionIsSeen(t, edge)
+		t.Log("control: a gateway that does not drain costs requests")
+		missingDrainIsSeen(t, edge)
+	})
+}
+
+// killedGatewayIsSeen kills the processes of the gateway's only pod under load, without a drain. The kubelet starts
+// the container again. Each stream must count a failure: one that does not see this fault would see no other.
 func (t *fixture) killedGatewayIsSeen(edge *edgeOfTheGuest) {
 	t.Helper()
 	t.Log("control: a gateway that is killed costs requests")
-	load := edge.load(t)
-	old := t.gatewayPod()
-	now := int64(0)
-	t.Expect(t.GuestClient.CoreV1().Pods(old.Namespace).Delete(t.ctx, old.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})).
-		To(gomega.Succeed())
-	t.Eventually(func() types.UID { return t.gatewayPod().UID }).ShouldNot(gomega.Equal(old.UID))
+	load, old := edge.load(t), t.gatewayPod()
+	// The agent is process 1 of its container. So the kernel kills the proxy with it, with the same signal.
+	t.Expect(t.KillIn(t.step(), old.UID, "pilot-agent")).To(gomega.Succeed())
+	restarts := func() int32 { return restartsOf(t.gatewayPod())["istio-proxy"] }
+	t.Eventually(restarts).Should(gomega.BeNumerically(">", restartsOf(old)["istio-proxy"]))
+	t.Expect(t.gatewayPod().UID).To(gomega.Equal(old.UID), "a killed process does not end its pod")
 	t.available(world.GuestNamespace, trafficGateway+"-"+class)
 	t.more(load, 500)
-	t.seen(load, 1000)
+	report := t.ended(load, 1000)
+	for _, row := range report.Rows {
+		t.Expect(row.Failed).To(gomega.BeNumerically(">", 0), "stream %q does not see a gateway that is killed", row.Stream)
+	}
 	t.served(edge)
 }
 
