@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -193,6 +194,34 @@ func TestFailuresNameTheGateway(t *testing.T) {
 			g.Expect(report.Failures[0].Gateway).To(gomega.Equal("edge-1"), report.String())
 		})
 	}
+}
+
+// TestNothingIsSentTwice checks that a request that gets no answer is a failure, and is not sent again. The server
+// answers the first request of each connection, and closes the connection upon the second one. A client that sends it
+// again over a new connection would see no failure.
+func TestNothingIsSentTwice(t *testing.T) {
+	t.Parallel()
+	g := hang.Gomega(t)
+	var got, refused atomic.Int64
+	var answered sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got.Add(1)
+		if _, before := answered.LoadOrStore(r.RemoteAddr, true); before {
+			refused.Add(1)
+			panic(http.ErrAbortHandler) // closes the connection
+		}
+		_, _ = io.WriteString(w, "traffic\n")
+	}))
+	t.Cleanup(server.Close)
+	load, err := traffic.Start(t.Context(), traffic.Stream{
+		Name: "kept", Kind: traffic.KeptConnection, Address: server.Listener.Addr().String(), Host: "example.com", Rate: 50,
+	})
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Eventually(refused.Load).Should(gomega.BeNumerically(">", 20))
+	report, err := load.Stop(40)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.Expect(report.Failed).To(gomega.BeEquivalentTo(refused.Load()), report.String())
+	g.Expect(report.Requests).To(gomega.BeEquivalentTo(got.Load()), report.String())
 }
 
 // TestALoadThatDoesNotRunProvesNothing checks that too few requests are an error.
