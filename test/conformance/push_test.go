@@ -6,8 +6,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/hypergate/hypergate/test/world"
 	"github.com/hypergate/hypergate/test/xds"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/test/conformance"
@@ -21,15 +21,11 @@ const istiodPort = 15012
 // istiod's pod, so nothing is between the two.
 func (m *meter) pushes() conformance.Pushes {
 	m.Helper()
-	pods, err := m.istiod.CoreV1().Pods(m.namespace).List(m.Context(), metav1.ListOptions{LabelSelector: "app=istiod"})
-	must(m.T, err)
-	if len(pods.Items) != 1 {
-		m.Fatalf("istiod has %d pods, want 1", len(pods.Items))
-	}
+	istiod := m.istiodPod()
 	options := m.clientOptions()
 	published := m.connect(options)
 	options.Dial = func(ctx context.Context, _ string) (net.Conn, error) {
-		return m.world.DialIn(ctx, pods.Items[0].UID, istiodPort)
+		return m.world.DialIn(ctx, istiod, istiodPort)
 	}
 	direct := m.connect(options)
 	var out conformance.Pushes
@@ -91,8 +87,20 @@ func (m *meter) clientOptions() xds.Options {
 	must(m.T, err)
 	options, err := m.world.ProxyOptions(ctx, pod, token)
 	must(m.T, err)
-	root, err := m.world.GuestClient.CoreV1().ConfigMaps(infra).Get(ctx, world.Revision+"-ca-cert", metav1.GetOptions{})
+	root, err := m.world.GuestClient.CoreV1().ConfigMaps(infra).Get(ctx, m.rootsOf(pod), metav1.GetOptions{})
 	must(m.T, err)
 	options.RootCAs = []byte(root.Data["root-cert.pem"])
 	return options
+}
+
+// rootsOf returns the name of the ConfigMap with istiod's roots, which a gateway mounts.
+func (m *meter) rootsOf(pod *corev1.Pod) string {
+	m.Helper()
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Name == "istiod-ca-cert" && volume.ConfigMap != nil {
+			return volume.ConfigMap.Name
+		}
+	}
+	m.Fatalf("pod %s mounts no roots of istiod", pod.Name)
+	return ""
 }

@@ -15,8 +15,9 @@ type Speed struct {
 	// Validated and NotValidated are the times of writes that istiod's webhook validates, and of others.
 	Validated, NotValidated Durations
 	// Pushes is zero for an istiod in the guest, which has no published address.
-	Pushes Pushes
-	Many   ManyRoutes
+	Pushes   Pushes
+	Gateways ManyGateways
+	Many     ManyRoutes
 }
 
 // Pushes are the times from the creation of HTTPRoutes until clients of istiod have them, in the order of creation.
@@ -34,14 +35,25 @@ func (p Pushes) Added() Durations {
 	return out
 }
 
+// ManyGateways is how long many gateways take.
+type ManyGateways struct {
+	Gateways int
+	// Configured is the time until all that connect at once have a configuration. Pushed is the time until all have a
+	// new HTTPRoute, and Served until the real gateway among them serves it.
+	Configured, Pushed, Served time.Duration
+	// CPU is istiod's CPU time for all of that.
+	CPU time.Duration
+}
+
 // ManyRoutes is what many HTTPRoutes at once cost.
 type ManyRoutes struct {
 	Routes int
 	// Creation is the time in which they were created. Served and Reported are the times from the end of the creation
 	// until the last one was served, and until all had a status.
 	Creation, Served, Reported time.Duration
-	// CPU is istiod's CPU time from the start of the creation until all had a status.
-	CPU time.Duration
+	// CPU is istiod's CPU time from the start of the creation until all had a status. GuestCPU is the part of it on the
+	// guest's nodes.
+	CPU, GuestCPU time.Duration
 	// MemoryBefore and MemoryAfter are istiod's resident memory, in bytes. GuestMemory is the part of MemoryAfter that
 	// is on the guest's nodes.
 	MemoryBefore, MemoryAfter, GuestMemory int64
@@ -74,11 +86,17 @@ func CompareSpeed(split, inGuest Speed) string {
 	times("HTTPRoute to its first request, p90", split.FirstRequests.Quantile(90), inGuest.FirstRequests.Quantile(90))
 	times("a write that the webhook validates", split.Validated.Quantile(50), inGuest.Validated.Quantile(50))
 	times("a write that it does not select", split.NotValidated.Quantile(50), inGuest.NotValidated.Quantile(50))
+	g, h := split.Gateways, inGuest.Gateways
+	times(fmt.Sprintf("%d gateways connect: all configured after", g.Gateways), g.Configured, h.Configured)
+	times("an HTTPRoute is at all of them after", g.Pushed, h.Pushed)
+	times("and served by a real one among them after", g.Served, h.Served)
+	times("istiod's CPU time for these gateways", g.CPU, h.CPU)
 	a, b := split.Many, inGuest.Many
 	times(fmt.Sprintf("%d HTTPRoutes: created in", a.Routes), a.Creation, b.Creation)
 	times("the last one is served after", a.Served, b.Served)
 	times("all have a status after", a.Reported, b.Reported)
 	times("istiod's CPU time meanwhile", a.CPU, b.CPU)
+	times("of that on the guest's nodes", a.GuestCPU, b.GuestCPU)
 	memory := func(name string, a, b int64) {
 		const mebi = 1 << 20
 		fmt.Fprintf(table, "%s\t%d MiB\t%d MiB\t%.2f\n", name, a/mebi, b/mebi, float64(a)/float64(b))
@@ -87,11 +105,18 @@ func CompareSpeed(split, inGuest Speed) string {
 	memory("istiod's memory after", a.MemoryAfter, b.MemoryAfter)
 	memory("of that on the guest's nodes", a.GuestMemory, b.GuestMemory)
 	_ = table.Flush() // a strings.Builder does not fail
+	fmt.Fprintf(&out, "The webhook adds %s to a write with the split, and %s with an istiod in the guest.\n",
+		short(split.webhookAdds()), short(inGuest.webhookAdds()))
 	if p := split.Pushes; len(p.Published) > 0 {
 		fmt.Fprintf(&out, "A push arrives in istiod's pod after %s. The published address adds %s, and %s at p90.\n",
 			short(p.Direct.Quantile(50)), short(p.Added().Quantile(50)), short(p.Added().Quantile(90)))
 	}
 	return out.String()
+}
+
+// webhookAdds returns the time that istiod's webhook adds to a write, by the medians.
+func (s Speed) webhookAdds() time.Duration {
+	return s.Validated.Quantile(50) - s.NotValidated.Quantile(50)
 }
 
 // short returns a duration with three digits or so.

@@ -59,6 +59,9 @@ func TestSpeed(t *testing.T) {
 		t.Fatal("a side was not measured")
 	}
 	t.Log("\n" + conformance.CompareSpeed(measured[conformance.Split], measured[conformance.InGuest]))
+	if many := measured[conformance.Split].Many; many.GuestMemory > 0 || many.GuestCPU > 0 {
+		t.Errorf("with the split, istiod has %d bytes and %s of CPU time on the guest's nodes", many.GuestMemory, many.GuestCPU)
+	}
 	ratio := conformance.FirstRequestRatio(measured[conformance.Split], measured[conformance.InGuest])
 	if ratio > slowest {
 		t.Errorf("an HTTPRoute's first request takes %.2f times as long with the split as with an istiod in the guest; the bar is %.1f",
@@ -90,6 +93,7 @@ func speedOf(t *testing.T, side conformance.Side) conformance.Speed {
 	if side == conformance.Split {
 		out.Pushes = m.pushes()
 	}
+	out.Gateways = m.manyGateways(side)
 	out.Many = m.manyRoutes()
 	return out
 }
@@ -177,7 +181,7 @@ func (m *meter) writes(revision string) conformance.Durations {
 func (m *meter) manyRoutes() conformance.ManyRoutes {
 	m.Helper()
 	out := conformance.ManyRoutes{Routes: manyRoutes}
-	before, begin := m.process(), time.Now()
+	before, inGuest, begin := m.process(), m.inGuest(), time.Now()
 	var last *gatewayv1.HTTPRoute
 	for i := range manyRoutes {
 		last = measuredRoute(fmt.Sprintf("many-%d", i))
@@ -203,10 +207,19 @@ func (m *meter) manyRoutes() conformance.ManyRoutes {
 	out.Reported = time.Since(created)
 	after := m.process()
 	out.CPU, out.MemoryBefore, out.MemoryAfter = after.cpu-before.cpu, before.memory, after.memory
-	for _, p := range m.processes(m.world.GuestClient, world.GuestNamespace) {
-		out.GuestMemory += p.memory
-	}
+	now := m.inGuest()
+	out.GuestCPU, out.GuestMemory = now.cpu-inGuest.cpu, now.memory
 	return out
+}
+
+// inGuest returns what istiod's processes on the guest's nodes use.
+func (m *meter) inGuest() (sum process) {
+	m.Helper()
+	for _, p := range m.processes(m.world.GuestClient, world.GuestNamespace) {
+		sum.cpu += p.cpu
+		sum.memory += p.memory
+	}
+	return sum
 }
 
 // process is what istiod has used: CPU time since its start, and resident memory in bytes.
