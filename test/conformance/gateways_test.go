@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/hypergate/hypergate/test/world"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/test/conformance"
 )
@@ -18,13 +20,15 @@ import (
 const (
 	// manyGateways is the number of clients that connect beside the pods of the four Gateways.
 	manyGateways = 200
+	// routesToMany is the number of HTTPRoutes that are created one after the other for them.
+	routesToMany = 20
 	// retryAfter is when a client connects again that istiod refused because of its limit of new streams per second.
 	retryAfter = 500 * time.Millisecond
 )
 
-// manyGateways connects many clients that claim to be pods of the Gateway, beside its real pod and those of the three
-// other Gateways. Then it creates an HTTPRoute, and measures when it is at all clients, and when the real pod serves
-// it.
+// manyGateways connects many clients, beside the pods of the four Gateways. All claim to be the real pod of one of
+// them: istiod finds the listeners by the name and the address of a pod. Then it creates HTTPRoutes, one after the
+// other. It measures when each is at all clients, and when the real pod serves it.
 //
 // With the split, the clients use the published address, as gateways do. An istiod in the guest is reached in its own
 // pod: nothing is between the two.
@@ -36,40 +40,47 @@ func (m *meter) manyGateways(side conformance.Side) conformance.ManyGateways {
 		options.ServerName = "istiod-" + world.Revision + "." + m.namespace + ".svc"
 		options.Dial = func(ctx context.Context, _ string) (net.Conn, error) { return m.world.DialIn(ctx, istiod, istiodPort) }
 	}
-	route := measuredRoute("for-many-gateways")
-	host := string(route.Spec.Hostnames[0])
 	clients := make([]*xds.Client, manyGateways)
 	before, begin := m.process(), time.Now()
 	var connecting errgroup.Group
 	for i := range clients {
-		mine := options
-		mine.Node.Pod, mine.Node.PodIP = fmt.Sprintf("%s-many-%d", mine.Node.Pod, i), fmt.Sprintf("192.0.2.%d", 1+i)
 		connecting.Go(func() (err error) {
-			clients[i], err = m.configured(mine)
+			clients[i], err = m.configured(options)
 			return err
 		})
 	}
 	must(m.T, connecting.Wait())
 	out := conformance.ManyGateways{Gateways: manyGateways, Configured: time.Since(begin)}
-	arrivals := make([]<-chan arrived, 0, manyGateways)
-	for _, client := range clients {
-		arrivals = append(arrivals, m.arrival(client, host))
-	}
-	begin = time.Now()
-	must(m.T, m.client.Create(m.Context(), route))
-	m.until(route, 200)
-	out.Served = time.Since(begin)
-	for _, arrival := range arrivals {
-		got := <-arrival
-		must(m.T, got.err)
-		out.Pushed = max(out.Pushed, got.at.Sub(begin))
+	for i := range routesToMany {
+		route := measuredRoute(fmt.Sprintf("to-many-%d", i))
+		pushed, served := m.toAll(clients, route)
+		out.Pushed, out.Served = append(out.Pushed, pushed), append(out.Served, served)
 	}
 	out.CPU = m.process().cpu - before.cpu
 	for _, client := range clients {
 		_ = client.Close()
 	}
-	must(m.T, m.client.Delete(m.Context(), route))
 	return out
+}
+
+// toAll creates an HTTPRoute. It returns the time until all clients have it, and until the real gateway serves it.
+func (m *meter) toAll(clients []*xds.Client, route *gatewayv1.HTTPRoute) (pushed, served time.Duration) {
+	m.Helper()
+	arrivals := make([]<-chan arrived, 0, len(clients))
+	for _, client := range clients {
+		arrivals = append(arrivals, m.arrival(client, string(route.Spec.Hostnames[0])))
+	}
+	begin := time.Now()
+	must(m.T, m.client.Create(m.Context(), route))
+	m.until(route, http.StatusOK)
+	served = time.Since(begin)
+	for _, arrival := range arrivals {
+		got := <-arrival
+		must(m.T, got.err)
+		pushed = max(pushed, got.at.Sub(begin))
+	}
+	must(m.T, m.client.Delete(m.Context(), route))
+	return pushed, served
 }
 
 // configured returns a client that has a configuration. istiod refuses new streams beyond a rate that follows from its

@@ -135,7 +135,8 @@ func TestCompareSpeed(t *testing.T) {
 			GuestCPU: 4 * time.Second, MemoryBefore: 100 << 20, MemoryAfter: 200 << 20, GuestMemory: 200 << 20,
 		},
 		Gateways: conformance.ManyGateways{
-			Gateways: 200, Configured: 4 * time.Second, Pushed: time.Second, Served: 100 * time.Millisecond, CPU: 3 * time.Second,
+			Gateways: 200, Configured: 4 * time.Second, CPU: 3 * time.Second,
+			Pushed: conformance.Durations{time.Second}, Served: conformance.Durations{100 * time.Millisecond},
 		},
 	}
 	split := inGuest
@@ -145,23 +146,23 @@ func TestCompareSpeed(t *testing.T) {
 		Published: conformance.Durations{103 * time.Millisecond, 112 * time.Millisecond, 101 * time.Millisecond},
 		Direct:    conformance.Durations{100 * time.Millisecond, 102 * time.Millisecond, 102 * time.Millisecond},
 	}
-	const want = `                                            SPLIT    IN-GUEST  RATIO
-HTTPRoute to its first request, median      300ms    200ms     1.50
-HTTPRoute to its first request, p90         300ms    200ms     1.50
-a write that the webhook validates          4ms      4ms       1.00
-a write that it does not select             2ms      2ms       1.00
-200 gateways connect: all configured after  4s       4s        1.00
-an HTTPRoute is at all of them after        1s       1s        1.00
-and served by a real one among them after   100ms    100ms     1.00
-istiod's CPU time for these gateways        3s       3s        1.00
-1000 HTTPRoutes: created in                 10s      10s       1.00
-the last one is served after                1s       1s        1.00
-all have a status after                     2s       2s        1.00
-istiod's CPU time meanwhile                 4s       4s        1.00
-of that on the guest's nodes                0s       4s        0.00
-istiod's memory before                      100 MiB  100 MiB   1.00
-istiod's memory after                       200 MiB  200 MiB   1.00
-of that on the guest's nodes                0 MiB    200 MiB   0.00
+	const want = `                                             SPLIT    IN-GUEST  RATIO
+HTTPRoute to its first request, median       300ms    200ms     1.50
+HTTPRoute to its first request, p90          300ms    200ms     1.50
+a write that the webhook validates           4ms      4ms       1.00
+a write that it does not select              2ms      2ms       1.00
+200 gateways connect: all configured after   4s       4s        1.00
+an HTTPRoute is at all of them, median       1s       1s        1.00
+and served by a real one among them, median  100ms    100ms     1.00
+istiod's CPU time for these gateways         3s       3s        1.00
+1000 HTTPRoutes: created in                  10s      10s       1.00
+the last one is served after                 1s       1s        1.00
+all have a status after                      2s       2s        1.00
+istiod's CPU time meanwhile                  4s       4s        1.00
+of that on the guest's nodes                 0s       4s        0.00
+istiod's memory before                       100 MiB  100 MiB   1.00
+istiod's memory after                        200 MiB  200 MiB   1.00
+of that on the guest's nodes                 0 MiB    200 MiB   0.00
 The webhook adds 2ms to a write with the split, and 2ms with an istiod in the guest.
 A push arrives in istiod's pod after 102ms. The published address adds 3ms, and 3ms at p90.
 `
