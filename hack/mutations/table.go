@@ -93,8 +93,8 @@ func ofPasses() []mutation {
 			"p.ask(max(0, p.turns.Wait(now), p.storm.Wait(now)))", "./pkg/controller", "TestManyEventsCauseALimitedRateOfPasses",
 		},
 		{
-			"pace", "the pause after the guest denied a release", "pkg/rollout/memo.go",
-			"m.RefusedAt.IsZero() || now.Sub(m.RefusedAt) >= refusedTime", "true", "./pkg/rollout", "TestAfterIstiodChanged",
+			"pace", "the pause after the guest denied a release", "pkg/rollout/denied.go",
+			"d.Times >= deniedTimes && now.Sub(d.At) < refusedTime", "d.Times < 0", "./pkg/rollout", "TestTheGuestDeniesARelease",
 		},
 		{
 			"pace", "the limit of holds in a migration", "pkg/migration/decide.go",

@@ -15,12 +15,13 @@ import (
 
 // patched is what became of patches of objects of other owners.
 type patched struct {
-	// count is how many objects were patched.
-	count int
-	// refused is an object whose patch would be refused again, and the cause. NoCause: there was none. A missing
-	// permission comes first. A webhook or a policy can deny a patch with the same code, 403: see apply.Classify.
-	refused model.ForeignObject
-	cause   apply.Cause
+	// succeeded are the objects that were patched.
+	succeeded []types.UID
+	// forbidden reports whether RBAC does not allow to patch them.
+	forbidden bool
+	// denied are the causes for which patches of single objects would fail again. A webhook or a policy chooses the
+	// code of its answer, for example 403 as without a permission, or 409 as after a change: see apply.Classify.
+	denied map[types.UID]string
 }
 
 // patchForeign patches the first objects of a list, side by side. The next pass patches the rest. An object that has
@@ -57,27 +58,21 @@ func (e *execution) patchForeign(
 
 // notePatches logs what became of patches. A failure is logged once, until its cause changes.
 func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, all []model.ForeignObject, errs []error) patched {
-	var out patched
+	out := patched{denied: map[types.UID]string{}}
 	var failed error
 	var first types.NamespacedName
 	for i := range all {
-		switch err := errs[i]; {
-		case err == nil:
-			if out.count++; out.count == 1 {
+		if errs[i] == nil {
+			if out.succeeded = append(out.succeeded, all[i].UID); len(out.succeeded) == 1 {
 				first = all[i].Key
 			}
-		case apierrors.IsConflict(err), apierrors.IsNotFound(err): // it has changed, or is gone
-		default:
-			failed = err
-			cause := apply.Classify(err, "patch", foreignResource(why))
-			if !cause.Class().IsTransient() && out.cause.Class() != apply.Forbidden {
-				out.refused, out.cause = all[i], cause
-			}
+		} else if out.failed(all[i].UID, why, errs[i]) {
+			failed = errs[i]
 		}
 	}
 	log := logr.FromContextOrDiscard(ctx)
-	if out.count > 0 {
-		log.Info("Patched objects of other owners", "why", why, "first", first.String(), "count", out.count)
+	if n := len(out.succeeded); n > 0 {
+		log.Info("Patched objects of other owners", "why", why, "first", first.String(), "count", n)
 	}
 	if failed == nil {
 		e.memory.foreignLogged = lastLogged{}
@@ -87,6 +82,21 @@ func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, al
 		log.Info("Patching objects of other owners failed", "why", why, "err", failed.Error())
 	}
 	return out
+}
+
+// failed adds the failure of a patch. It reports whether the failure counts: an object that has changed meanwhile, or
+// that is gone, needs no action.
+func (p *patched) failed(of types.UID, why model.ForeignReason, err error) bool {
+	cause := apply.Classify(err, "patch", foreignResource(why))
+	switch class := cause.Class(); {
+	case class == apply.Forbidden:
+		p.forbidden = true
+	case class != apply.Denied && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)):
+		return false
+	case !class.IsTransient():
+		p.denied[of] = cause.String()
+	}
+	return true
 }
 
 // foreignResource returns the resource that is patched for a reason.

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 
-	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
@@ -23,21 +22,23 @@ func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
 	case rollout.Hold:
 		did = e.patchGateways(ctx, model.ReasonHoldGateway, s.Gateways...)
 	case rollout.Release:
-		if did = e.patchGateways(ctx, model.ReasonReleaseGateway, s.Gateway); did.count > 0 {
+		if did = e.patchGateways(ctx, model.ReasonReleaseGateway, s.Gateway); len(did.succeeded) > 0 {
 			memo = memo.AfterRelease(s.Gateway, e.clock.Now())
 		}
 	case rollout.ReleaseAll:
 		did = e.patchGateways(ctx, model.ReasonReleaseGateway, s.Gateways...)
 	}
-	notAllowed := did.cause.Class() == apply.Forbidden
-	if notAllowed || did.count == 0 && did.cause.Class() != apply.NoCause {
-		memo = memo.AfterRefusal(d.evidence, d.step, rollout.Refusal{
-			NotAllowed: notAllowed, Gateway: did.refused.UID, Cause: did.cause.String(),
-		})
+	if did.forbidden {
+		memo = memo.AfterRefusal(d.evidence, d.step)
+	}
+	step := d.step
+	if len(did.succeeded)+len(did.denied) > 0 {
+		memo = memo.AfterPatches(d.evidence, did.succeeded, did.denied)
+		step = memo.Tried(d.evidence, d.step)
 	}
 	e.memory.rollout = memo
-	e.outcome.rollout = memo.Report(d.evidence, d.step)
-	e.requeueAfter(rollout.Again(d.step))
+	e.outcome.rollout = memo.Report(d.evidence, step)
+	e.requeueAfter(rollout.Again(step))
 }
 
 // patchGateways holds or releases the first Gateways of a list.

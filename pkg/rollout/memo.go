@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,33 +16,9 @@ func (m Memo) limitOf(e Evidence) Limit {
 	return NoLimit
 }
 
-// Refusal is why the guest refused a patch that it would refuse again. The zero value: it did not.
-type Refusal struct {
-	// NotAllowed reports whether hypergate has no permission. Otherwise, a webhook, a policy or a schema denies this
-	// patch.
-	NotAllowed bool
-	// Gateway is the one that should be patched.
-	Gateway types.UID
-	// Cause is a sentence without a full stop, as apply.Cause returns it.
-	Cause string
-}
-
-// isRefused reports whether a patch was refused so recently that another one would be, too. A patch that was denied
-// counts only while its Gateway is among the held ones.
-func (m Memo) isRefused(now time.Time, held []model.Gateway) bool {
-	if m.RefusedAt.IsZero() || now.Sub(m.RefusedAt) >= refusedTime {
-		return false
-	}
-	return m.Refusal.NotAllowed || slices.ContainsFunc(held, func(g model.Gateway) bool { return g.UID == m.Refusal.Gateway })
-}
-
-// settlesFrom returns since when istiod can have deployed the Gateway that was released last. A process that released
-// none uses the time since when it knows the Gateways.
-func (m Memo) settlesFrom() time.Time {
-	if m.Released != "" {
-		return m.ReleasedAt
-	}
-	return m.KnownSince
+// isForbidden reports whether a patch was forbidden so recently that another one would be, too.
+func (m Memo) isForbidden(now time.Time) bool {
+	return !m.ForbiddenAt.IsZero() && now.Sub(m.ForbiddenAt) < refusedTime
 }
 
 // waitsFrom returns since when a Gateway is waited for.
@@ -56,11 +31,15 @@ func (m Memo) waitsFrom(gateway types.UID, now time.Time) time.Time {
 
 // Before returns the memo for a decision with this evidence.
 func (m Memo) Before(e Evidence) Memo {
+	changed := m.Changing && e.hasChanged()
+	if changed {
+		m.Changing = false
+	}
 	if e.Gateways.View != model.GatewaysKnown {
 		m.KnownSince = time.Time{}
 		return m
 	}
-	if m.KnownSince.IsZero() {
+	if m.KnownSince.IsZero() || changed {
 		m.KnownSince = e.Now
 	}
 	m.Holds = len(e.held()) > 0
@@ -88,9 +67,7 @@ func (m Memo) After(e Evidence, s Step) Memo {
 		if s.Limit != NoLimit {
 			m.Limit, m.LimitOf = s.Limit, e.Wanted
 		}
-		if !m.KnownSince.IsZero() && len(e.free()) > 0 {
-			m.KnownSince = e.Now // istiod deploys these a moment after its own rollout, without a release
-		}
+		m.Changing = e.Gateways.View == model.GatewaysKnown && len(e.free()) > 0
 	case Wait:
 		waitsFor = s.Gateway.UID
 	case Stop:
@@ -105,20 +82,16 @@ func (m Memo) After(e Evidence, s Step) Memo {
 // AfterRelease returns the memo after a Gateway was released.
 func (m Memo) AfterRelease(g model.Gateway, now time.Time) Memo {
 	m.Released, m.ReleasedAt, m.Generation = g.UID, now, g.Deployment.Generation
-	m.RefusedAt, m.Refusal = time.Time{}, Refusal{}
+	m.ForbiddenAt = time.Time{}
 	return m
 }
 
-// AfterRefusal returns the memo after the guest refused a patch. If istiod waits for holds, a missing permission ends
-// that. A patch that is denied does not: it concerns one Gateway, and is tried again until the time for holds is over.
-func (m Memo) AfterRefusal(e Evidence, s Step, why Refusal) Memo {
+// AfterRefusal returns the memo after the API server forbade a patch. If istiod waits for holds, it waits no longer.
+func (m Memo) AfterRefusal(e Evidence, s Step) Memo {
+	m.ForbiddenAt = e.Now
 	if _, holding := s.(Hold); holding {
-		if !why.NotAllowed {
-			return m
-		}
 		m.Limit, m.LimitOf = NotAllowed, e.Wanted
 	}
-	m.RefusedAt, m.Refusal = e.Now, why
 	return m
 }
 

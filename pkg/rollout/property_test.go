@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
@@ -117,7 +119,7 @@ func (w *simulation) pass(t *testing.T) {
 func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
 	t.Helper()
 	if w.forbidden {
-		w.memo = w.memo.AfterRefusal(e, step, rollout.Refusal{NotAllowed: true, Gateway: of.UID})
+		w.memo = w.memo.AfterRefusal(e, step)
 		return false
 	}
 	i := slices.IndexFunc(w.gateways, func(g *simulated) bool { return g.UID == of.UID })
@@ -126,9 +128,11 @@ func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, 
 	}
 	g := w.gateways[i]
 	if g.denied {
-		w.memo = w.memo.AfterRefusal(e, step, rollout.Refusal{Gateway: of.UID})
+		w.memo = w.memo.AfterPatches(e, nil, map[types.UID]string{of.UID: "denied"})
+		w.last = w.memo.Tried(e, step)
 		return false
 	}
+	w.memo = w.memo.AfterPatches(e, []types.UID{of.UID}, nil)
 	if g.Hold == model.HeldByOther || g.Hold == to {
 		t.Errorf("%s: a Gateway with the hold %d is patched to %d", g.Key, g.Hold, to)
 	}
@@ -237,13 +241,16 @@ func TestARolloutEndsOrStops(t *testing.T) {
 			w.disturb()
 			w.pass(t)
 			w.advance(time.Duration(w.random.IntN(3000)) * time.Millisecond)
+			if w.random.IntN(5) == 0 {
+				w.advance(30 * time.Second) // without an event
+			}
 		}
 		w.failing = 0
 		for range 2000 { // longer than all of the Gateways take, one after another
 			w.pass(t)
 			w.advance(time.Second)
 		}
-		if _, tries := w.last.(rollout.Release); tries {
+		if _, tries := w.last.(rollout.Release); tries && w.forbidden {
 			w.pass(t) // it is tried once a minute, and stops again
 		}
 		ends[w.end(t, seed)]++
@@ -287,8 +294,10 @@ func (w *simulation) end(t *testing.T, seed uint64) string {
 			return "forbidden"
 		}
 		if s.Why == rollout.ReleaseDenied {
-			if !slices.ContainsFunc(w.gateways, func(g *simulated) bool { return g.denied && g.UID == s.Gateway.UID }) {
-				t.Errorf("seed %d: stopped for %s, whose patches are not denied", seed, s.Gateway.Key)
+			for _, g := range w.gateways {
+				if g.Hold == model.Held && !g.denied || g.UID == s.Gateway.UID && !g.denied {
+					t.Errorf("seed %d: stopped for %s: %s is held, and its patches are not denied", seed, s.Gateway.Key, g.Key)
+				}
 			}
 			return "denied"
 		}

@@ -65,8 +65,11 @@ type Memo struct {
 	// Checked reports whether this process has seen all Gateways, or is not allowed to, since istiod was installed.
 	// Holds reports whether the last ones that it saw were held.
 	Checked, Holds bool
-	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known.
+	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known, and since
+	// when istiod has changed if Changing was set. Changing reports whether istiod changes while Gateways are not
+	// held: it deploys these a moment after its own rollout, without a release.
 	HoldingSince, KnownSince time.Time
+	Changing                 bool
 	// Released is the Gateway that was released last, and when. Generation is that of its Deployment at this time.
 	Released   types.UID
 	ReleasedAt time.Time
@@ -77,9 +80,11 @@ type Memo struct {
 	// Limit is why Gateways rolled all at once when istiod got the configuration LimitOf.
 	Limit   Limit
 	LimitOf string
-	// RefusedAt is when a patch was refused, and Refusal why. Zero: none was since the last release.
-	RefusedAt time.Time
-	Refusal   Refusal
+	// ForbiddenAt is when hypergate was not allowed to patch a Gateway. Zero: it was allowed at the last release.
+	ForbiddenAt time.Time
+	// Denied are the Gateways whose last patches the guest denied. A Memo that follows from another one has a map of
+	// its own.
+	Denied map[types.UID]Denial
 }
 
 // Holding reports whether Gateways are held, or istiod waits until they are.
@@ -104,11 +109,16 @@ func Decide(e Evidence, m Memo) Step {
 		return Change{} // nothing deploys Gateways, or nothing may change
 	case e.Has != e.Wanted:
 		return e.beforeChange(m)
-	case e.Istiod != model.Available || e.Rollout != model.RolledOut:
+	case !e.hasChanged():
 		return Change{Limit: m.limitOf(e)}
 	default:
 		return e.afterChange(m)
 	}
+}
+
+// hasChanged reports whether istiod has the wanted configuration, and runs with it.
+func (e Evidence) hasChanged() bool {
+	return e.Has == e.Wanted && e.Istiod == model.Available && e.Rollout == model.RolledOut
 }
 
 // withoutIstiod releases everything after istiod was removed, as far as this process knows of holds: a Gateway should
@@ -149,7 +159,7 @@ func (e Evidence) beforeChange(m Memo) Step {
 		case left <= 0:
 			return Change{Limit: NotInTime}
 		default:
-			return Hold{Gateways: free, Progress: Progress{Total: len(free) + len(e.held())}}
+			return m.hold(free, Progress{Total: len(free) + len(e.held())}, e.Now)
 		}
 	default:
 		if left <= 0 {
@@ -174,14 +184,18 @@ func (e Evidence) afterChange(m Memo) Step {
 	switch {
 	case len(held) == 0:
 		return Done{}
-	case m.isRefused(e.Now, held):
+	case m.isForbidden(e.Now):
 		return e.mayNotRelease(m)
 	}
 	if left := e.Outage.Settling(e.Now); left > 0 {
 		return Wait{AfterOutage: true, Progress: e.progress(0), Again: left}
 	}
 	slices.SortStableFunc(held, inOrder)
-	return Release{Gateway: held[0], Progress: e.progress(0)}
+	next := m.withoutDenied(held, e.Now)
+	if len(next) == 0 {
+		return m.releaseDenied(held, e.Now, e.progress(0))
+	}
+	return Release{Gateway: next[0], Progress: e.progress(0)}
 }
 
 // progress returns how many Gateways have rolled, if some that are released still roll.
@@ -196,8 +210,8 @@ func (e Evidence) unknownGateways(m Memo) Step {
 	switch e.Gateways.View {
 	case model.GatewaysForbidden, model.GatewaysTooMany:
 		switch held := e.held(); {
-		case len(held) > 0 && !m.isRefused(e.Now, held):
-			return ReleaseAll{Gateways: held}
+		case len(held) > 0 && !m.isForbidden(e.Now):
+			return m.releaseEach(held, e.Now)
 		case len(held) > 0 || m.Holds:
 			return e.mayNotRelease(m)
 		default:
@@ -220,10 +234,10 @@ func (e Evidence) releaseAll(m Memo) Step {
 	switch {
 	case len(held) == 0:
 		return Done{}
-	case m.isRefused(e.Now, held):
+	case m.isForbidden(e.Now):
 		return e.mayNotRelease(m)
 	default:
-		return ReleaseAll{Gateways: held}
+		return m.releaseEach(held, e.Now)
 	}
 }
 
@@ -231,13 +245,9 @@ func (e Evidence) releaseAll(m Memo) Step {
 func (e Evidence) mayNotRelease(m Memo) Step {
 	out := Stop{Why: MayNotRelease, Progress: e.progress(0), Again: refusedTime}
 	if held := e.held(); len(held) > 0 {
-		denied := slices.IndexFunc(held, func(g model.Gateway) bool { return !m.Refusal.NotAllowed && g.UID == m.Refusal.Gateway })
-		if denied >= 0 {
-			out.Why, out.Cause = ReleaseDenied, m.Refusal.Cause
-		}
-		out.Gateway = held[max(0, denied)]
+		out.Gateway = held[0]
 	}
-	if left := refusedTime - e.Now.Sub(m.RefusedAt); left > 0 {
+	if left := refusedTime - e.Now.Sub(m.ForbiddenAt); left > 0 {
 		out.Again = min(out.Again, left)
 	}
 	return out
@@ -249,15 +259,15 @@ func (e Evidence) mayNotRelease(m Memo) Step {
 // More than one can roll if clients create or release Gateways themselves. The one that was released last is named, or
 // else the first one that is stuck. Without held Gateways, none waits for a Gateway that this process did not release.
 func (e Evidence) inProgress(m Memo, more bool) Step {
-	settled := e.Now.Sub(m.settlesFrom())
+	settled := e.Now.Sub(m.ReleasedAt)
 	last, known := e.released(m)
 	if known && last.Deployment.Generation == m.Generation && settled < settleTime {
 		return Wait{Gateway: last, Progress: e.progress(1), Again: settleTime - settled}
 	}
 	rolling := e.rolling(m, more)
 	if len(rolling) == 0 {
-		if more && m.Released == "" && settled < settleTime {
-			// A process before may have released a Gateway that does not show it yet.
+		if settled := e.Now.Sub(m.KnownSince); more && settled < settleTime {
+			// A process before, or istiod's own rollout, may have released a Gateway that does not show it yet.
 			return Wait{Progress: e.progress(0), Again: settleTime - settled}
 		}
 		return nil

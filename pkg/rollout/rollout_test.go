@@ -156,9 +156,7 @@ func TestAfterIstiodChanged(t *testing.T) {
 	rolling := func(e *rollout.Evidence) { e.Rollout = model.Rolling }
 	unavailable := func(e *rollout.Evidence) { e.Istiod = model.Unavailable }
 	refused := settled()
-	refused.RefusedAt, refused.Refusal.NotAllowed = start.Add(-20*time.Second), true
-	denied := settled()
-	denied.RefusedAt, denied.Refusal = refused.RefusedAt, rollout.Refusal{Gateway: held("b").UID, Cause: "denied by a policy"}
+	refused.ForbiddenAt = start.Add(-20 * time.Second)
 	check(t, map[string]row{
 		"istiod rolls":          {evidence: edited(changed(known(held("a"))), rolling), want: rollout.Change{}},
 		"istiod is unavailable": {evidence: edited(changed(known(held("a"))), unavailable), want: rollout.Change{}},
@@ -188,17 +186,6 @@ func TestAfterIstiodChanged(t *testing.T) {
 				Why: rollout.MayNotRelease, Gateway: held("a"), Progress: rollout.Progress{Total: 1}, Again: 40 * time.Second,
 			},
 		},
-		"the guest denies the release": {
-			evidence: changed(known(held("a"), held("b"))), memo: denied,
-			want: rollout.Stop{
-				Why: rollout.ReleaseDenied, Gateway: held("b"), Cause: "denied by a policy", Progress: rollout.Progress{Total: 2},
-				Again: 40 * time.Second,
-			},
-		},
-		"the Gateway whose release was denied is gone": {
-			evidence: changed(known(held("a"))), memo: denied,
-			want: rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}},
-		},
 		"all at once, with holds of an earlier process": {
 			evidence: edited(changed(known(held("a"), held("b"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }),
 			want:     rollout.ReleaseAll{Gateways: []model.Gateway{held("a"), held("b")}},
@@ -215,6 +202,95 @@ func TestAfterIstiodChanged(t *testing.T) {
 			want:     rollout.Done{},
 		},
 	})
+}
+
+// TestTheGuestDeniesARelease has a row for each state after the guest denied releases.
+func TestTheGuestDeniesARelease(t *testing.T) {
+	t.Parallel()
+	denied := func(times int, names ...string) rollout.Memo {
+		m := settled()
+		m.Denied = map[types.UID]rollout.Denial{}
+		for _, name := range names {
+			m.Denied[held(name).UID] = rollout.Denial{Cause: "denied by a policy", At: start.Add(-20 * time.Second), Times: times}
+		}
+		return m
+	}
+	check(t, map[string]row{
+		"the guest denies the release": {
+			evidence: changed(known(held("a"), held("b"))), memo: denied(2, "a", "b"),
+			want: rollout.Stop{
+				Why: rollout.ReleaseDenied, Gateway: held("a"), Cause: "denied by a policy", Progress: rollout.Progress{Total: 2},
+				Again: 40 * time.Second,
+			},
+		},
+		"the guest denies the release of one": {
+			evidence: changed(known(held("a"), held("b"))), memo: denied(2, "a"),
+			want: rollout.Release{Gateway: held("b"), Progress: rollout.Progress{Total: 2}},
+		},
+		"a single denial can be an accident": {
+			evidence: changed(known(held("a"))), memo: denied(1, "a"),
+			want: rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}},
+		},
+		"the Gateway whose release was denied is gone": {
+			evidence: changed(known(held("a"))), memo: denied(2, "b"),
+			want: rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}},
+		},
+		"all at once, the guest denies the release of one": {
+			evidence: edited(changed(known(held("a"), held("b"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }),
+			memo:     denied(2, "a"), want: rollout.ReleaseAll{Gateways: []model.Gateway{held("b")}},
+		},
+		"all at once, the guest denies the release of all": {
+			evidence: edited(changed(known(held("a"))), func(e *rollout.Evidence) { e.Mode = model.AllAtOnce }),
+			memo:     denied(2, "a"),
+			want: rollout.Stop{
+				Why: rollout.ReleaseDenied, Gateway: held("a"), Cause: "denied by a policy", Again: 40 * time.Second,
+			},
+		},
+	})
+}
+
+// TestATryThatTheGuestDeniesIsAStop checks what is reported after a release that the guest denies again: the conditions
+// must not change at each try.
+func TestATryThatTheGuestDeniesIsAStop(t *testing.T) {
+	t.Parallel()
+	evidence, denied := changed(known(held("a"))), map[types.UID]string{held("a").UID: "denied by a policy"}
+	memo := settled()
+	for i, want := range []bool{false, true, true} {
+		step := rollout.Decide(evidence, memo)
+		memo = memo.AfterPatches(evidence, nil, denied)
+		if _, stops := memo.Tried(evidence, step).(rollout.Stop); stops != want {
+			t.Errorf("try %d: %T is a stop: %t, want %t", i, memo.Tried(evidence, step), stops, want)
+		}
+		evidence.Now = evidence.Now.Add(time.Minute)
+	}
+	memo = memo.AfterPatches(evidence, []types.UID{held("a").UID}, nil)
+	if step := memo.Tried(evidence, rollout.Release{Gateway: held("a")}); len(memo.Denied) > 0 || step == nil {
+		t.Errorf("after a release that succeeds: %v", memo.Denied)
+	}
+}
+
+// TestGatewaysThatAreNotHeldSettle checks that five seconds pass between the end of istiod's rollout and the first
+// release, if some Gateways were not held: istiod deploys these then. Nothing wakes hypergate while istiod rolls.
+func TestGatewaysThatAreNotHeldSettle(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		gateways []model.Gateway
+		waits    bool
+	}{"all are held": {[]model.Gateway{held("a")}, false}, "one is not": {[]model.Gateway{free("b"), held("a")}, true}} {
+		rolling := edited(changed(known(tc.gateways...)), func(e *rollout.Evidence) { e.Rollout = model.Rolling })
+		memo := settled()
+		memo = memo.After(rolling, rollout.Decide(rolling, memo))
+		after := changed(known(tc.gateways...))
+		after.Now = start.Add(30 * time.Second)
+		memo = memo.Before(after)
+		if _, waits := rollout.Decide(after, memo).(rollout.Wait); waits != tc.waits {
+			t.Errorf("%s: %T", name, rollout.Decide(after, memo))
+		}
+		after.Now = after.Now.Add(5 * time.Second)
+		if _, releases := rollout.Decide(after, memo.Before(after)).(rollout.Release); !releases {
+			t.Errorf("%s, five seconds later: %T", name, rollout.Decide(after, memo.Before(after)))
+		}
+	}
 }
 
 // TestAProcessThatStartsWithoutIstiodLooksForHolds checks that a process which starts before istiod is installed looks

@@ -18,10 +18,13 @@ type (
 		Before bool
 		Again  time.Duration
 	}
-	// Hold means that these Gateways must be held before istiod is changed.
+	// Hold means that these Gateways must be held before istiod is changed. If the guest denies that for one, Denied is
+	// that Gateway, and Cause is the cause.
 	Hold struct {
 		Gateways []model.Gateway
 		Progress Progress
+		Denied   model.Gateway
+		Cause    string
 	}
 	// Change means that istiod may be changed, or is rolling. If Limit is set, Gateways roll with it.
 	Change struct{ Limit Limit }

@@ -33,8 +33,12 @@ func (r Result) gatewayRollout() string {
 			return "istiod is changed after all Gateways are held, so that they roll one by one"
 		}
 	case rollout.Hold:
-		return fmt.Sprintf("istiod is changed after all Gateways are held, so that they roll one by one: %d of %d are not held yet",
+		text := fmt.Sprintf("istiod is changed after all Gateways are held, so that they roll one by one: %d of %d are not held yet",
 			len(s.Gateways), s.Progress.Total)
+		if s.Cause != "" {
+			text += "; Gateway " + gatewayName(s.Denied) + " cannot be held: " + plain(s.Cause)
+		}
+		return text
 	case rollout.Change:
 		if s.Limit != rollout.NoLimit {
 			return "istiod is being replaced, and " + allAtOnce(s.Limit)
@@ -77,7 +81,7 @@ func allAtOnce(limit rollout.Limit) string {
 	case rollout.TooMany:
 		return text + fmt.Sprintf("there are more than %d, or they are larger than hypergate reads", model.MaxGateways)
 	case rollout.NotInTime:
-		return text + "not all of them could be held in time"
+		return "the Gateways that are not held roll at once: not all of them could be held in time"
 	default:
 		return text + plain(string(limit))
 	}
@@ -119,8 +123,7 @@ func stoppedRollout(s rollout.Stop) problem {
 	case rollout.ReleaseDenied:
 		return problem{
 			reason: ReasonGatewayRolloutStuck,
-			text: fmt.Sprintf("rolling gateways: Gateway %s cannot be released: %s; %d of %d Gateways have rolled, and the others "+
-				"keep their pods", gatewayName(s.Gateway), plain(s.Cause), s.Progress.Rolled, s.Progress.Total) +
+			text: "rolling gateways: Gateway " + gatewayName(s.Gateway) + " cannot be released, and keeps its pods: " + plain(s.Cause) +
 				nextStep("in the guest, allow hypergate to remove the annotation "+model.HoldAnnotation+
 					", or remove it with kubectl annotate gateway -n "+plain(s.Gateway.Key.Namespace)+" "+plain(s.Gateway.Key.Name)+
 					" "+model.HoldAnnotation+"-"),

@@ -71,11 +71,14 @@ func TestGatewayRollout(t *testing.T) {
 		"look at first": atRest(rollout.Look{}),
 		"change":        atRest(rollout.Change{}),
 		"look":          moving(rollout.Look{Before: true}, "", toHold),
-		"hold":          moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
+		"hold denied": moving(rollout.Hold{
+			Gateways: []model.Gateway{gateway}, Progress: some, Denied: gateway, Cause: "denied by the admission policy freeze",
+		}, "", toHold+": 1 of 14 are not held yet; Gateway shop/web cannot be held: denied by the admission policy freeze"),
+		"hold": moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
 		"change, too many": moving(rollout.Change{Limit: rollout.TooMany}, rollout.TooMany,
 			atOnce+"there are more than 500, or they are larger than hypergate reads"),
 		"change, not in time": moving(rollout.Change{Limit: rollout.NotInTime}, rollout.NotInTime,
-			atOnce+"not all of them could be held in time"),
+			"istiod is being replaced, and the Gateways that are not held roll at once: not all of them could be held in time"),
 		"release": moving(rollout.Release{Gateway: gateway, Progress: some}, "", progress+"; the next one is shop/web"),
 		"release all": moving(rollout.ReleaseAll{Gateways: []model.Gateway{gateway, gateway}}, "",
 			"2 Gateways are being released, and roll at once"),
@@ -99,8 +102,8 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 			"and the others keep their pods [in the guest, find the cause with kubectl -n shop describe deployments,pods " +
 			"-l gateway.networking.k8s.io/gateway-name=web, and repair or delete this Gateway; " +
 			"hypergate release lets all remaining Gateways roll at once]"
-		notReleased = "rolling gateways: Gateway shop/web cannot be released: denied by the admission policy freeze; 3 of 14 Gateways " +
-			"have rolled, and the others keep their pods [in the guest, allow hypergate to remove the annotation " +
+		notReleased = "rolling gateways: Gateway shop/web cannot be released, and keeps its pods: denied by the admission policy freeze " +
+			"[in the guest, allow hypergate to remove the annotation " +
 			"gateway.istio.io/controller-version, or remove it with kubectl annotate gateway -n shop web " +
 			"gateway.istio.io/controller-version-]"
 		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [apply " +

@@ -21,7 +21,8 @@ const (
 	pods        = "pods"
 )
 
-// migrationWrites counts the writes to the Lease of a migration. Its total shows that the moves reach a migration.
+// migrationWrites counts the writes to the Lease of a migration. An honest migration makes four. More show that a move
+// reached a migration, which is rare: usually its reading of the guest fails.
 const migrationWrites = "writes to the Lease of a migration"
 
 // migrationMoves returns the lies in a migration. hypergate reads more kinds during one, for example pods and

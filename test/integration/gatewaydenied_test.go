@@ -53,9 +53,10 @@ func rulesWithoutPatchOfGateways() []rbacv1.PolicyRule {
 	}
 }
 
-// TestADeniedHoldDoesNotReleaseTheOthers lets an admission policy of the guest deny the hold of one Gateway, with the
+// TestTheGuestDeniesPatchesOfAGateway lets an admission policy of the guest deny the hold of one Gateway, with the
 // code that a missing permission has, too. istiod waits until that Gateway is held, and no condition names a role. Then
-// the policy denies its release. The rollout stops, a condition has the cause, and it continues without that Gateway.
+// the policy denies its release. The other Gateway rolls, and a condition has the cause, until the denied one is
+// deleted.
 func TestTheGuestDeniesPatchesOfAGateway(t *testing.T) {
 	w, stop := newGatewayWorld(t, "a", "b")
 	stop()
@@ -72,15 +73,16 @@ func TestTheGuestDeniesPatchesOfAGateway(t *testing.T) {
 	remove = w.freeze("a")
 	defer remove()
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
-		"rolling gateways: Gateway " + w.namespace + "/a cannot be released: denied by the admission policy " + w.cfg.Revision +
-			"-frozen; 0 of 2 Gateways have rolled, and the others keep their pods"))
-	w.settle()
-	w.Expect(w.held()).To(gomega.Equal([]string{"a", "b"}))
-	w.Expect(w.gateway.Gateways(w.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{})).To(gomega.Succeed())
-	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.Eventually(w.held).Should(gomega.Equal([]string{"a"}), "the other Gateway is released")
 	w.playGateway("b", w.cfg.ProxyImage, 1)
-	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("rolling gateways"))
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
+		"rolling gateways: Gateway " + w.namespace + "/a cannot be released, and keeps its pods: denied by the admission policy " +
+			w.cfg.Revision + "-frozen"))
+	w.settle()
+	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
+	w.Expect(w.gateway.Gateways(w.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{})).To(gomega.Succeed())
+	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.Or(
+		gomega.ContainSubstring("rolling gateways"), gomega.ContainSubstring("being rolled")))
 }
 
 // freeze denies all changes of one Gateway, and waits until they are denied. The returned function ends that.

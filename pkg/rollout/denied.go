@@ -1,0 +1,107 @@
+package rollout
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// Denial is that the guest denied the last patches of a Gateway, for example by a webhook or a policy.
+type Denial struct {
+	// Cause is a sentence without a full stop, as apply.Cause returns it.
+	Cause string
+	// At is when the last patch was denied. Times is how many were denied in a row.
+	At    time.Time
+	Times int
+}
+
+// deniedTimes is how many denials in a row count. A single one can be an accident, such as a webhook that restarts.
+const deniedTimes = 2
+
+// isDenied reports whether the guest denied a patch of a Gateway so recently that it would deny another one.
+func (m Memo) isDenied(g model.Gateway, now time.Time) bool {
+	d := m.Denied[g.UID]
+	return d.Times >= deniedTimes && now.Sub(d.At) < refusedTime
+}
+
+// AfterPatches returns the memo after patches of Gateways: those that succeeded, and the causes of those that the guest
+// denied.
+func (m Memo) AfterPatches(e Evidence, succeeded []types.UID, denied map[types.UID]string) Memo {
+	kept := maps.Clone(m.Denied)
+	if kept == nil {
+		kept = map[types.UID]Denial{}
+	}
+	maps.DeleteFunc(kept, func(uid types.UID, _ Denial) bool {
+		exists := slices.ContainsFunc(e.Gateways.List, func(g model.Gateway) bool { return g.UID == uid })
+		return !exists || slices.Contains(succeeded, uid)
+	})
+	for uid, cause := range denied {
+		kept[uid] = Denial{Cause: cause, At: e.Now, Times: kept[uid].Times + 1}
+	}
+	m.Denied = kept
+	return m
+}
+
+// Tried returns the step to report after a step was carried out. A release that the guest denied again stops the
+// rollout already now, so that conditions do not change at each try. If others were released, the next pass decides.
+func (m Memo) Tried(e Evidence, s Step) Step {
+	var tried []model.Gateway
+	switch s := s.(type) {
+	case Release:
+		tried = []model.Gateway{s.Gateway}
+	case ReleaseAll:
+		tried = s.Gateways
+	}
+	for _, g := range tried {
+		if !m.isDenied(g, e.Now) {
+			return s
+		}
+	}
+	if stop, stops := Decide(e, m).(Stop); stops && len(tried) > 0 {
+		return stop
+	}
+	return s
+}
+
+// lastDenied orders Gateways so that those whose patches were denied come last. They do not delay the others.
+func (m Memo) lastDenied(all []model.Gateway) []model.Gateway {
+	slices.SortStableFunc(all, func(a, b model.Gateway) int {
+		return rank(m.Denied[a.UID].Times > 0) - rank(m.Denied[b.UID].Times > 0)
+	})
+	return all
+}
+
+// withoutDenied returns the Gateways that the guest may release now.
+func (m Memo) withoutDenied(all []model.Gateway, now time.Time) []model.Gateway {
+	return slices.DeleteFunc(m.lastDenied(slices.Clone(all)), func(g model.Gateway) bool { return m.isDenied(g, now) })
+}
+
+// releaseDenied returns the step while only Gateways are held whose release the guest denies. It names the one that is
+// tried again first.
+func (m Memo) releaseDenied(held []model.Gateway, now time.Time, progress Progress) Step {
+	next := slices.MinFunc(held, func(a, b model.Gateway) int { return m.Denied[a.UID].At.Compare(m.Denied[b.UID].At) })
+	d := m.Denied[next.UID]
+	return Stop{Why: ReleaseDenied, Gateway: next, Cause: d.Cause, Progress: progress, Again: refusedTime - now.Sub(d.At)}
+}
+
+// releaseEach returns the step that releases Gateways at once, as far as the guest allows it.
+func (m Memo) releaseEach(held []model.Gateway, now time.Time) Step {
+	next := m.withoutDenied(held, now)
+	if len(next) == 0 {
+		return m.releaseDenied(held, now, Progress{})
+	}
+	return ReleaseAll{Gateways: next}
+}
+
+// hold returns the step that holds Gateways. It names one that the guest does not let hypergate hold.
+func (m Memo) hold(free []model.Gateway, progress Progress, now time.Time) Step {
+	out := Hold{Gateways: m.lastDenied(free), Progress: progress}
+	if at := slices.IndexFunc(free, func(g model.Gateway) bool { return m.isDenied(g, now) }); at >= 0 {
+		out.Denied, out.Cause = free[at], m.Denied[free[at].UID].Cause
+	}
+	return out
+}
