@@ -66,7 +66,7 @@ func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, al
 			if out.succeeded = append(out.succeeded, all[i].UID); len(out.succeeded) == 1 {
 				first = all[i].Key
 			}
-		} else if out.failed(all[i].UID, why, errs[i]) {
+		} else if out.addFailure(all[i].UID, why, errs[i]) {
 			failed = errs[i]
 		}
 	}
@@ -84,9 +84,9 @@ func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, al
 	return out
 }
 
-// failed adds the failure of a patch. It reports whether the failure counts: an object that has changed meanwhile, or
-// that is gone, needs no action.
-func (p *patched) failed(of types.UID, why model.ForeignReason, err error) bool {
+// addFailure adds the failure of a patch. It reports whether the failure counts: an object that has changed meanwhile,
+// or that is gone, needs no action.
+func (p *patched) addFailure(of types.UID, why model.ForeignReason, err error) bool {
 	cause := apply.Classify(err, "patch", foreignResource(why))
 	switch class := cause.Class(); {
 	case class == apply.Forbidden:

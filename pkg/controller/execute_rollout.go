@@ -29,7 +29,7 @@ func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
 		did = e.patchGateways(ctx, model.ReasonReleaseGateway, s.Gateways...)
 	}
 	if did.forbidden {
-		memo = memo.AfterRefusal(d.evidence, d.step)
+		memo = memo.AfterForbidden(d.evidence, d.step)
 	}
 	step := d.step
 	if len(did.succeeded)+len(did.denied) > 0 {

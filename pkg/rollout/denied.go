@@ -55,13 +55,15 @@ func (m Memo) Tried(e Evidence, s Step) Step {
 		tried = []model.Gateway{s.Gateway}
 	case ReleaseAll:
 		tried = s.Gateways
+	default:
+		return s
 	}
 	for _, g := range tried {
 		if !m.isDenied(g, e.Now) {
 			return s
 		}
 	}
-	if stop, stops := Decide(e, m).(Stop); stops && len(tried) > 0 {
+	if stop, stops := Decide(e, m).(Stop); stops {
 		return stop
 	}
 	return s

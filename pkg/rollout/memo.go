@@ -86,8 +86,8 @@ func (m Memo) AfterRelease(g model.Gateway, now time.Time) Memo {
 	return m
 }
 
-// AfterRefusal returns the memo after the API server forbade a patch. If istiod waits for holds, it waits no longer.
-func (m Memo) AfterRefusal(e Evidence, s Step) Memo {
+// AfterForbidden returns the memo after the API server forbade a patch. If istiod waits for holds, it waits no longer.
+func (m Memo) AfterForbidden(e Evidence, s Step) Memo {
 	m.ForbiddenAt = e.Now
 	if _, holding := s.(Hold); holding {
 		m.Limit, m.LimitOf = NotAllowed, e.Wanted

@@ -119,7 +119,7 @@ func (w *simulation) pass(t *testing.T) {
 func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
 	t.Helper()
 	if w.forbidden {
-		w.memo = w.memo.AfterRefusal(e, step)
+		w.memo = w.memo.AfterForbidden(e, step)
 		return false
 	}
 	i := slices.IndexFunc(w.gateways, func(g *simulated) bool { return g.UID == of.UID })

@@ -2,6 +2,7 @@ package conformance_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -106,7 +107,7 @@ func (m *meter) configured(options xds.Options) (*xds.Client, error) {
 
 func hasClusters(c *xds.Config) error {
 	if c == nil || len(c.Clusters) == 0 {
-		return fmt.Errorf("there are no clusters")
+		return errors.New("there are no clusters")
 	}
 	return nil
 }
