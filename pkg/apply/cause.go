@@ -43,7 +43,8 @@ const (
 	NotServed
 	// Conflict means that the object, or a field of it, belongs to another client.
 	Conflict
-	// Denied means that an admission webhook or policy denied the request, or that the webhook could not be called.
+	// Denied means that an admission webhook or policy denied the request or reverted its change, or that the webhook
+	// could not be called.
 	Denied
 	// Invalid means that the API server does not accept the object's content.
 	Invalid
@@ -171,6 +172,13 @@ func foreign(k Kind, fields []metav1.ManagedFieldsEntry) error {
 // bytes. The text does not contain the size: it can be another one with each attempt, and conditions must be stable.
 func TooLarge(what string, limit int) error {
 	cause := Cause{}.as(Enlarged, "%s has more than %d KiB: a mutating webhook may have enlarged it", what, limit>>10)
+	return &causedError{cause, errors.New(cause.text)}
+}
+
+// Reverted returns the error for a request that the API server accepted, and whose change is not in the object that it
+// returned.
+func Reverted() error {
+	cause := Cause{}.as(Denied, "a mutating webhook or policy reverts the change")
 	return &causedError{cause, errors.New(cause.text)}
 }
 

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -22,6 +23,8 @@ type patched struct {
 	// denied are the causes for which patches of single objects would fail again. A webhook or a policy chooses the
 	// code of its answer, for example 403 as without a permission, or 409 as after a change: see apply.Classify.
 	denied map[types.UID]string
+	// failure is the first cause for which a patch would fail again, with its object. It is empty if there is none.
+	failure string
 }
 
 // patchForeign patches the first objects of a list, side by side. The next pass patches the rest. An object that has
@@ -66,7 +69,7 @@ func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, al
 			if out.succeeded = append(out.succeeded, all[i].UID); len(out.succeeded) == 1 {
 				first = all[i].Key
 			}
-		} else if out.addFailure(all[i].UID, why, errs[i]) {
+		} else if out.addFailure(all[i], why, errs[i]) {
 			failed = errs[i]
 		}
 	}
@@ -86,7 +89,7 @@ func (e *execution) notePatches(ctx context.Context, why model.ForeignReason, al
 
 // addFailure adds the failure of a patch. It reports whether the failure counts: an object that has changed meanwhile,
 // or that is gone, needs no action.
-func (p *patched) addFailure(of types.UID, why model.ForeignReason, err error) bool {
+func (p *patched) addFailure(of model.ForeignObject, why model.ForeignReason, err error) bool {
 	cause := apply.Classify(err, "patch", foreignResource(why))
 	switch class := cause.Class(); {
 	case class == apply.Forbidden:
@@ -94,7 +97,10 @@ func (p *patched) addFailure(of types.UID, why model.ForeignReason, err error) b
 	case class != apply.Denied && (apierrors.IsConflict(err) || apierrors.IsNotFound(err)):
 		return false
 	case !class.IsTransient():
-		p.denied[of] = cause.String()
+		p.denied[of.UID] = cause.String()
+	}
+	if p.failure == "" && !cause.Class().IsTransient() {
+		p.failure = strings.TrimPrefix(of.Key.String(), "/") + ": " + cause.String()
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
@@ -33,15 +35,16 @@ func TestWhatBecameOfPatches(t *testing.T) {
 			apierrors.NewForbidden(gateways, "a", errors.New(`User "u" cannot patch resource "gateways" in API group "g"`)),
 			result{forbidden: true},
 		},
-		"a webhook, with 400":    {webhook(400), result{denied: true}},
-		"a webhook, with 403":    {webhook(403), result{denied: true}},
-		"a webhook, with 404":    {webhook(404), result{denied: true}},
-		"a webhook, with 409":    {webhook(409), result{denied: true}},
-		"a webhook, with 500":    {webhook(500), result{denied: true}},
-		"it has changed":         {apierrors.NewConflict(gateways, "a", errors.New("changed")), result{}},
-		"it is gone":             {apierrors.NewNotFound(gateways, "a"), result{}},
-		"the API server is busy": {apierrors.NewTooManyRequests("busy", 1), result{}},
-		"an unknown error":       {errors.New("unknown"), result{denied: true}},
+		"a webhook, with 400":     {webhook(400), result{denied: true}},
+		"a webhook, with 403":     {webhook(403), result{denied: true}},
+		"a webhook, with 404":     {webhook(404), result{denied: true}},
+		"a webhook, with 409":     {webhook(409), result{denied: true}},
+		"a webhook, with 500":     {webhook(500), result{denied: true}},
+		"it has changed":          {apierrors.NewConflict(gateways, "a", errors.New("changed")), result{}},
+		"it is gone":              {apierrors.NewNotFound(gateways, "a"), result{}},
+		"the API server is busy":  {apierrors.NewTooManyRequests("busy", 1), result{}},
+		"a change that is undone": {fmt.Errorf("releasing: %w", apply.Reverted()), result{denied: true}},
+		"an unknown error":        {errors.New("unknown"), result{denied: true}},
 	} {
 		e := &execution{Reconciler: &Reconciler{memory: newMemory(Options{})}}
 		all := []model.ForeignObject{{UID: "uid", Key: types.NamespacedName{Namespace: "shop", Name: "a"}}}

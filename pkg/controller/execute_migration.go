@@ -32,7 +32,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 		if e.memory.migration.acted.isNew(fmt.Sprint(act)) {
 			logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
 		}
-		e.act(ctx, act, m)
+		e.memory.migration.denied.add(act.Action.Writes(), e.act(ctx, act, m))
 	}
 	return true
 }
@@ -69,39 +69,42 @@ func (e *execution) writeMigration(ctx context.Context, m migrationStep) error {
 }
 
 // act does an action in the guest. SetHosted is done by the plan.
-func (e *execution) act(ctx context.Context, act migration.Act, m migrationStep) {
+func (e *execution) act(ctx context.Context, act migration.Act, m migrationStep) patched {
 	facts := m.facts
 	switch a := act.Action.(type) {
 	case migration.SetHosted:
+		return patched{}
 	case migration.HoldGateways:
-		e.patchForeign(ctx, model.ReasonHoldGateway, a.Gateways, func(of model.ForeignObject) (model.ForeignPatch, error) {
+		return e.patchForeign(ctx, model.ReasonHoldGateway, a.Gateways, func(of model.ForeignObject) (model.ForeignPatch, error) {
 			return model.HoldPatch(e.config.Revision, of)
 		})
 	case migration.ReleaseGateways:
-		e.patchForeign(ctx, model.ReasonReleaseGateway, a.Gateways, model.ReleasePatch)
+		return e.patchForeign(ctx, model.ReasonReleaseGateway, a.Gateways, model.ReleasePatch)
 	case migration.ScaleOrigin:
-		e.patchForeign(ctx, model.ReasonScaleOrigin, one(facts.Origin), func(of model.ForeignObject) (model.ForeignPatch, error) {
+		return e.patchForeign(ctx, model.ReasonScaleOrigin, one(facts.Origin), func(of model.ForeignObject) (model.ForeignPatch, error) {
 			return model.ReplicasPatch(of, a.Replicas)
 		})
 	case migration.RelaxWebhook:
-		e.patchForeign(ctx, model.ReasonRelaxWebhook, one(facts.Webhook), func(of model.ForeignObject) (model.ForeignPatch, error) {
+		return e.patchForeign(ctx, model.ReasonRelaxWebhook, one(facts.Webhook), func(of model.ForeignObject) (model.ForeignPatch, error) {
 			return model.IgnorePatch(of, facts.Blocking)
 		})
 	case migration.RestoreTemplate:
-		e.restoreTemplate(ctx, a.Gateway, facts.Deployments[a.Gateway.UID])
+		return e.restoreTemplate(ctx, a.Gateway, facts.Deployments[a.Gateway.UID])
+	default:
+		return patched{}
 	}
 }
 
-// restoreTemplate gives a Gateway's Deployment the pod template of before.
-func (e *execution) restoreTemplate(ctx context.Context, gateway, deployment model.ForeignObject) {
+// restoreTemplate gives a Gateway's Deployment the pod template of before. The result is empty if no patch was sent.
+func (e *execution) restoreTemplate(ctx context.Context, gateway, deployment model.ForeignObject) patched {
 	inGuest, over := e.inGuest(ctx)
 	template, err := e.guest.OriginTemplate(inGuest, deployment, gateway.Key.Name)
 	over()
 	if err != nil {
 		e.logMigration(ctx, "Restoring the pods of a Gateway failed", err)
-		return
+		return patched{}
 	}
-	e.patchForeign(ctx, model.ReasonRestoreTemplate, one(deployment), func(of model.ForeignObject) (model.ForeignPatch, error) {
+	return e.patchForeign(ctx, model.ReasonRestoreTemplate, one(deployment), func(of model.ForeignObject) (model.ForeignPatch, error) {
 		return model.TemplatePatch(of, template)
 	})
 }

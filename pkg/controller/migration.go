@@ -28,6 +28,8 @@ type observedMigration struct {
 	// unreadFor is since how long readings fail. unasked is why istiod did not say which proxies are connected to it.
 	unreadFor time.Duration
 	unasked   error
+	// denial is that the guest denies writes. The zero value: it does not.
+	denial migration.Denial
 	// ready reports whether the istiod of this installation is rolled out, and was seen where it is published.
 	ready bool
 }
@@ -210,6 +212,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		g.Connected = r.connected[g.UID] == g.Deployment.Generation && g.Deployment.Generation != 0
 		out.Gateways = append(out.Gateways, g.Gateway)
 	}
+	out.Denial = o.migration.denial
 	out.Findings, out.Leftovers = migration.Run(r.checked, accepted), facts.Inventory.Leftovers()
 	return out
 }
@@ -250,8 +253,39 @@ type migrationMemory struct {
 	decided decidedMode
 	// published is where the last plan publishes istiod. Empty: that is not known.
 	published model.HostPort
+	// denied is what the guest denies.
+	denied deniedWrites
 	// logged and acted are the last failure and the last action that were logged.
 	logged, acted lastLogged
+}
+
+// deniedWrites is the last denial of a write, and how many were denied in a row.
+type deniedWrites struct {
+	last  migration.Denial
+	times int
+}
+
+// add adds what became of a write. Without any answer, nothing changes.
+func (d *deniedWrites) add(write migration.Write, did patched) {
+	switch {
+	case did.failure != "" && d.last.Write == write:
+		d.last.Cause = did.failure
+		d.times++
+	case did.failure != "":
+		*d = deniedWrites{migration.Denial{Write: write, Cause: did.failure}, 1}
+	case len(did.succeeded) > 0:
+		*d = deniedWrites{}
+	}
+}
+
+// denial returns the denial, if there were two in a row. A single one can be an accident, such as a webhook that
+// restarts.
+func (d *deniedWrites) denial() migration.Denial {
+	const enough = 2
+	if d.times < enough {
+		return migration.Denial{}
+	}
+	return d.last
 }
 
 // decidedMode is the mode of istiod that a step has decided. removes reports whether it removes istiod, and that is not
@@ -265,7 +299,7 @@ type decidedMode struct {
 // the result of a reading that was ended early, and everything that was read in an earlier session of the guest.
 func (m *migrationMemory) observe(o observation, session uint64, ready bool) observedMigration {
 	m.in(session)
-	out := observedMigration{lease: o.mgmt.Migration, ready: ready}
+	out := observedMigration{lease: o.mgmt.Migration, ready: ready, denial: m.denied.denial()}
 	if o.mgmtProblem != nil {
 		return out
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/answer"
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
@@ -19,17 +20,22 @@ import (
 const foreignPatchTimeout = 10 * time.Second
 
 // PatchForeign sends a patch of an object in the guest that does not belong to hypergate. It is the only method that
-// changes such an object. The API server returns a conflict if the object has changed since it was observed.
+// changes such an object. The API server returns a conflict if the object has changed since it was observed. A change
+// that a mutating webhook or policy of the guest reverts is an error, too.
 func (c *Cluster) PatchForeign(ctx context.Context, p model.ForeignPatch) error {
 	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
 	defer cancel()
 	write := p.Write()
-	_, err := c.dynamic.Resource(write.GVR()).Namespace(p.Key().Namespace).
+	returned, err := c.dynamic.Resource(write.GVR()).Namespace(p.Key().Namespace).
 		Patch(ctx, p.Key().Name, p.Type(), p.JSON(), metav1.PatchOptions{FieldManager: model.FieldManager})
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("%s: %w", p, answer.Brief(err))
+	case p.IsReverted(returned.Object):
+		return fmt.Errorf("%s: %w", p, apply.Reverted())
+	default:
+		return nil
 	}
-	return nil
 }
 
 // HeldGateways lists the Gateways that the hypergate of this revision holds, of any class. It is for commands. The

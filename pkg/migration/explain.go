@@ -68,8 +68,8 @@ func istiodTexts() []reasonText {
 func gatewayTexts() []reasonText {
 	return []reasonText{
 		{
-			NotHeld, "another client removes the annotation that holds Gateways",
-			"find that client in the audit log of the guest, stop it, " + thenResume,
+			NotHeld, "Gateways cannot be held: another client removes the annotation that holds them, or the guest denies it",
+			"stop that client, which the audit log of the guest shows, or change what denies the annotation, " + thenResume,
 		},
 		{
 			HeldByOther, "another client holds the Gateway, so it cannot move",

@@ -68,6 +68,8 @@ type Report struct {
 	Why      Reason
 	WhySince time.Time
 	Gateway  string
+	// Cause is why the guest denies a write of the step, or why it denied one before a stop. It is empty otherwise.
+	Cause string
 	// Findings are the first ones that block.
 	Findings []Finding
 	// HasOrigin reports whether anything of the origin is left.
@@ -99,9 +101,8 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 	if out.Why == Finished {
 		out.Leftovers = e.Leftovers
 	}
-	if out.WhySince = now; out.Why == before.Why && out.Progress == before.Progress && out.Gateway == before.Gateway {
-		out.WhySince = before.WhySince
-	}
+	out.WhySince, out.Cause = now, e.Denial.causeOf(step)
+	out.keep(before)
 	for _, g := range InOrder(e.Gateways) {
 		line := ReportedGateway{Namespace: g.Key.Namespace, Name: g.Key.Name, State: d.stateOf(g, step)}
 		line.Since = before.since(line, now)
@@ -114,6 +115,18 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 		}
 	}
 	return out.clean()
+}
+
+// keep adds what stays from the report before: since when its reason is the same, and the cause of a stop. hypergate
+// may have restarted since.
+func (r *Report) keep(before Report) {
+	if r.Why != before.Why || r.Progress != before.Progress || r.Gateway != before.Gateway {
+		return
+	}
+	r.WhySince = before.WhySince
+	if r.Cause == "" && r.Progress == Stopped && before.IsFor(r.Intent) {
+		r.Cause = before.Cause
+	}
 }
 
 // answer adds what a step says.
@@ -207,7 +220,7 @@ func (r Report) clean() Report {
 	for i := range r.Findings {
 		r.Findings[i] = r.Findings[i].clean()
 	}
-	r.Gateway = name(r.Gateway)
+	r.Gateway, r.Cause = name(r.Gateway), limited(r.Cause)
 	r.Gateways = slices.Clone(r.Gateways)
 	for i := range r.Gateways {
 		g := &r.Gateways[i]

@@ -37,6 +37,7 @@ type encodedReport struct {
 	Why         Reason           `json:"why,omitempty"`
 	WhySince    int64            `json:"whySince,omitempty"`
 	Gateway     string           `json:"gateway,omitempty"`
+	Cause       string           `json:"cause,omitempty"`
 	Findings    []Finding        `json:"findings,omitempty"`
 	HasOrigin   bool             `json:"hasOrigin,omitempty"`
 	Leftovers   []Leftover       `json:"leftovers,omitempty"`
@@ -85,7 +86,7 @@ func (r Report) line() (string, error) {
 	in := encodedReport{
 		Schema: reportSchema, Goal: r.Intent.Goal, Paused: r.Intent.Paused, RequestedAt: seconds(r.Intent.At),
 		Phase: r.Phase, Since: seconds(r.Since), Progress: r.Progress, Why: r.Why, WhySince: seconds(r.WhySince), Gateway: r.Gateway,
-		Findings: r.Findings, HasOrigin: r.HasOrigin, Leftovers: r.Leftovers,
+		Cause: r.Cause, Findings: r.Findings, HasOrigin: r.HasOrigin, Leftovers: r.Leftovers,
 		Moved: counted(r.Moved), Moving: counted(r.Moving), More: counted(r.More),
 	}
 	for _, g := range r.Gateways {
@@ -117,7 +118,7 @@ func ParseReport(annotation string) (Report, error) {
 	out := Report{
 		Intent: Intent{Goal: in.Goal, Paused: in.Paused, At: timeOf(in.RequestedAt)},
 		Phase:  in.Phase, Since: timeOf(in.Since), Progress: in.Progress, Why: Reason(word(string(in.Why))), WhySince: timeOf(in.WhySince),
-		Gateway: in.Gateway, Findings: in.Findings, HasOrigin: in.HasOrigin, Leftovers: in.Leftovers,
+		Gateway: in.Gateway, Cause: in.Cause, Findings: in.Findings, HasOrigin: in.HasOrigin, Leftovers: in.Leftovers,
 		Moved: in.Moved, Moving: in.Moving, More: in.More,
 	}
 	for _, g := range in.Gateways {

@@ -133,7 +133,7 @@ const (
 	OriginExists Reason = "OriginExists"
 	// LockPending: the istiod that should lead does not have the lock yet.
 	LockPending Reason = "LockPending"
-	// NotHeld: another client reverts holds.
+	// NotHeld: another client reverts holds, or the guest denies them.
 	NotHeld Reason = "NotHeld"
 	// HeldByOther: another client holds the Gateway, so it cannot move.
 	HeldByOther Reason = "HeldByOther"

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -113,20 +114,31 @@ type ForeignPatch struct {
 	of    ForeignObject
 	kind  types.PatchType
 	body  []byte
+	// reverted reports whether an object is without the change. Nil: other clients may add to what the patch sets.
+	reverted func(object map[string]any) bool
 }
 
 // HoldPatch returns the patch with which the hypergate of a revision holds a Gateway.
 func HoldPatch(revision string, of ForeignObject) (ForeignPatch, error) {
-	return mergePatch(ReasonHoldGateway, of, "metadata", map[string]any{
-		"annotations": map[string]any{HoldAnnotation: HoldValue(revision)},
-	})
+	value := HoldValue(revision)
+	patch, err := mergePatch(ReasonHoldGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: value}})
+	patch.reverted = func(object map[string]any) bool { return holdOf(object) != value }
+	return patch, err
 }
 
 // ReleasePatch returns the patch with which hypergate releases a Gateway. It removes the annotation, and does not
 // restore a former number up to 5: istiod does the same with it and without it. A second annotation with the former
 // number would reach the pods, because istiod copies other annotations to them.
 func ReleasePatch(of ForeignObject) (ForeignPatch, error) {
-	return mergePatch(ReasonReleaseGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: nil}})
+	patch, err := mergePatch(ReasonReleaseGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: nil}})
+	patch.reverted = func(object map[string]any) bool { return holdOf(object) != "" }
+	return patch, err
+}
+
+// holdOf returns the value of HoldAnnotation on a Gateway. Without the annotation, it is empty.
+func holdOf(object map[string]any) string {
+	value, _, _ := unstructured.NestedString(object, "metadata", "annotations", HoldAnnotation)
+	return value
 }
 
 // ReplicasPatch returns the patch of the number of pods of the istiod in the guest.
@@ -134,7 +146,12 @@ func ReplicasPatch(of ForeignObject, replicas int32) (ForeignPatch, error) {
 	if replicas < 0 {
 		return ForeignPatch{}, fmt.Errorf("patching %s: %d replicas", of.Key, replicas)
 	}
-	return mergePatch(ReasonScaleOrigin, of, "spec", map[string]any{"replicas": replicas})
+	patch, err := mergePatch(ReasonScaleOrigin, of, "spec", map[string]any{"replicas": replicas})
+	patch.reverted = func(object map[string]any) bool {
+		now, _, _ := unstructured.NestedInt64(object, "spec", "replicas")
+		return now != int64(replicas)
+	}
+	return patch, err
 }
 
 // IgnorePatch returns the patch of the failure policies of the webhooks with these indices.
@@ -143,10 +160,22 @@ func IgnorePatch(of ForeignObject, indices []int) (ForeignPatch, error) {
 	for _, i := range indices {
 		operations = append(operations, replace(fmt.Sprintf("/webhooks/%d/failurePolicy", i), "Ignore"))
 	}
-	return jsonPatch(ReasonRelaxWebhook, of, operations...)
+	patch, err := jsonPatch(ReasonRelaxWebhook, of, operations...)
+	patch.reverted = func(object map[string]any) bool {
+		webhooks, _, _ := unstructured.NestedSlice(object, "webhooks")
+		return slices.ContainsFunc(indices, func(i int) bool {
+			if i >= len(webhooks) {
+				return false
+			}
+			webhook, _ := webhooks[i].(map[string]any)
+			return webhook["failurePolicy"] != "Ignore"
+		})
+	}
+	return patch, err
 }
 
-// TemplatePatch returns the patch of the pod template of a Gateway's Deployment.
+// TemplatePatch returns the patch of the pod template of a Gateway's Deployment. A webhook of the guest may add to the
+// template.
 func TemplatePatch(of ForeignObject, template map[string]any) (ForeignPatch, error) {
 	return jsonPatch(ReasonRestoreTemplate, of, replace("/spec/template", template))
 }
@@ -189,7 +218,13 @@ func newForeignPatch(reason ForeignReason, of ForeignObject, kind types.PatchTyp
 	if err != nil {
 		return ForeignPatch{}, fmt.Errorf("encoding a patch of %s: %w", of.Key, err)
 	}
-	return ForeignPatch{rows[at], of, kind, encoded}, nil
+	return ForeignPatch{write: rows[at], of: of, kind: kind, body: encoded}, nil
+}
+
+// IsReverted reports whether the object that the API server returned for the patch is without its change. A mutating
+// webhook or policy can revert a patch, and the API server returns no error then.
+func (p ForeignPatch) IsReverted(object map[string]any) bool {
+	return p.reverted != nil && p.reverted(object)
 }
 
 // Write returns the row of the table.

@@ -126,6 +126,45 @@ func TestForeignPatchNeedsPreconditions(t *testing.T) {
 	}
 }
 
+// TestAPatchThatIsReverted checks which returned objects are without the change. Without that, hypergate would send the
+// same patch again and again.
+func TestAPatchThatIsReverted(t *testing.T) {
+	t.Parallel()
+	held := func(value string) map[string]any {
+		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{model.HoldAnnotation: value, "a": "b"}}}
+	}
+	free := map[string]any{"metadata": map[string]any{}}
+	webhooks := func(policies ...any) map[string]any {
+		var out []any
+		for _, policy := range policies {
+			out = append(out, map[string]any{"failurePolicy": policy})
+		}
+		return map[string]any{"webhooks": out}
+	}
+	all := patches(t)
+	for name, of := range map[string]struct {
+		reason   model.ForeignReason
+		returned map[string]any
+		want     bool
+	}{
+		"held":                       {model.ReasonHoldGateway, held(model.HoldValue("r")), false},
+		"not held":                   {model.ReasonHoldGateway, free, true},
+		"held by another client":     {model.ReasonHoldGateway, held("7"), true},
+		"released":                   {model.ReasonReleaseGateway, free, false},
+		"not released":               {model.ReasonReleaseGateway, held(model.HoldValue("r")), true},
+		"scaled":                     {model.ReasonScaleOrigin, map[string]any{"spec": map[string]any{"replicas": int64(2)}}, false},
+		"not scaled":                 {model.ReasonScaleOrigin, map[string]any{"spec": map[string]any{"replicas": int64(1)}}, true},
+		"ignored":                    {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Ignore"), false},
+		"one not ignored":            {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Fail"), true},
+		"webhooks that were removed": {model.ReasonRelaxWebhook, webhooks(), false},
+		"a template with additions":  {model.ReasonRestoreTemplate, free, false},
+	} {
+		if got := all[of.reason].patch.IsReverted(of.returned); got != of.want {
+			t.Errorf("%s: got %t, want %t", name, got, of.want)
+		}
+	}
+}
+
 // TestHoldValue checks that istiod leaves a held Gateway alone, also where its integers have 32 bits, and that two
 // revisions do not share a value.
 func TestHoldValue(t *testing.T) {

@@ -57,7 +57,7 @@ func migrationOf(name, detail string, err error, n int) status.Migration {
 	progress := []migration.Progress{migration.Waiting, migration.Stopped, migration.Acting, migration.Ended}[n%4]
 	why := []migration.Reason{migration.GatewayRolling, migration.Blocked, migration.GatewayFailed, migration.Parked}[n/2%4]
 	out := status.Migration{Active: n%2 == 0, Beside: true, Report: migration.Report{
-		Phase: migration.Roll, Progress: progress, Why: why, Gateway: name + "/" + name, Moving: n,
+		Phase: migration.Roll, Progress: progress, Why: why, Gateway: name + "/" + name, Moving: n, Cause: name + ": " + detail,
 		Findings: findingsOf(name, detail), Gateways: []migration.ReportedGateway{{Namespace: name, Name: name}},
 	}}
 	if n%3 == 0 {

@@ -37,19 +37,33 @@ type Migration struct {
 // requested reports whether there is something to say about a migration.
 func (m Migration) requested() bool { return m.Report.Progress != "" }
 
+// isDenied reports whether the guest denies a write of the step that is in progress.
+func (m Migration) isDenied() bool {
+	return m.Report.Progress == migration.Acting && m.Report.Cause != ""
+}
+
 // what returns the state of a migration as a sentence.
 func (m Migration) what() string {
 	r := m.Report
-	if r.Progress == migration.Acting {
-		return "the step is in progress"
-	}
 	what, _ := r.Why.Explain()
+	switch {
+	case m.isDenied():
+		what = "the guest denies a write"
+	case r.Progress == migration.Acting:
+		what = "the step is in progress"
+	}
+	if r.Cause != "" {
+		what += " (" + r.Cause + ")"
+	}
 	return what
 }
 
 // step returns the next step for a person. It is empty if no action is required.
 func (m Migration) step() string {
 	_, next := m.Report.Why.Explain()
+	if m.isDenied() {
+		return nextStep("change what denies it in the guest; hypergate repeats the write")
+	}
 	if next == "" || m.Report.Progress == migration.Acting || m.Report.Progress == migration.Waiting {
 		return ""
 	}
@@ -63,8 +77,9 @@ func (r Result) migration() (metav1.Condition, bool) {
 	if !m.requested() {
 		return metav1.Condition{}, false
 	}
-	switch m.Report.Progress {
-	case migration.Acting, migration.Waiting:
+	moves := m.Report.Progress == migration.Acting || m.Report.Progress == migration.Waiting
+	switch {
+	case moves && !m.isDenied():
 		return isTrue(string(m.Report.Phase), "the Gateways of this class move to another istiod, one after another"), true
 	default:
 		return isFalse(string(m.Report.Phase), plain(m.what())+m.step()), true
@@ -100,7 +115,7 @@ func (r Result) migrationProblems() []problem {
 	case m.Problem != nil:
 		text, step := ownStep(m.Problem, stableText(m.Problem), "")
 		return []problem{{reason: ReasonMigrationStopped, text: "migrating: " + text + step}}
-	case m.Report.Progress != migration.Stopped:
+	case m.Report.Progress != migration.Stopped && !m.isDenied():
 		return nil
 	case m.Report.Why == migration.Blocked:
 		err := migration.BlockedError{Findings: m.Report.Findings}

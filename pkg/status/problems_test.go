@@ -212,6 +212,37 @@ func TestAMigrationOfAClassEndsWithItsNextStep(t *testing.T) {
 	checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, "Park", what + " [" + next + "]"})
 }
 
+// TestADeniedWriteOfAMigration: the condition has the cause from the first denials on, and after the migration stopped.
+func TestADeniedWriteOfAMigration(t *testing.T) {
+	const cause = "shop/web: denied by the admission policy freeze"
+	_, next := migration.NotHeld.Explain()
+	for name, tc := range map[string]struct {
+		report migration.Report
+		want   string
+	}{
+		"in progress": {
+			migration.Report{Phase: migration.Park, Progress: migration.Acting, Cause: cause},
+			"migrating, phase Park: the guest denies a write (" + cause + ") " +
+				"[change what denies it in the guest; hypergate repeats the write]",
+		},
+		"stopped": {
+			migration.Report{Phase: migration.Hold, Progress: migration.Stopped, Why: migration.NotHeld, Gateway: "shop/web", Cause: cause},
+			"migrating, phase Hold: Gateways cannot be held: another client removes the annotation that holds them, " +
+				"or the guest denies it (" + cause + "): Gateway shop/web [" + next + "]",
+		},
+	} {
+		report := with(serving(), func(r *status.Result) { r.Migration.Report = tc.report })
+		got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).degraded
+		expected := want{metav1.ConditionTrue, "MigrationStopped", tc.want}
+		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		text := strings.TrimPrefix(tc.want, "migrating, phase "+string(tc.report.Phase)+": ")
+		text = strings.Replace(text, ": Gateway shop/web", "", 1)
+		checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, string(tc.report.Phase), text})
+	}
+}
+
 // TestTheNextStepOfATunnel: with the tunnel, an endpoint that is not reached has a next step of the tunnel. There is no
 // Route, load balancer or node port, and --publish-probe has no effect.
 func TestTheNextStepOfATunnel(t *testing.T) {

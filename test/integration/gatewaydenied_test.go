@@ -85,6 +85,54 @@ func TestTheGuestDeniesPatchesOfAGateway(t *testing.T) {
 		gomega.ContainSubstring("rolling gateways"), gomega.ContainSubstring("being rolled")))
 }
 
+// TestTheGuestRevertsTheReleaseOfAGateway lets a mutating policy of the guest put the hold of one Gateway back. The API
+// server answers such a release without an error. The other Gateway rolls, hypergate does not repeat the release again
+// and again, and a condition has the cause.
+func TestTheGuestRevertsTheReleaseOfAGateway(t *testing.T) {
+	w, stop := newGatewayWorld(t, "a", "b")
+	stop()
+	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
+	w.run()
+	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
+	defer w.keepHeld("a")()
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.held).Should(gomega.Equal([]string{"a"}), "the other Gateway is released")
+	w.playGateway("b", w.cfg.ProxyImage, 1)
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
+		"rolling gateways: Gateway " + w.namespace + "/a cannot be released, and keeps its pods: " +
+			"a mutating webhook or policy reverts the change"))
+	w.settle()
+	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
+}
+
+// keepHeld puts the hold of a Gateway back whenever it is changed, and waits until that is in force. The returned
+// function ends that.
+func (w *gatewayWorld) keepHeld(name string) (remove func()) {
+	w.Helper()
+	hold := model.HoldValue(w.cfg.Revision)
+	end := w.mutate(guestMutation{
+		name: w.cfg.Revision + "-held",
+		rule: admissionregistrationv1.Rule{
+			APIGroups: []string{"gateway.networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"gateways"},
+		},
+		conditions: []admissionregistrationv1.MatchCondition{{
+			Name: "one", Expression: "object.metadata.namespace == '" + w.namespace + "' && object.metadata.name == '" + name + "'",
+		}},
+		expression: `Object{metadata: Object.metadata{annotations: {"` + model.HoldAnnotation + `": "` + hold + `"}}}`,
+	})
+	released := func() (string, error) {
+		release := []byte(`{"metadata":{"annotations":{"` + model.HoldAnnotation + `":null}}}`)
+		g, err := w.gateway.Gateways(w.namespace).Patch(w.Context(), name, types.MergePatchType, release,
+			metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		if err != nil {
+			return "", err
+		}
+		return g.Annotations[model.HoldAnnotation], nil
+	}
+	w.Eventually(released).Should(gomega.Equal(hold))
+	return end
+}
+
 // freeze denies all changes of one Gateway, and waits until they are denied. The returned function ends that.
 func (w *gatewayWorld) freeze(name string) (remove func()) {
 	w.Helper()

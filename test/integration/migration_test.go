@@ -310,3 +310,25 @@ func TestAMigrationThatIsBlocked(t *testing.T) {
 	_ = w.gateway.GatewayClasses().Delete(context.Background(), "demo", metav1.DeleteOptions{})
 	w.Eventually(w.mode).Should(gomega.Equal("none"))
 }
+
+// TestTheGuestDeniesTheHoldOfAMigration lets an admission policy of the guest deny the hold. The condition and the
+// report have its cause, and the migration continues once the policy is gone.
+func TestTheGuestDeniesTheHoldOfAMigration(t *testing.T) {
+	w := newOriginWorld(t)
+	remove := w.freeze("web")
+	w.run()
+	w.request(migration.Forward, "2026-01-01T00:00:00Z")
+	w.Eventually(w.mode).Should(gomega.Equal("Serving"))
+	w.playIstiod(corev1.ConditionTrue)
+	cause := w.namespace + "/web: denied by the admission policy " + w.cfg.Revision + "-frozen"
+	w.Eventually(func() string { return w.report().Cause }).Should(gomega.Equal(cause))
+	w.Expect(w.report().Phase).To(gomega.Equal(migration.Hold))
+	const next = " [change what denies it in the guest; hypergate repeats the write]"
+	w.Eventually(func() *metav1.Condition { return w.condition("demo", model.ConditionDomain+"Migration") }).Should(gomega.And(
+		haveStatus(metav1.ConditionFalse, "Hold"), gomega.HaveField("Message", "the guest denies a write ("+cause+")"+next)))
+	w.Expect(w.mode()).To(gomega.Equal("Serving"), "no Gateway is held, so the lock stays")
+	remove()
+	w.Eventually(w.mode).Should(gomega.Equal("Leading"))
+	w.Expect(w.held()).To(gomega.Equal([]string{"web"}))
+	w.Eventually(func() string { return w.report().Cause }).Should(gomega.BeEmpty())
+}

@@ -145,8 +145,10 @@ type migrationStatus struct {
 	Reason      migration.Reason `json:"reason,omitempty"`
 	ReasonSince string           `json:"reasonSince,omitempty"`
 	Gateway     string           `json:"gateway,omitempty"`
-	Message     string           `json:"message,omitempty"`
-	NextStep    string           `json:"nextStep,omitempty"`
+	// Cause is why the guest denies a write of the migration, or why it denied one before a stop.
+	Cause    string `json:"cause,omitempty"`
+	Message  string `json:"message,omitempty"`
+	NextStep string `json:"nextStep,omitempty"`
 	// Moved is how many Gateways are at the hosted istiod, of Moving that can be.
 	Moved    int                 `json:"moved"`
 	Moving   int                 `json:"moving"`
@@ -180,8 +182,8 @@ func newMigrationStatus(namespace, lease string, exists bool, annotations map[st
 	out := migrationStatus{
 		Namespace: namespace, Lease: lease, Goal: i.Goal, Paused: i.Paused, RequestedAt: inRFC3339(i.At), Accepted: i.Accepted.String(),
 		Seen: err == nil && r.IsFor(i), Phase: r.Phase, Since: inRFC3339(r.Since), Progress: r.Progress, Reason: r.Why,
-		Gateway: r.Gateway, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Leftovers: r.Leftovers, Gateways: []gatewayLine{},
-		More: r.More, Notes: notes, record: record, exists: exists, now: now,
+		Gateway: r.Gateway, Cause: r.Cause, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Leftovers: r.Leftovers,
+		Gateways: []gatewayLine{}, More: r.More, Notes: notes, record: record, exists: exists, now: now,
 	}
 	if err != nil {
 		out.Problem = err.Error()
@@ -249,11 +251,12 @@ func (s migrationStatus) table(out io.Writer) {
 		return
 	}
 	fmt.Fprintf(out, "Phase      %s for %s, %s\n", s.Phase, s.age(s.record.Report.Since), s.happening())
-	if s.Message != "" {
-		fmt.Fprintf(out, "           %s\n", oneLine(s.Message))
-	}
-	if s.NextStep != "" {
-		fmt.Fprintf(out, "           Next step: %s\n", oneLine(s.NextStep))
+	for _, line := range []struct{ label, text string }{
+		{"", s.Message}, {"The guest denies a write: ", s.Cause}, {"Next step: ", s.NextStep},
+	} {
+		if line.text != "" {
+			fmt.Fprintf(out, "           %s%s\n", line.label, oneLine(line.text))
+		}
 	}
 	fmt.Fprintf(out, "Gateways   %d of %d at the hosted istiod\n", s.Moved, s.Moving)
 	if len(s.Findings) > 0 {

@@ -59,6 +59,14 @@ func TestMigrationStatusOutput(t *testing.T) {
 		"stopped": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
 			r.Progress, r.Why, r.Gateways[1].State, r.More = migration.Stopped, migration.GatewayFailed, migration.StateFailed, 7
 		}), exitAct},
+		"denied": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateways[1].State = migration.Hold, migration.Stopped, migration.NotHeld, migration.StateAtOrigin
+			r.Cause = "shop/web: denied by the admission policy freeze"
+		}), exitAct},
+		"denied-now": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateway = migration.Park, migration.Acting, "", ""
+			r.Cause = "istio-validator: denied by the admission policy freeze"
+		}), exitUnderWay},
 		"blocked": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Gateways = migration.Check, migration.Stopped, migration.Blocked, "", nil
 			r.Findings = []migration.Finding{blocker}
