@@ -8,6 +8,7 @@
 #   NAME           Commit
 #   chart-names    the last one with the names of Istio's chart in the guest
 #   own-names      the first one with hypergate's own names in the guest
+#   rollouts       the last one that takes each denied patch of a Gateway for a missing permission
 #   tunnel         the last hypergate-tunnel that sends a frame in two writes
 #
 # The folder is outside the checkout, named by the commit, the Go version and a hash over this script.
@@ -20,6 +21,7 @@ if [ "${1:-}" = --dir ]; then only_dir=1 && shift; fi
 case ${1:-} in
 chart-names) commit=43adff5e4963907d677406765f2c9db5ccc9b3c0 ;;
 own-names) commit=71f4b5de531f5af2c04c09dd7625263bb72155a1 ;;
+rollouts) commit=6fd1dc024e78c0b908b2ff469b24aa9589157dbe ;;
 tunnel) commit=72418f2b38b67e820db586f278a539b9d603004e program=hypergate-tunnel ;;
 *)
 	echo "previous: there is no previous hypergate named \"${1:-}\". The names are in hack/previous/build.sh." >&2

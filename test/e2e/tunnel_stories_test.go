@@ -361,14 +361,21 @@ func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
 	})
 }
 
-// permissionTaken takes the sidecar's permission while hypergate does not run. Open tunnels stay. A relay that restarts
-// gets none, until hypergate gives the permission back.
-func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
+// roleBindingTaken takes the binding of the sidecar's Role, and roleTaken the Role.
+func roleBindingTaken(t *fixture, edge *edgeOfTheGuest) { permissionTaken(t, edge, "rolebindings") }
+func roleTaken(t *fixture, edge *edgeOfTheGuest)        { permissionTaken(t, edge, "roles") }
+
+// permissionTaken deletes an object of the sidecar's permission while hypergate does not run. Open tunnels stay. A relay
+// that restarts gets none, until hypergate creates the object again.
+func permissionTaken(t *fixture, edge *edgeOfTheGuest, resource string) {
+	of := func(verb *rest.Request) error {
+		return verb.Namespace(world.GuestNamespace).Resource(resource).Name(model.TunnelAccountName).Do(t.ctx).Error()
+	}
+	rbac := t.GuestClient.RbacV1().RESTClient()
 	t.throughFault(edge, func() time.Time {
 		t.start().Terminate()
 		pods, before := t.mustRelays()
-		t.Expect(t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace).Delete(t.ctx, model.TunnelAccountName, metav1.DeleteOptions{})).
-			To(gomega.Succeed())
+		t.Expect(of(rbac.Delete())).To(gomega.Succeed())
 		t.killRelay(&pods[0])
 		t.Eventually(func() (float64, error) {
 			now, err := t.sidecar()
@@ -380,10 +387,7 @@ func permissionTaken(t *fixture, edge *edgeOfTheGuest) {
 		t.reconfigured(edge)
 		h := t.start()
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
-		t.Eventually(func() error {
-			_, err := t.GuestClient.RbacV1().RoleBindings(world.GuestNamespace).Get(t.ctx, model.TunnelAccountName, metav1.GetOptions{})
-			return err
-		}).Should(gomega.Succeed())
+		t.Eventually(func() error { return of(rbac.Get()) }).Should(gomega.Succeed())
 		return time.Now()
 	})
 }
@@ -554,6 +558,27 @@ func strategySwitched(t *fixture, edge *edgeOfTheGuest) {
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, second, metav1.DeleteOptions{})).To(gomega.Succeed())
 }
 
+// loadBalancerAndBack publishes istiod at a load balancer of the management cluster, and by the tunnel again.
+func loadBalancerAndBack(t *fixture, edge *edgeOfTheGuest) {
+	t.start()
+	t.tunnelUp()
+	t.playCloud(guestnode.Options{OnlyLoadBalancers: true, LoadBalancerAddresses: t.MgmtLoadBalancers()})
+	address := net.JoinHostPort(t.MgmtLoadBalancers().Addr().Next().String(), "15012")
+	gateways := []string{trafficGateway}
+	there := *t
+	there.settings = byLoadBalancer()
+	there.switched(edge, edge.halfOfTheLoad(), address, gateways)
+	t.Eventually(func() []corev1.Pod { return t.podsOf(world.GuestNamespace, "app="+model.RelayName) }).
+		Should(gomega.BeEmpty(), "no relay stays")
+	t.switched(edge, edge.halfOfTheLoad(), relayAddress(), gateways)
+	t.tunnelUp()
+}
+
+// byLoadBalancer returns the settings with which hypergate publishes istiod at a load balancer.
+func byLoadBalancer() []string {
+	return []string{"--xds-address=", "--publish=loadbalancer", "--publish-probe="}
+}
+
 // publishedByLoadBalancer switches from the router to a load balancer of the management cluster, and back. The load is
 // that of publishedByTunnel, for the same reason.
 func publishedByLoadBalancer(t *fixture, edge *edgeOfTheGuest) {
@@ -561,7 +586,7 @@ func publishedByLoadBalancer(t *fixture, edge *edgeOfTheGuest) {
 	address := net.JoinHostPort(t.MgmtLoadBalancers().Addr().Next().String(), "15012")
 	gateways := []string{trafficGateway}
 	there := *t
-	there.settings = []string{"--xds-address=", "--publish=loadbalancer", "--publish-probe="}
+	there.settings = byLoadBalancer()
 	there.switched(edge, edge.halfOfTheLoad(), address, gateways)
 	t.switched(edge, edge.halfOfTheLoad(), t.XDS().String(), gateways)
 }

@@ -42,7 +42,8 @@ func tunnelStories() []trafficStory {
 		{"three API servers of the guest are replaced, and no request fails", guestAPIRolls},
 		{"konnectivity's server is killed, and no request fails", konnectivityServerKilled},
 		{"konnectivity's agents are killed, and no request fails", konnectivityAgentsKilled},
-		{"the sidecar loses its permission, and no request fails", permissionTaken},
+		{"the sidecar's RoleBinding is deleted, and no request fails", roleBindingTaken},
+		{"the sidecar's Role is deleted, and no request fails", roleTaken},
 		{"the sidecar's account is replaced, and no request fails", sidecarAccountReplaced},
 		{"tunnels are replaced at their age, and no request fails", tunnelsAreReplaced},
 		{"both tunnels carry nothing any more, and no request fails", halfOpen},
@@ -51,6 +52,7 @@ func tunnelStories() []trafficStory {
 		{"the mesh CA is rotated behind the tunnel, and no request fails", rotationBehindTheTunnel},
 		{"a node with a relay is drained, and no request fails", relayNodeDrained},
 		{"istiod leaves the tunnel and returns, and no request fails", strategySwitched},
+		{"istiod moves to a load balancer and back to the tunnel, and no request fails", loadBalancerAndBack},
 	}
 }
 

@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -139,9 +138,14 @@ func (u *upgrade) run(t *fixture) {
 // changes changes Istio to a release under load. In the end each Gateway has the release, and serves a new route, which
 // only the istiod of the release can bring. broken is the number of Gateways whose pods are not all ready before.
 func (u *upgrade) changes(t *fixture, to release, broken int) {
+	u.changesWith(t, to, broken, func() *world.Hypergate { return t.start(to.flags()...) })
+}
+
+// changesWith is changes with another hypergate.
+func (u *upgrade) changesWith(t *fixture, to release, broken int, start func() *world.Hypergate) {
 	had := u.withProxy(t, to.proxy)
 	load, begin := t.loaded(u.streams()), time.Now()
-	h := t.start(to.flags()...)
+	h := start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.oneByOne(u.gateways, broken+1, func(d *appsv1.Deployment) bool {
 		if proxyImageOf(d) != to.proxy {
@@ -219,26 +223,37 @@ func (u *upgrade) released(t *fixture) {
 }
 
 // replaced runs a previous hypergate with the same version of Istio, and then this one again: an upgrade of hypergate,
-// and the way back.
+// and the way back. A later one goes back from the middle of a rollout, and releases the Gateways that are held.
 func (u *upgrade) replaced(t *fixture) {
-	dir, err := previous.Build(t.ctx, previous.OwnNames)
-	t.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, version := range []previous.Version{previous.OwnNames, previous.Rollouts} { // no build goes on under load
+		_, err := previous.Build(t.ctx, version)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+	}
 	t.runAll(u.edge, []trafficStory{
 		{"a previous hypergate takes over, istiod is replaced, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
-			u.takesOver(t, len(u.gateways), func() *world.Hypergate {
-				h, err := t.StartPrevious(t.ctx, filepath.Join(dir, "hypergate"), u.newer.flags()...)
-				t.Expect(err).NotTo(gomega.HaveOccurred())
-				t.Cleanup(h.Release)
-				return h
-			})
+			u.takesOver(t, len(u.gateways), func() *world.Hypergate { return t.startPrevious(previous.OwnNames, u.newer.flags()...) })
 		}},
 		{"hypergate is upgraded, istiod is replaced, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
 			u.takesOver(t, 1, func() *world.Hypergate { return t.start(u.newer.flags()...) })
+		}},
+		{"a Gateway of the next upgrade does not become ready, and no request fails", func(t *fixture, _ *edgeOfTheGuest) { u.stops(t) }},
+		{"a previous hypergate goes back from that half-done upgrade, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			t.Expect(t.heldGateways()).To(gomega.HaveLen(len(u.gateways) - 1))
+			u.changesWith(t, u.newer, 1, func() *world.Hypergate { return t.startPrevious(previous.Rollouts, u.newer.flags()...) })
 		}},
 		{"with --gateway-rollout=AllAtOnce no Gateway is held, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
 			u.allAtOnce(t)
 		}},
 	})
+}
+
+// startPrevious runs a previous hypergate until the end of the story.
+func (t *fixture) startPrevious(version previous.Version, args ...string) *world.Hypergate {
+	t.Helper()
+	h, err := t.StartPrevious(t.ctx, version, args...)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Cleanup(h.Release)
+	return h
 }
 
 // allAtOnce changes Istio to the older release under load, without a rollout of one Gateway after another. hypergate

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/hypergate/hypergate/test/freeport"
+	"github.com/hypergate/hypergate/test/previous"
 	"github.com/hypergate/hypergate/test/proc"
 )
 
@@ -79,14 +81,18 @@ func (w *World) startBinary(ctx context.Context, binary string, args []string) (
 	return &Hypergate{process{p, health[0]}}, nil
 }
 
-// StartPrevious starts a previous hypergate, which is in a file, as StartProcess does. It has the permissions of this
-// one.
-func (w *World) StartPrevious(ctx context.Context, binary string, more ...string) (*Hypergate, error) {
+// StartPrevious starts a previous hypergate as StartProcess does, and builds it before if necessary. It has the
+// permissions of this one.
+func (w *World) StartPrevious(ctx context.Context, version previous.Version, more ...string) (*Hypergate, error) {
+	dir, err := previous.Build(ctx, version)
+	if err != nil {
+		return nil, err
+	}
 	args := w.Args()
-	if i := slices.Index(args, "--kubeconfig"); i >= 0 {
+	if i := slices.Index(args, "--kubeconfig"); i >= 0 && version != previous.Rollouts {
 		args[i] = "--management-kubeconfig" // its name then
 	}
-	return w.startBinary(ctx, binary, append(args, more...))
+	return w.startBinary(ctx, filepath.Join(dir, "hypergate"), append(args, more...))
 }
 
 // process is a process on this machine.
