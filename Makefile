@@ -334,6 +334,10 @@ rotation: servers build ## Rotate the mesh CA with GATEWAYS (200) simulated gate
 fuzz: ## Run each fuzz test for FUZZTIME (10s), and print the number of executions.
 	@hack/fuzz.sh $(FUZZTIME)
 
+.PHONY: fuzz-corpus
+fuzz-corpus: ## Add inputs that `make fuzz` has found to the corpora that each test run repeats.
+	@hack/fuzz-corpus.sh
+
 .PHONY: mutations
 mutations: ## Take the code behind each guarantee out, and check that its test fails. Only needs Go.
 	go run ./hack/mutations

@@ -32,7 +32,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 		if e.memory.migration.acted.isNew(fmt.Sprint(act)) {
 			logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
 		}
-		e.memory.migration.denied.add(act.Action.Writes(), e.act(ctx, act, m))
+		e.memory.migration.wrote(act.Action.Writes(), e.act(ctx, act, m), e.clock.Now())
 	}
 	return true
 }

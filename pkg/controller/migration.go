@@ -259,35 +259,6 @@ type migrationMemory struct {
 	logged, acted lastLogged
 }
 
-// deniedWrites is the last denial of a write, and how many were denied in a row.
-type deniedWrites struct {
-	last  migration.Denial
-	times int
-}
-
-// add adds what became of a write. Without any answer, nothing changes.
-func (d *deniedWrites) add(write migration.Write, did patched) {
-	switch {
-	case did.failure != "" && d.last.Write == write:
-		d.last.Cause = did.failure
-		d.times++
-	case did.failure != "":
-		*d = deniedWrites{migration.Denial{Write: write, Cause: did.failure}, 1}
-	case len(did.succeeded) > 0:
-		*d = deniedWrites{}
-	}
-}
-
-// denial returns the denial, if there were two in a row. A single one can be an accident, such as a webhook that
-// restarts.
-func (d *deniedWrites) denial() migration.Denial {
-	const enough = 2
-	if d.times < enough {
-		return migration.Denial{}
-	}
-	return d.last
-}
-
 // decidedMode is the mode of istiod that a step has decided. removes reports whether it removes istiod, and that is not
 // complete.
 type decidedMode struct {

@@ -81,6 +81,8 @@ func (r Result) migration() (metav1.Condition, bool) {
 	switch {
 	case moves && !m.isDenied():
 		return isTrue(string(m.Report.Phase), "the Gateways of this class move to another istiod, one after another"), true
+	case m.Report.Why == migration.Blocked && len(m.Report.Findings) > 0:
+		return isFalse(string(m.Report.Phase), plain(migration.BlockedError{Findings: m.Report.Findings}.Error())), true
 	default:
 		return isFalse(string(m.Report.Phase), plain(m.what())+m.step()), true
 	}

@@ -365,8 +365,8 @@ func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
 func roleBindingTaken(t *fixture, edge *edgeOfTheGuest) { permissionTaken(t, edge, "rolebindings") }
 func roleTaken(t *fixture, edge *edgeOfTheGuest)        { permissionTaken(t, edge, "roles") }
 
-// permissionTaken deletes an object of the sidecar's permission while hypergate does not run. Open tunnels stay. A relay
-// that restarts gets none, until hypergate creates the object again.
+// permissionTaken deletes an object of the sidecar's permission while hypergate does not run. Open tunnels stay. A
+// relay that restarts gets none, until hypergate creates the object again.
 func permissionTaken(t *fixture, edge *edgeOfTheGuest, resource string) {
 	of := func(verb *rest.Request) error {
 		return verb.Namespace(world.GuestNamespace).Resource(resource).Name(model.TunnelAccountName).Do(t.ctx).Error()
