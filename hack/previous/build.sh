@@ -8,7 +8,7 @@
 #   NAME           Commit
 #   chart-names    the last one with the names of Istio's chart in the guest
 #   own-names      the first one with hypergate's own names in the guest
-#   rollouts       the last one that takes each denied patch of a Gateway for a missing permission
+#   rollouts       one that holds Gateways, and rolls them one by one
 #   tunnel         the last hypergate-tunnel that sends a frame in two writes
 #
 # The folder is outside the checkout, named by the commit, the Go version and a hash over this script.

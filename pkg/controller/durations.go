@@ -159,6 +159,12 @@ const (
 	// unreadTime is how long readings may fail before conditions report it. A restart of the guest's API server is
 	// shorter.
 	unreadTime = time.Minute
+	// migrationDenied is how long the guest must deny a write before conditions report it. A webhook that restarts is
+	// back by then.
+	migrationDenied = 15 * time.Second
+	// migrationCause is how long the report keeps the cause of a denial. The guest chooses it, and another one is a
+	// write to the management side.
+	migrationCause = time.Minute
 	// proxiesAsked is how often istiod is asked in one reading which pods are connected to it. Of two istiods, either
 	// can answer.
 	proxiesAsked = 6

@@ -12,7 +12,11 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/text"
 )
+
+// longestDeniedName is the size limit of an object's namespace and name beside the cause of a denial, in bytes.
+const longestDeniedName = 128
 
 // patched is what became of patches of objects of other owners.
 type patched struct {
@@ -23,8 +27,15 @@ type patched struct {
 	// denied are the causes for which patches of single objects would fail again. A webhook or a policy chooses the
 	// code of its answer, for example 403 as without a permission, or 409 as after a change: see apply.Classify.
 	denied map[types.UID]string
-	// failure is the first cause for which a patch would fail again, with its object. It is empty if there is none.
-	failure string
+	// first is the first denial. Without one, it is the zero value.
+	first denied
+}
+
+// denied is why the guest denies the patch of an object.
+type denied struct {
+	of types.UID
+	// cause has the object and the cause.
+	cause string
 }
 
 // patchForeign patches the first objects of a list, side by side. The next pass patches the rest. An object that has
@@ -99,8 +110,9 @@ func (p *patched) addFailure(of model.ForeignObject, why model.ForeignReason, er
 	case !class.IsTransient():
 		p.denied[of.UID] = cause.String()
 	}
-	if p.failure == "" && !cause.Class().IsTransient() {
-		p.failure = strings.TrimPrefix(of.Key.String(), "/") + ": " + cause.String()
+	if class := cause.Class(); p.first.cause == "" && (class == apply.Denied || class == apply.Invalid) {
+		name := text.Line(strings.TrimPrefix(of.Key.String(), "/"), longestDeniedName)
+		p.first = denied{of.UID, name + ": " + cause.String()}
 	}
 	return true
 }

@@ -32,7 +32,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 		if e.memory.migration.acted.isNew(fmt.Sprint(act)) {
 			logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
 		}
-		e.memory.migration.wrote(act.Action.Writes(), e.act(ctx, act, m), e.clock.Now())
+		e.memory.migration.wrote(e.observed.migration.record.Intent, act.Action, e.act(ctx, act, m), e.clock.Now())
 	}
 	return true
 }
@@ -72,14 +72,14 @@ func (e *execution) writeMigration(ctx context.Context, m migrationStep) error {
 func (e *execution) act(ctx context.Context, act migration.Act, m migrationStep) patched {
 	facts := m.facts
 	switch a := act.Action.(type) {
-	case migration.SetHosted:
-		return patched{}
 	case migration.HoldGateways:
-		return e.patchForeign(ctx, model.ReasonHoldGateway, a.Gateways, func(of model.ForeignObject) (model.ForeignPatch, error) {
+		all := e.memory.migration.denied.deniedLast(a.Gateways)
+		return e.patchForeign(ctx, model.ReasonHoldGateway, all, func(of model.ForeignObject) (model.ForeignPatch, error) {
 			return model.HoldPatch(e.config.Revision, of)
 		})
 	case migration.ReleaseGateways:
-		return e.patchForeign(ctx, model.ReasonReleaseGateway, a.Gateways, model.ReleasePatch)
+		all := e.memory.migration.denied.deniedLast(a.Gateways)
+		return e.patchForeign(ctx, model.ReasonReleaseGateway, all, model.ReleasePatch)
 	case migration.ScaleOrigin:
 		return e.patchForeign(ctx, model.ReasonScaleOrigin, one(facts.Origin), func(of model.ForeignObject) (model.ForeignPatch, error) {
 			return model.ReplicasPatch(of, a.Replicas)
@@ -90,9 +90,9 @@ func (e *execution) act(ctx context.Context, act migration.Act, m migrationStep)
 		})
 	case migration.RestoreTemplate:
 		return e.restoreTemplate(ctx, a.Gateway, facts.Deployments[a.Gateway.UID])
-	default:
-		return patched{}
+	case migration.SetHosted:
 	}
+	return patched{}
 }
 
 // restoreTemplate gives a Gateway's Deployment the pod template of before. The result is empty if no patch was sent.

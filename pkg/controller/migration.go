@@ -236,7 +236,7 @@ type migrationMemory struct {
 	result chan migrationReading
 	// next is when the next reading may begin.
 	next time.Time
-	// session is the session of the guest to which the facts below, up to unasked, belong.
+	// session is the session of the guest to which the facts below, up to denied, belong.
 	session uint64
 	// checked is the inventory of the last check, and checkedAt when it was. connected are the Gateways all of whose
 	// pods were seen at the hosted istiod, with the generation of their Deployment.
@@ -249,12 +249,12 @@ type migrationMemory struct {
 	// unreadSince is since when readings fail. unasked is why istiod did not answer the last question.
 	unreadSince time.Time
 	unasked     error
+	// denied is a write that the guest denies.
+	denied deniedWrite
 	// decided is what the last step of this process requires of istiod.
 	decided decidedMode
 	// published is where the last plan publishes istiod. Empty: that is not known.
 	published model.HostPort
-	// denied is what the guest denies.
-	denied deniedWrites
 	// logged and acted are the last failure and the last action that were logged.
 	logged, acted lastLogged
 }
@@ -270,7 +270,7 @@ type decidedMode struct {
 // the result of a reading that was ended early, and everything that was read in an earlier session of the guest.
 func (m *migrationMemory) observe(o observation, session uint64, ready bool) observedMigration {
 	m.in(session)
-	out := observedMigration{lease: o.mgmt.Migration, ready: ready, denial: m.denied.denial()}
+	out := observedMigration{lease: o.mgmt.Migration, ready: ready}
 	if o.mgmtProblem != nil {
 		return out
 	}
@@ -278,6 +278,8 @@ func (m *migrationMemory) observe(o observation, session uint64, ready bool) obs
 	if out.goal() == migration.NoGoal {
 		m.decided = decidedMode{}
 	}
+	m.denied = m.denied.since(out.record.Intent)
+	out.denial = m.denied.denial(o.now)
 	select {
 	case r := <-m.result:
 		m.result = nil
@@ -298,7 +300,7 @@ func (m *migrationMemory) in(session uint64) {
 		return
 	}
 	m.session, m.next = session, time.Time{}
-	m.checked, m.checkedAt, m.connected = migration.Inventory{}, time.Time{}, nil
+	m.checked, m.checkedAt, m.connected, m.denied = migration.Inventory{}, time.Time{}, nil, deniedWrite{}
 	m.unread, m.unreadSince, m.unasked = nil, time.Time{}, nil
 }
 

@@ -1,46 +1,103 @@
 package controller
 
 import (
+	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// deniedWrites is the last denial of a write of a migration, and how many were denied in a row.
-type deniedWrites struct {
-	last  migration.Denial
-	times int
+// deniedWrite is a write of a migration that the guest denies again and again. The zero value: there is none.
+type deniedWrite struct {
+	// last is the denial to report, and lastAt since when it is that one.
+	last   migration.Denial
+	lastAt time.Time
+	// begin is when the first try was denied, and times is how many were. objects are those that were denied.
+	begin   time.Time
+	times   int
+	objects map[types.UID]bool
+	// goal and at are those of the request to which all of this belongs.
+	goal migration.Goal
+	at   time.Time
 }
 
-// enoughDenials is how many denials in a row count. A single one can be an accident, such as a webhook that restarts.
-const enoughDenials = 2
-
-// add adds what became of a write. Without any answer, nothing changes.
-func (d *deniedWrites) add(write migration.Write, did patched) {
-	switch {
-	case did.failure != "" && d.last.Write == write:
-		d.last.Cause = did.failure
-		d.times++
-	case did.failure != "":
-		*d = deniedWrites{migration.Denial{Write: write, Cause: did.failure}, 1}
-	case len(did.succeeded) > 0:
-		*d = deniedWrites{}
+// since returns what belongs to a request. Another request begins without a denial.
+func (d deniedWrite) since(i migration.Intent) deniedWrite {
+	if d.goal == i.Goal && d.at.Equal(i.At) {
+		return d
 	}
+	return deniedWrite{}
 }
 
-// denial returns the denial, if there were enough. Otherwise, it returns the zero value.
-func (d *deniedWrites) denial() migration.Denial {
-	if d.times < enoughDenials {
+// after returns what is known after a try of an action for a request. Without any answer, nothing changes. A success of
+// another action leaves a denial: whether its effect was reached in another way follows from the evidence.
+func (d deniedWrite) after(i migration.Intent, a migration.Action, did patched, now time.Time) deniedWrite {
+	tried := denialOf(a, did)
+	same := d.times > 0 && d.last.Write == tried.Write && d.last.Replicas == tried.Replicas
+	switch {
+	case tried.Cause == "" && same && len(did.succeeded) > 0:
+		return deniedWrite{}
+	case tried.Cause == "":
+		return d
+	case !same:
+		d = deniedWrite{goal: i.Goal, at: i.At, begin: now, objects: map[types.UID]bool{}}
+	}
+	d.times++
+	for uid := range did.denied {
+		d.objects[uid] = true
+	}
+	if now.Sub(d.lastAt) >= migrationCause || slices.Contains(did.succeeded, d.last.Of) {
+		d.last, d.lastAt = tried, now
+	}
+	return d
+}
+
+// deniedLast returns objects in the order in which they are patched: those that were denied do not delay the others.
+func (d deniedWrite) deniedLast(all []model.ForeignObject) []model.ForeignObject {
+	rank := func(of model.ForeignObject) int {
+		if d.objects[of.UID] {
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(all), func(a, b model.ForeignObject) int { return rank(a) - rank(b) })
+}
+
+// denial returns the denial, once it has lasted for migrationDenied. Otherwise, it returns the zero value.
+func (d deniedWrite) denial(now time.Time) migration.Denial {
+	if d.times < 2 || now.Sub(d.begin) < migrationDenied {
 		return migration.Denial{}
 	}
 	return d.last
 }
 
-// wrote remembers what became of a write. One that the guest denies again and again is repeated after longer and longer
-// pauses: each try reads the guest, and a cause that changes is a write to the management side.
-func (m *migrationMemory) wrote(write migration.Write, did patched, now time.Time) {
-	m.denied.add(write, did)
-	if over := m.denied.times - enoughDenials; did.failure != "" && over >= 0 {
-		m.next = now.Add(min(time.Duration(over+1)*migrationWaiting, migrationStopped))
+// denialOf returns the denial of an action. Without one, its cause is empty.
+func denialOf(a migration.Action, did patched) migration.Denial {
+	out := migration.Denial{Write: a.Writes(), Of: did.first.of, Cause: did.first.cause}
+	switch a := a.(type) {
+	case migration.ScaleOrigin:
+		out.Replicas = a.Replicas
+	case migration.RestoreTemplate:
+		out.Of = a.Gateway.UID // the patched object is its Deployment
+	case migration.HoldGateways, migration.ReleaseGateways, migration.RelaxWebhook, migration.SetHosted:
 	}
+	return out
+}
+
+// wrote remembers what became of an action. One that the guest denies again and again is repeated after longer and
+// longer pauses, because the guest is read before each try. The pauses stay short while proxies wait for the origin.
+func (m *migrationMemory) wrote(i migration.Intent, a migration.Action, did patched, now time.Time) {
+	m.denied = m.denied.after(i, a, did, now)
+	again := m.denied.times - 1
+	if did.first.cause == "" || len(did.succeeded) > 0 || again <= 0 {
+		return
+	}
+	longest := migrationStopped
+	if scale, is := a.(migration.ScaleOrigin); is && scale.Replicas > 0 {
+		longest = migrationWaiting
+	}
+	m.next = now.Add(min(time.Duration(again)*migrationWaiting, longest))
 }

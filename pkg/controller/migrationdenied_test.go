@@ -8,52 +8,120 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestDenialsOfAMigration checks from when on a denial is reported, and when the guest is read again. The first retry
-// follows at once: the reading after the step decides when.
+func requestedStart() migration.Intent { return migration.Intent{Goal: migration.Forward} }
+
+// deniedFor returns patches of which the first ones are denied, for a cause.
+func deniedFor(cause string, of ...types.UID) patched {
+	out := patched{denied: map[types.UID]string{}, first: denied{of[0], cause}}
+	for _, uid := range of {
+		out.denied[uid] = cause
+	}
+	return out
+}
+
+// TestDenialsOfAMigration checks from when on a denial is reported, with which cause, and when the guest is read again.
 func TestDenialsOfAMigration(t *testing.T) {
 	t.Parallel()
-	const cause = "shop/a: denied by the admission policy freeze"
-	hold, release := migration.WriteHold, migration.WriteRelease
-	denied, done, unsent := patched{failure: cause}, patched{succeeded: []types.UID{"a"}}, patched{}
-	some := patched{succeeded: done.succeeded, failure: cause}
+	hold := migration.HoldGateways{Gateways: []model.ForeignObject{{UID: "a"}, {UID: "b"}}}
+	release := migration.ReleaseGateways(hold)
+	down, up := migration.ScaleOrigin{Replicas: 0}, migration.ScaleOrigin{Replicas: 2}
+	restore := migration.RestoreTemplate{Gateway: model.ForeignObject{UID: "a"}}
 	type write struct {
-		kind migration.Write
-		did  patched
+		after time.Duration // since the write before
+		of    migration.Action
+		did   patched
 	}
-	known := migration.Denial{Write: hold, Cause: cause}
+	no, done := deniedFor("no", "a"), patched{succeeded: []types.UID{"a"}}
+	known := migration.Denial{Write: migration.WriteHold, Of: "a", Cause: "no"}
+	long := migrationDenied
 	for name, tc := range map[string]struct {
 		writes []write
 		want   migration.Denial
-		pause  time.Duration
 	}{
-		"none":                      {nil, migration.Denial{}, 0},
-		"one, which is an accident": {[]write{{hold, denied}}, migration.Denial{}, 0},
-		"two in a row":              {[]write{{hold, denied}, {hold, denied}}, known, migrationWaiting},
-		"three in a row":            {[]write{{hold, denied}, {hold, denied}, {hold, denied}}, known, 2 * migrationWaiting},
-		"no patch was sent":         {[]write{{hold, denied}, {hold, denied}, {hold, unsent}}, known, migrationWaiting},
-		"some are denied":           {[]write{{hold, denied}, {hold, some}}, known, migrationWaiting},
-		"it succeeds":               {[]write{{hold, denied}, {hold, denied}, {hold, done}}, migration.Denial{}, migrationWaiting},
-		"two different ones":        {[]write{{release, denied}, {hold, denied}}, migration.Denial{}, 0},
-		"the other one succeeds":    {[]write{{hold, denied}, {hold, denied}, {release, done}}, migration.Denial{}, migrationWaiting},
+		"none":                    {nil, migration.Denial{}},
+		"one":                     {[]write{{0, hold, no}}, migration.Denial{}},
+		"a webhook that restarts": {[]write{{0, hold, no}, {time.Second, hold, no}, {time.Second, hold, no}}, migration.Denial{}},
+		"it lasts":                {[]write{{0, hold, no}, {long, hold, no}}, known},
+		"no patch was sent":       {[]write{{0, hold, no}, {long, hold, no}, {0, hold, patched{}}}, known},
+		"it succeeds":             {[]write{{0, hold, no}, {long, hold, no}, {0, hold, done}}, migration.Denial{}},
+		"another one succeeds":    {[]write{{0, hold, no}, {long, hold, no}, {0, release, done}}, known},
+		"two different ones":      {[]write{{0, release, no}, {long, hold, no}}, migration.Denial{}},
+		"another cause":           {[]write{{0, hold, no}, {long, hold, deniedFor("never", "a")}}, known},
+		"another cause for a minute": {
+			[]write{{0, hold, no}, {migrationCause, hold, deniedFor("never", "a")}},
+			migration.Denial{Write: migration.WriteHold, Of: "a", Cause: "never"},
+		},
+		"another object first": {[]write{{0, hold, no}, {long, hold, deniedFor("never", "b", "a")}}, known},
+		"objects in turns":     {[]write{{0, hold, no}, {long, hold, deniedFor("never", "b")}}, known},
+		"another object alone": {
+			[]write{{0, hold, no}, {long, hold, patched{succeeded: done.succeeded, first: denied{"b", "never"}}}},
+			migration.Denial{Write: migration.WriteHold, Of: "b", Cause: "never"},
+		},
+		"the origin gets the pods that it has": {
+			[]write{{0, down, no}, {long, down, no}, {long, up, done}},
+			migration.Denial{Write: migration.WriteReplicas, Of: "a", Cause: "no"},
+		},
+		"a Deployment's template": {
+			[]write{{0, restore, deniedFor("no", "deployment")}, {long, restore, deniedFor("never", "deployment")}},
+			migration.Denial{Write: migration.WriteTemplate, Of: "a", Cause: "no"},
+		},
 	} {
-		m, now := migrationMemory{}, time.Unix(1, 0)
+		m, now := migrationMemory{}, time.Unix(1000, 0)
 		for _, w := range tc.writes {
-			m.wrote(w.kind, w.did, now)
+			now = now.Add(w.after)
+			m.wrote(requestedStart(), w.of, w.did, now)
 		}
-		if diff := cmp.Diff(tc.want, m.denied.denial()); diff != "" {
+		if diff := cmp.Diff(tc.want, m.denied.denial(now)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if got := m.next; tc.pause == 0 && !got.IsZero() || tc.pause > 0 && !got.Equal(now.Add(tc.pause)) {
-			t.Errorf("%s: the guest is read again at %s, want a pause of %s", name, got, tc.pause)
+		if got := m.denied.since(migration.Intent{Goal: migration.Backward}).denial(now.Add(time.Hour)); got.Cause != "" {
+			t.Errorf("%s: another request has the denial %+v", name, got)
 		}
 	}
-	m, now := migrationMemory{}, time.Unix(1, 0)
+}
+
+// TestDeniedGatewaysComeLast: a pass patches only the first Gateways.
+func TestDeniedGatewaysComeLast(t *testing.T) {
+	t.Parallel()
+	all := []model.ForeignObject{{UID: "a"}, {UID: "b"}, {UID: "c"}}
+	m := migrationMemory{}
+	m.wrote(requestedStart(), migration.HoldGateways{Gateways: all}, deniedFor("no", "a", "b"), time.Unix(1000, 0))
+	want := []model.ForeignObject{{UID: "c"}, {UID: "a"}, {UID: "b"}}
+	if diff := cmp.Diff(want, m.denied.deniedLast(all)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestADeniedWriteIsRepeatedAfterPauses: the first pause is that after each step, and the next ones are longer.
+func TestADeniedWriteIsRepeatedAfterPauses(t *testing.T) {
+	t.Parallel()
+	m, now := migrationMemory{}, time.Unix(1000, 0)
+	for i, want := range []time.Duration{0, migrationWaiting, 2 * migrationWaiting} {
+		m.next = now
+		if m.wrote(requestedStart(), migration.RelaxWebhook{}, deniedFor("no", "w"), now); !m.next.Equal(now.Add(want)) {
+			t.Errorf("denial %d: the guest is read again at %s, want a pause of %s", i+1, m.next, want)
+		}
+	}
 	for range 100 {
-		m.wrote(hold, denied, now)
+		m.wrote(requestedStart(), migration.RelaxWebhook{}, deniedFor("no", "w"), now)
 	}
 	if want := now.Add(migrationStopped); !m.next.Equal(want) {
 		t.Errorf("after 100 denials, the guest is read again at %s, want %s", m.next, want)
+	}
+	if m.wrote(requestedStart(), migration.ScaleOrigin{Replicas: 2}, deniedFor("no", "o"), now); m.denied.times != 1 {
+		t.Errorf("the denials of another action count: %d", m.denied.times)
+	}
+	for range 100 {
+		m.wrote(requestedStart(), migration.ScaleOrigin{Replicas: 2}, deniedFor("no", "o"), now)
+	}
+	if want := now.Add(migrationWaiting); !m.next.Equal(want) {
+		t.Errorf("while proxies wait for the origin, the guest is read again at %s, want %s", m.next, want)
+	}
+	m.next = now
+	if m.wrote(requestedStart(), migration.RelaxWebhook{}, patched{succeeded: []types.UID{"w"}}, now); !m.next.Equal(now) {
+		t.Errorf("after a success, the guest is read again at %s, want no longer pause", m.next)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strconv"
 	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -105,25 +104,8 @@ func rolledGatewayOf(u *unstructured.Unstructured, own string) *rolledGateway {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 		},
-		class: bounded(class, maxName), hold: holdOf(value, own, annotated),
+		class: bounded(class, maxName), hold: model.HoldOf(value, own, annotated),
 	}
-}
-
-// managedVersion is the highest value of model.HoldAnnotation with which istiod manages a Gateway's Deployment.
-const managedVersion = 5
-
-// holdOf returns the hold that the value of model.HoldAnnotation means for istiod (ManagedGatewayControllerVersion).
-func holdOf(value, own string, annotated bool) model.GatewayHold {
-	if !annotated {
-		return model.Free
-	}
-	if value == own {
-		return model.Held
-	}
-	if version, err := strconv.Atoi(value); err != nil || version > managedVersion {
-		return model.HeldByOther
-	}
-	return model.Free
 }
 
 // rolledDeploymentOf returns the part of a gateway's Deployment that is kept.

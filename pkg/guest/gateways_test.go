@@ -22,24 +22,6 @@ func fromJSON(t *testing.T, text string) *unstructured.Unstructured {
 	return u
 }
 
-// TestHoldOf checks that a value means for hypergate what it means for istiod.
-func TestHoldOf(t *testing.T) {
-	t.Parallel()
-	own := model.HoldValue("r")
-	for value, want := range map[string]model.GatewayHold{
-		"": model.HeldByOther, "0": model.Free, "1": model.Free, "5": model.Free, "-7": model.Free, "6": model.HeldByOther,
-		"1000": model.HeldByOther, own: model.Held, model.HoldValue("another"): model.HeldByOther, "v2": model.HeldByOther,
-		"99999999999999999999": model.HeldByOther,
-	} {
-		if got := holdOf(value, own, true); got != want {
-			t.Errorf("%q: %d, want %d", value, got, want)
-		}
-	}
-	if got := holdOf("", own, false); got != model.Free {
-		t.Errorf("without the annotation: %d", got)
-	}
-}
-
 // TestGatewayDeployment has a row for each state of a Deployment.
 func TestGatewayDeployment(t *testing.T) {
 	t.Parallel()

@@ -268,7 +268,7 @@ func (r *inventoryReader) gateways(ctx context.Context) error {
 		}
 		value, annotated := g.Annotations[model.HoldAnnotation]
 		found := inventoryGateway(g)
-		found.Hold = holdOf(value, own, annotated)
+		found.Hold = model.HoldOf(value, own, annotated)
 		if !r.own[found.Class] && found.Hold != model.Held {
 			return true
 		}

@@ -26,30 +26,8 @@ type Evidence struct {
 	Leftovers []Leftover
 	// Outage is the last outage of the guest's API server.
 	Outage model.Outage
-	// Denial is that the guest denies writes of the migration. The zero value: it does not, as far as is known.
+	// Denial is a write that the guest has denied for some time. The zero value: none is known.
 	Denial Denial
-}
-
-// Denial is that the guest has denied the last writes of a kind, for example by a webhook or RBAC. No step follows from
-// it: it explains steps.
-type Denial struct {
-	Write Write
-	// Cause has the object and the cause, without a full stop.
-	Cause string
-}
-
-// causeOf returns the cause if a step is a write that the guest denies, or a stop that follows from the denial.
-// Otherwise, it returns an empty string.
-func (d Denial) causeOf(s Step) string {
-	stopsWith := map[Write]Reason{
-		WriteHold: NotHeld, WriteRelease: GatewayFailed, WriteTemplate: GatewayFailed, WriteReplicas: LockPending,
-	}
-	act, isAct := s.(Act)
-	stop, isStop := s.(Stop)
-	if isAct && act.Action.Writes() == d.Write || isStop && stop.Why == stopsWith[d.Write] {
-		return d.Cause
-	}
-	return ""
 }
 
 // Origin is the istiod that the guest has.

@@ -2,6 +2,24 @@ package migration
 
 import "slices"
 
+// Explain returns what a report says as a sentence, and what a person can do. Both are empty if no action is required.
+func (r Report) Explain() (what, next string) {
+	what, next = r.Why.Explain()
+	switch {
+	case r.Why == WriteDenied:
+		what += ": " + r.Cause
+	case r.Cause != "":
+		what += ", and the guest denies to restore the former ones: " + r.Cause
+	}
+	if r.IsDenied() {
+		next = "change what denies it in the guest; hypergate repeats the write"
+	}
+	return what, next
+}
+
+// IsDenied reports whether the guest denies a write that hypergate repeats.
+func (r Report) IsDenied() bool { return r.Why == WriteDenied && r.Progress == Waiting }
+
 // Explain returns a reason as a sentence, and what a person can do. The latter is empty if no action is required. An
 // unknown reason, of a later version, has no sentence.
 func (r Reason) Explain() (what, next string) {
@@ -70,6 +88,10 @@ func gatewayTexts() []reasonText {
 		{
 			NotHeld, "Gateways cannot be held: another client removes the annotation that holds them, or the guest denies it",
 			"stop that client, which the audit log of the guest shows, or change what denies the annotation, " + thenResume,
+		},
+		{
+			WriteDenied, "the guest denies a write of the migration",
+			"change what denies it in the guest, " + thenResume,
 		},
 		{
 			HeldByOther, "another client holds the Gateway, so it cannot move",

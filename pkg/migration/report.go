@@ -68,7 +68,8 @@ type Report struct {
 	Why      Reason
 	WhySince time.Time
 	Gateway  string
-	// Cause is why the guest denies a write of the step, or why it denied one before a stop. It is empty otherwise.
+	// Cause is set if the guest denies a write: the object, and why. Why is then WriteDenied, or GatewayFailed if the
+	// write should restore the pods of a Gateway that has failed.
 	Cause string
 	// Findings are the first ones that block.
 	Findings []Finding
@@ -101,8 +102,12 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 	if out.Why == Finished {
 		out.Leftovers = e.Leftovers
 	}
-	out.WhySince, out.Cause = now, e.Denial.causeOf(step)
-	out.keep(before)
+	if out.deny(e.Denial, d.causeOf(step)); e.Denial == (Denial{}) {
+		out.keepDenial(before)
+	}
+	if out.WhySince = now; out.Why == before.Why && out.Progress == before.Progress && out.Gateway == before.Gateway {
+		out.WhySince = before.WhySince
+	}
 	for _, g := range InOrder(e.Gateways) {
 		line := ReportedGateway{Namespace: g.Key.Namespace, Name: g.Key.Name, State: d.stateOf(g, step)}
 		line.Since = before.since(line, now)
@@ -115,18 +120,6 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 		}
 	}
 	return out.clean()
-}
-
-// keep adds what stays from the report before: since when its reason is the same, and the cause of a stop. hypergate
-// may have restarted since.
-func (r *Report) keep(before Report) {
-	if r.Why != before.Why || r.Progress != before.Progress || r.Gateway != before.Gateway {
-		return
-	}
-	r.WhySince = before.WhySince
-	if r.Cause == "" && r.Progress == Stopped && before.IsFor(r.Intent) {
-		r.Cause = before.Cause
-	}
 }
 
 // answer adds what a step says.

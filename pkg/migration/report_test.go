@@ -107,40 +107,6 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestAReportHasTheCauseOfADenial checks that a report has the cause while the guest denies a write of the step, and
-// after a stop that follows from it, even if hypergate has restarted since. It does not blame it for anything else.
-func TestAReportHasTheCauseOfADenial(t *testing.T) {
-	t.Parallel()
-	const cause = "shop/a: denied by the admission policy freeze"
-	deniedHold := func(s *situation) { s.e.Denial = migration.Denial{Write: migration.WriteHold, Cause: cause} }
-	deniedScale := func(s *situation) { s.e.Denial = migration.Denial{Write: migration.WriteReplicas, Cause: cause} }
-	serving := before().with(func(s *situation) {
-		s.e.Hosted = migration.Hosted{Mode: migration.HostedServing, Ready: true, Trusted: true}
-	})
-	blocked := serving.with(func(s *situation) { s.e.Findings = blocking() })
-	requested := func(s *situation) { s.i.At = start.Add(3*time.Hour - time.Minute) }
-	late := serving.with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Hold, Since: start} })
-	stopped := reported(t, late.with(deniedHold), migration.Report{}, start.Add(time.Hour))
-	for name, tc := range map[string]struct {
-		s      situation
-		before migration.Report
-		want   string
-	}{
-		"it holds Gateways":           {serving.with(deniedHold), migration.Report{}, "Hold Acting " + cause},
-		"no Gateway could be held":    {late.with(deniedHold), migration.Report{}, "Hold Stopped NotHeld shop/a " + cause},
-		"the same, after a restart":   {late, stopped, "Hold Stopped NotHeld shop/a " + cause},
-		"a new request":               {late.with(requested), stopped, "Hold Acting"},
-		"another write":               {serving.with(deniedScale), migration.Report{}, "Hold Acting"},
-		"a stop for another reason":   {blocked.with(deniedHold), migration.Report{}, "StandBy Stopped Blocked"},
-		"nothing is denied after all": {serving, stopped, "Hold Acting"},
-	} {
-		r := reported(t, tc.s, tc.before, start.Add(3*time.Hour))
-		if got := strings.Join(strings.Fields(fmt.Sprintln(r.Phase, r.Progress, r.Why, r.Gateway, r.Cause)), " "); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
 // TestAReportKeepsItsTimes checks since when a Gateway has its state, and that a report stays the same at rest.
 func TestAReportKeepsItsTimes(t *testing.T) {
 	t.Parallel()

@@ -133,8 +133,10 @@ const (
 	OriginExists Reason = "OriginExists"
 	// LockPending: the istiod that should lead does not have the lock yet.
 	LockPending Reason = "LockPending"
-	// NotHeld: another client reverts holds, or the guest denies them.
+	// NotHeld: Gateways are not held for long enough.
 	NotHeld Reason = "NotHeld"
+	// WriteDenied: the guest denies or reverts a write. Only reports have this reason, in place of that of the step.
+	WriteDenied Reason = "WriteDenied"
 	// HeldByOther: another client holds the Gateway, so it cannot move.
 	HeldByOther Reason = "HeldByOther"
 	// GuestSettling: the guest's API server did not answer, and clients in the guest can lag behind.

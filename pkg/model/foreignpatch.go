@@ -114,7 +114,7 @@ type ForeignPatch struct {
 	of    ForeignObject
 	kind  types.PatchType
 	body  []byte
-	// reverted reports whether an object is without the change. Nil: other clients may add to what the patch sets.
+	// reverted reports whether an object is without the change. Nil: other clients may change what the patch sets.
 	reverted func(object map[string]any) bool
 }
 
@@ -122,7 +122,7 @@ type ForeignPatch struct {
 func HoldPatch(revision string, of ForeignObject) (ForeignPatch, error) {
 	value := HoldValue(revision)
 	patch, err := mergePatch(ReasonHoldGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: value}})
-	patch.reverted = func(object map[string]any) bool { return holdOf(object) != value }
+	patch.reverted = func(object map[string]any) bool { return holdOf(object, value) != Held }
 	return patch, err
 }
 
@@ -131,17 +131,36 @@ func HoldPatch(revision string, of ForeignObject) (ForeignPatch, error) {
 // number would reach the pods, because istiod copies other annotations to them.
 func ReleasePatch(of ForeignObject) (ForeignPatch, error) {
 	patch, err := mergePatch(ReasonReleaseGateway, of, "metadata", map[string]any{"annotations": map[string]any{HoldAnnotation: nil}})
-	patch.reverted = func(object map[string]any) bool { return holdOf(object) != "" }
+	patch.reverted = func(object map[string]any) bool { return holdOf(object, "") != Free }
 	return patch, err
 }
 
-// holdOf returns the value of HoldAnnotation on a Gateway. Without the annotation, it is empty.
-func holdOf(object map[string]any) string {
-	value, _, _ := unstructured.NestedString(object, "metadata", "annotations", HoldAnnotation)
-	return value
+// holdOf returns the hold of a Gateway.
+func holdOf(object map[string]any, own string) GatewayHold {
+	value, annotated, _ := unstructured.NestedString(object, "metadata", "annotations", HoldAnnotation)
+	return HoldOf(value, own, annotated)
 }
 
-// ReplicasPatch returns the patch of the number of pods of the istiod in the guest.
+// managedVersion is the highest value of HoldAnnotation with which istiod manages a Gateway's Deployment.
+const managedVersion = 5
+
+// HoldOf returns the hold that the value of HoldAnnotation means for istiod (ManagedGatewayControllerVersion). own is
+// the value with which this hypergate holds Gateways.
+func HoldOf(value, own string, annotated bool) GatewayHold {
+	if !annotated {
+		return Free
+	}
+	if value == own {
+		return Held
+	}
+	if version, err := strconv.Atoi(value); err != nil || version > managedVersion {
+		return HeldByOther
+	}
+	return Free
+}
+
+// ReplicasPatch returns the patch of the number of pods of the istiod in the guest. A webhook of the guest may change
+// the number, but not from or to 0.
 func ReplicasPatch(of ForeignObject, replicas int32) (ForeignPatch, error) {
 	if replicas < 0 {
 		return ForeignPatch{}, fmt.Errorf("patching %s: %d replicas", of.Key, replicas)
@@ -149,7 +168,7 @@ func ReplicasPatch(of ForeignObject, replicas int32) (ForeignPatch, error) {
 	patch, err := mergePatch(ReasonScaleOrigin, of, "spec", map[string]any{"replicas": replicas})
 	patch.reverted = func(object map[string]any) bool {
 		now, _, _ := unstructured.NestedInt64(object, "spec", "replicas")
-		return now != int64(replicas)
+		return (now > 0) != (replicas > 0)
 	}
 	return patch, err
 }

@@ -134,6 +134,9 @@ func TestAPatchThatIsReverted(t *testing.T) {
 		return map[string]any{"metadata": map[string]any{"annotations": map[string]any{model.HoldAnnotation: value, "a": "b"}}}
 	}
 	free := map[string]any{"metadata": map[string]any{}}
+	scaled := func(replicas int64) map[string]any {
+		return map[string]any{"spec": map[string]any{"replicas": replicas}}
+	}
 	webhooks := func(policies ...any) map[string]any {
 		var out []any
 		for _, policy := range policies {
@@ -147,17 +150,20 @@ func TestAPatchThatIsReverted(t *testing.T) {
 		returned map[string]any
 		want     bool
 	}{
-		"held":                       {model.ReasonHoldGateway, held(model.HoldValue("r")), false},
-		"not held":                   {model.ReasonHoldGateway, free, true},
-		"held by another client":     {model.ReasonHoldGateway, held("7"), true},
-		"released":                   {model.ReasonReleaseGateway, free, false},
-		"not released":               {model.ReasonReleaseGateway, held(model.HoldValue("r")), true},
-		"scaled":                     {model.ReasonScaleOrigin, map[string]any{"spec": map[string]any{"replicas": int64(2)}}, false},
-		"not scaled":                 {model.ReasonScaleOrigin, map[string]any{"spec": map[string]any{"replicas": int64(1)}}, true},
-		"ignored":                    {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Ignore"), false},
-		"one not ignored":            {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Fail"), true},
-		"webhooks that were removed": {model.ReasonRelaxWebhook, webhooks(), false},
-		"a template with additions":  {model.ReasonRestoreTemplate, free, false},
+		"held":                                 {model.ReasonHoldGateway, held(model.HoldValue("r")), false},
+		"not held":                             {model.ReasonHoldGateway, free, true},
+		"held by another client":               {model.ReasonHoldGateway, held("7"), true},
+		"released":                             {model.ReasonReleaseGateway, free, false},
+		"released, with a low number":          {model.ReasonReleaseGateway, held("5"), false},
+		"released, and held by another client": {model.ReasonReleaseGateway, held("6"), true},
+		"not released":                         {model.ReasonReleaseGateway, held(model.HoldValue("r")), true},
+		"scaled":                               {model.ReasonScaleOrigin, scaled(2), false},
+		"not scaled":                           {model.ReasonScaleOrigin, scaled(0), true},
+		"scaled to another number":             {model.ReasonScaleOrigin, scaled(3), false},
+		"ignored":                              {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Ignore"), false},
+		"one not ignored":                      {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Fail"), true},
+		"webhooks that were removed":           {model.ReasonRelaxWebhook, webhooks(), false},
+		"a template with additions":            {model.ReasonRestoreTemplate, free, false},
 	} {
 		if got := all[of.reason].patch.IsReverted(of.returned); got != of.want {
 			t.Errorf("%s: got %t, want %t", name, got, of.want)
@@ -180,5 +186,23 @@ func TestHoldValue(t *testing.T) {
 			t.Errorf("%s and %s have the same value", revision, other)
 		}
 		seen[value] = revision
+	}
+}
+
+// TestHoldOf checks that a value means for hypergate what it means for istiod.
+func TestHoldOf(t *testing.T) {
+	t.Parallel()
+	own := model.HoldValue("r")
+	for value, want := range map[string]model.GatewayHold{
+		"": model.HeldByOther, "0": model.Free, "1": model.Free, "5": model.Free, "-7": model.Free, "6": model.HeldByOther,
+		"1000": model.HeldByOther, own: model.Held, model.HoldValue("another"): model.HeldByOther, "v2": model.HeldByOther,
+		"99999999999999999999": model.HeldByOther,
+	} {
+		if got := model.HoldOf(value, own, true); got != want {
+			t.Errorf("%q: %d, want %d", value, got, want)
+		}
+	}
+	if got := model.HoldOf("", own, false); got != model.Free {
+		t.Errorf("without the annotation: %d", got)
 	}
 }

@@ -55,7 +55,7 @@ func FuzzConditions(f *testing.F) {
 // migrationOf returns a migration with what a guest controls: the names of its Gateways and other objects, and errors.
 func migrationOf(name, detail string, err error, n int) status.Migration {
 	progress := []migration.Progress{migration.Waiting, migration.Stopped, migration.Acting, migration.Ended}[n%4]
-	why := []migration.Reason{migration.GatewayRolling, migration.Blocked, migration.GatewayFailed, migration.Parked}[n/2%4]
+	why := []migration.Reason{migration.GatewayRolling, migration.Blocked, migration.WriteDenied, migration.Parked}[n/2%4]
 	out := status.Migration{Active: n%2 == 0, Beside: true, Report: migration.Report{
 		Phase: migration.Roll, Progress: progress, Why: why, Gateway: name + "/" + name, Moving: n, Cause: name + ": " + detail,
 		Findings: findingsOf(name, detail), Gateways: []migration.ReportedGateway{{Namespace: name, Name: name}},

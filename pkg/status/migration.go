@@ -20,7 +20,7 @@ const (
 	ReasonMigrating = "Migrating"
 	// ReasonMigrationBlocked: a finding of the check blocks.
 	ReasonMigrationBlocked = "MigrationBlocked"
-	// ReasonMigrationStopped: it does not go on without a person.
+	// ReasonMigrationStopped: it does not go on without a person, or the guest denies its writes.
 	ReasonMigrationStopped = "MigrationStopped"
 )
 
@@ -37,37 +37,28 @@ type Migration struct {
 // requested reports whether there is something to say about a migration.
 func (m Migration) requested() bool { return m.Report.Progress != "" }
 
-// isDenied reports whether the guest denies a write of the step that is in progress.
-func (m Migration) isDenied() bool {
-	return m.Report.Progress == migration.Acting && m.Report.Cause != ""
-}
-
 // what returns the state of a migration as a sentence.
 func (m Migration) what() string {
-	r := m.Report
-	what, _ := r.Why.Explain()
-	switch {
-	case m.isDenied():
-		what = "the guest denies a write"
-	case r.Progress == migration.Acting:
-		what = "the step is in progress"
+	if m.Report.Progress == migration.Acting {
+		return "the step is in progress"
 	}
-	if r.Cause != "" {
-		what += " (" + r.Cause + ")"
-	}
+	what, _ := m.Report.Explain()
 	return what
 }
 
 // step returns the next step for a person. It is empty if no action is required.
 func (m Migration) step() string {
-	_, next := m.Report.Why.Explain()
-	if m.isDenied() {
-		return nextStep("change what denies it in the guest; hypergate repeats the write")
-	}
-	if next == "" || m.Report.Progress == migration.Acting || m.Report.Progress == migration.Waiting {
+	_, next := m.Report.Explain()
+	if next == "" || m.moves() {
 		return ""
 	}
 	return nextStep(next)
+}
+
+// moves reports whether a migration continues without a person.
+func (m Migration) moves() bool {
+	r := m.Report
+	return r.Progress == migration.Acting || r.Progress == migration.Waiting && !r.IsDenied()
 }
 
 // migration returns the condition of a GatewayClass about a migration, and whether there is one. Each change of a
@@ -77,9 +68,8 @@ func (r Result) migration() (metav1.Condition, bool) {
 	if !m.requested() {
 		return metav1.Condition{}, false
 	}
-	moves := m.Report.Progress == migration.Acting || m.Report.Progress == migration.Waiting
 	switch {
-	case moves && !m.isDenied():
+	case m.moves():
 		return isTrue(string(m.Report.Phase), "the Gateways of this class move to another istiod, one after another"), true
 	case m.Report.Why == migration.Blocked && len(m.Report.Findings) > 0:
 		return isFalse(string(m.Report.Phase), plain(migration.BlockedError{Findings: m.Report.Findings}.Error())), true
@@ -117,7 +107,7 @@ func (r Result) migrationProblems() []problem {
 	case m.Problem != nil:
 		text, step := ownStep(m.Problem, stableText(m.Problem), "")
 		return []problem{{reason: ReasonMigrationStopped, text: "migrating: " + text + step}}
-	case m.Report.Progress != migration.Stopped && !m.isDenied():
+	case m.Report.Progress != migration.Stopped && !m.Report.IsDenied():
 		return nil
 	case m.Report.Why == migration.Blocked:
 		err := migration.BlockedError{Findings: m.Report.Findings}

@@ -368,14 +368,14 @@ func roleTaken(t *fixture, edge *edgeOfTheGuest)        { permissionTaken(t, edg
 // permissionTaken deletes an object of the sidecar's permission while hypergate does not run. Open tunnels stay. A
 // relay that restarts gets none, until hypergate creates the object again.
 func permissionTaken(t *fixture, edge *edgeOfTheGuest, resource string) {
-	of := func(verb *rest.Request) error {
-		return verb.Namespace(world.GuestNamespace).Resource(resource).Name(model.TunnelAccountName).Do(t.ctx).Error()
+	do := func(request *rest.Request) error {
+		return request.Namespace(world.GuestNamespace).Resource(resource).Name(model.TunnelAccountName).Do(t.ctx).Error()
 	}
 	rbac := t.GuestClient.RbacV1().RESTClient()
 	t.throughFault(edge, func() time.Time {
 		t.start().Terminate()
 		pods, before := t.mustRelays()
-		t.Expect(of(rbac.Delete())).To(gomega.Succeed())
+		t.Expect(do(rbac.Delete())).To(gomega.Succeed())
 		t.killRelay(&pods[0])
 		t.Eventually(func() (float64, error) {
 			now, err := t.sidecar()
@@ -387,7 +387,7 @@ func permissionTaken(t *fixture, edge *edgeOfTheGuest, resource string) {
 		t.reconfigured(edge)
 		h := t.start()
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
-		t.Eventually(func() error { return of(rbac.Get()) }).Should(gomega.Succeed())
+		t.Eventually(func() error { return do(rbac.Get()) }).Should(gomega.Succeed())
 		return time.Now()
 	})
 }
@@ -572,6 +572,13 @@ func loadBalancerAndBack(t *fixture, edge *edgeOfTheGuest) {
 		Should(gomega.BeEmpty(), "no relay stays")
 	t.switched(edge, edge.halfOfTheLoad(), relayAddress(), gateways)
 	t.tunnelUp()
+	t.Eventually(func(g gomega.Gomega) {
+		services, err := t.MgmtClient.CoreV1().Services(t.MgmtNamespace).List(t.ctx, metav1.ListOptions{})
+		g.Expect(err).NotTo(gomega.HaveOccurred())
+		for _, s := range services.Items {
+			g.Expect(s.Spec.Type).NotTo(gomega.Equal(corev1.ServiceTypeLoadBalancer), s.Name)
+		}
+	}).Should(gomega.Succeed(), "no load balancer stays")
 }
 
 // byLoadBalancer returns the settings with which hypergate publishes istiod at a load balancer.

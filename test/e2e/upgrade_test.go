@@ -26,6 +26,11 @@ import (
 // versions from a folder.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
+	for _, version := range []previous.Version{previous.OwnNames, previous.Rollouts} { // no build goes on under load
+		if _, err := previous.Build(t.Context(), version); err != nil {
+			t.Fatal(err)
+		}
+	}
 	version := world.IstioVersion{
 		Tag: "1.28.2", Discovery: "pilot-discovery-1.28", Agent: "pilot-agent-1.28", Module: "hack/servers/istiod-1.28",
 	}
@@ -225,10 +230,6 @@ func (u *upgrade) released(t *fixture) {
 // replaced runs a previous hypergate with the same version of Istio, and then this one again: an upgrade of hypergate,
 // and the way back. A later one goes back from the middle of a rollout, and releases the Gateways that are held.
 func (u *upgrade) replaced(t *fixture) {
-	for _, version := range []previous.Version{previous.OwnNames, previous.Rollouts} { // no build goes on under load
-		_, err := previous.Build(t.ctx, version)
-		t.Expect(err).NotTo(gomega.HaveOccurred())
-	}
 	t.runAll(u.edge, []trafficStory{
 		{"a previous hypergate takes over, istiod is replaced, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
 			u.takesOver(t, len(u.gateways), func() *world.Hypergate { return t.startPrevious(previous.OwnNames, u.newer.flags()...) })
@@ -239,7 +240,7 @@ func (u *upgrade) replaced(t *fixture) {
 		{"a Gateway of the next upgrade does not become ready, and no request fails", func(t *fixture, _ *edgeOfTheGuest) { u.stops(t) }},
 		{"a previous hypergate goes back from that half-done upgrade, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
 			t.Expect(t.heldGateways()).To(gomega.HaveLen(len(u.gateways) - 1))
-			u.changesWith(t, u.newer, 1, func() *world.Hypergate { return t.startPrevious(previous.Rollouts, u.newer.flags()...) })
+			u.changesWith(t, u.older, 1, func() *world.Hypergate { return t.startPrevious(previous.Rollouts, u.older.flags()...) })
 		}},
 		{"with --gateway-rollout=AllAtOnce no Gateway is held, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
 			u.allAtOnce(t)
@@ -256,22 +257,22 @@ func (t *fixture) startPrevious(version previous.Version, args ...string) *world
 	return h
 }
 
-// allAtOnce changes Istio to the older release under load, without a rollout of one Gateway after another. hypergate
+// allAtOnce changes Istio to the newer release under load, without a rollout of one Gateway after another. hypergate
 // holds no Gateway, and the new istiod deploys all of them.
 func (u *upgrade) allAtOnce(t *fixture) {
 	load := t.loaded(u.streams())
-	h := t.start(append(u.older.flags(), "--gateway-rollout=AllAtOnce")...)
+	h := t.start(append(u.newer.flags(), "--gateway-rollout=AllAtOnce")...)
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.oneByOne(u.gateways, len(u.gateways), func(d *appsv1.Deployment) bool {
 		t.Expect(t.heldGateways()).To(gomega.BeEmpty())
-		return proxyImageOf(d) == u.older.proxy
+		return proxyImageOf(d) == u.newer.proxy
 	})
 	t.rolledOut()
 	t.Expect(t.heldGateways()).To(gomega.BeEmpty())
 	t.reconfigured(u.edge)
 	t.more(load, 500)
 	t.judge(load, 3000)
-	u.onlyPodsOf(t, u.older)
+	u.onlyPodsOf(t, u.newer)
 }
 
 // takesOver starts another hypergate under load. It changes istiod's Deployment. At most that many Gateways roll at

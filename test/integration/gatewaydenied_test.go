@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -101,7 +102,15 @@ func TestTheGuestRevertsTheReleaseOfAGateway(t *testing.T) {
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
 		"rolling gateways: Gateway " + w.namespace + "/a cannot be released, and keeps its pods: " +
 			"a mutating webhook or policy reverts the change"))
-	w.settle()
+	before := w.guestRequests.count()
+	w.Consistently(func() (patches []string) {
+		for _, request := range w.guestRequests.since(before) {
+			if strings.HasPrefix(request, "PATCH") && strings.Contains(request, "/gateways/") {
+				patches = append(patches, request)
+			}
+		}
+		return patches
+	}, "5s").Should(gomega.BeEmpty())
 	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
 }
 

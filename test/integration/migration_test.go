@@ -323,9 +323,9 @@ func TestTheGuestDeniesTheHoldOfAMigration(t *testing.T) {
 	cause := w.namespace + "/web: denied by the admission policy " + w.cfg.Revision + "-frozen"
 	w.Eventually(func() string { return w.report().Cause }).Should(gomega.Equal(cause))
 	w.Expect(w.report().Phase).To(gomega.Equal(migration.Hold))
-	const next = " [change what denies it in the guest; hypergate repeats the write]"
+	text := "the guest denies a write of the migration: " + cause + " [change what denies it in the guest; hypergate repeats the write]"
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", model.ConditionDomain+"Migration") }).Should(gomega.And(
-		haveStatus(metav1.ConditionFalse, "Hold"), gomega.HaveField("Message", "the guest denies a write ("+cause+")"+next)))
+		haveStatus(metav1.ConditionFalse, "Hold"), gomega.HaveField("Message", text)))
 	w.Expect(w.mode()).To(gomega.Equal("Serving"), "no Gateway is held, so the lock stays")
 	remove()
 	w.Eventually(w.mode).Should(gomega.Equal("Leading"))

@@ -20,7 +20,7 @@ const (
 	ChartNames Version = "chart-names"
 	// OwnNames is the first one with hypergate's own names in the guest.
 	OwnNames Version = "own-names"
-	// Rollouts is the last one that takes each denied patch of a Gateway for a missing permission. It holds Gateways.
+	// Rollouts is one that holds Gateways, and rolls them one by one.
 	Rollouts Version = "rollouts"
 	// Tunnel is the last hypergate-tunnel that sends a frame in two writes.
 	Tunnel Version = "tunnel"

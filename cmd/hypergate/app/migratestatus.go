@@ -145,10 +145,8 @@ type migrationStatus struct {
 	Reason      migration.Reason `json:"reason,omitempty"`
 	ReasonSince string           `json:"reasonSince,omitempty"`
 	Gateway     string           `json:"gateway,omitempty"`
-	// Cause is why the guest denies a write of the migration, or why it denied one before a stop.
-	Cause    string `json:"cause,omitempty"`
-	Message  string `json:"message,omitempty"`
-	NextStep string `json:"nextStep,omitempty"`
+	Message     string           `json:"message,omitempty"`
+	NextStep    string           `json:"nextStep,omitempty"`
 	// Moved is how many Gateways are at the hosted istiod, of Moving that can be.
 	Moved    int                 `json:"moved"`
 	Moving   int                 `json:"moving"`
@@ -182,7 +180,7 @@ func newMigrationStatus(namespace, lease string, exists bool, annotations map[st
 	out := migrationStatus{
 		Namespace: namespace, Lease: lease, Goal: i.Goal, Paused: i.Paused, RequestedAt: inRFC3339(i.At), Accepted: i.Accepted.String(),
 		Seen: err == nil && r.IsFor(i), Phase: r.Phase, Since: inRFC3339(r.Since), Progress: r.Progress, Reason: r.Why,
-		Gateway: r.Gateway, Cause: r.Cause, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Leftovers: r.Leftovers,
+		Gateway: r.Gateway, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Leftovers: r.Leftovers,
 		Gateways: []gatewayLine{}, More: r.More, Notes: notes, record: record, exists: exists, now: now,
 	}
 	if err != nil {
@@ -191,7 +189,7 @@ func newMigrationStatus(namespace, lease string, exists bool, annotations map[st
 	if r.Why != "" {
 		out.ReasonSince = inRFC3339(r.WhySince)
 	}
-	out.Message, out.NextStep = r.Why.Explain()
+	out.Message, out.NextStep = r.Explain()
 	for _, g := range r.Gateways {
 		out.Gateways = append(out.Gateways, gatewayLine{g.Namespace, g.Name, g.State, inRFC3339(g.Since), g.Since})
 	}
@@ -213,7 +211,7 @@ func (s migrationStatus) code() int {
 		return exitOK
 	case !s.Seen, s.Paused:
 		return exitUnderWay
-	case s.Progress == migration.Stopped:
+	case s.Progress == migration.Stopped, s.record.Report.IsDenied():
 		return exitAct
 	case s.Progress == migration.Ended:
 		return exitOK
@@ -252,7 +250,7 @@ func (s migrationStatus) table(out io.Writer) {
 	}
 	fmt.Fprintf(out, "Phase      %s for %s, %s\n", s.Phase, s.age(s.record.Report.Since), s.happening())
 	for _, line := range []struct{ label, text string }{
-		{"", s.Message}, {"The guest denies a write: ", s.Cause}, {"Next step: ", s.NextStep},
+		{"", s.Message}, {"Next step: ", s.NextStep},
 	} {
 		if line.text != "" {
 			fmt.Fprintf(out, "           %s%s\n", line.label, oneLine(line.text))

@@ -60,13 +60,13 @@ func TestMigrationStatusOutput(t *testing.T) {
 			r.Progress, r.Why, r.Gateways[1].State, r.More = migration.Stopped, migration.GatewayFailed, migration.StateFailed, 7
 		}), exitAct},
 		"denied": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
-			r.Phase, r.Progress, r.Why, r.Gateways[1].State = migration.Hold, migration.Stopped, migration.NotHeld, migration.StateAtOrigin
-			r.Cause = "shop/web: denied by the admission policy freeze"
+			r.Phase, r.Progress, r.Why = migration.Hold, migration.Stopped, migration.WriteDenied
+			r.Gateways[1].State, r.Gateway, r.Cause = migration.StateAtOrigin, "", "shop/web: denied by the admission policy freeze"
 		}), exitAct},
 		"denied-now": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
-			r.Phase, r.Progress, r.Why, r.Gateway = migration.Park, migration.Acting, "", ""
+			r.Phase, r.Progress, r.Why, r.Gateway = migration.Park, migration.Waiting, migration.WriteDenied, ""
 			r.Cause = "istio-validator: denied by the admission policy freeze"
-		}), exitUnderWay},
+		}), exitAct},
 		"blocked": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Gateways = migration.Check, migration.Stopped, migration.Blocked, "", nil
 			r.Findings = []migration.Finding{blocker}

@@ -1,0 +1,101 @@
+package migration
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// Denial is a write of the migration that the guest denies or reverts, for example by a webhook. No step follows from
+// it: it explains steps.
+type Denial struct {
+	Write Write
+	// Of is the Gateway, if the write is about one. Replicas is the number that WriteReplicas should set.
+	Of       types.UID
+	Replicas int32
+	// Cause has the object and the cause, without a full stop.
+	Cause string
+}
+
+// causeOf returns the cause of the denial if a step is the denied write, or if it follows from the denial. Otherwise,
+// or if what the write should do was done in another way, it returns an empty string.
+func (d decision) causeOf(s Step) string {
+	denial := d.e.Denial
+	if denial.Cause == "" || d.isDone(denial) {
+		return ""
+	}
+	var follows bool
+	switch s := s.(type) {
+	case Act:
+		follows = s.Action.Writes() == denial.Write
+	case Wait:
+		follows = s.Why == OriginReturns && denial.Write == WriteReplicas
+	case Stop:
+		follows = s.Why != "" && s.Why == stopAfter(denial.Write)
+	case Rest:
+	}
+	if !follows {
+		return ""
+	}
+	return denial.Cause
+}
+
+// isDone reports whether what a denied write should do is the case.
+func (d decision) isDone(denial Denial) bool {
+	of := d.with(func(g Gateway) bool { return g.UID == denial.Of })
+	is := func(state func(Gateway) bool) bool { return len(of) == 0 || state(of[0]) }
+	switch denial.Write {
+	case WriteHold:
+		return is(func(g Gateway) bool { return g.Hold != model.Free })
+	case WriteRelease:
+		return is(func(g Gateway) bool { return g.Hold != model.Held })
+	case WriteTemplate:
+		return is(func(g Gateway) bool { return g.Of != OfHosted })
+	case WriteReplicas:
+		return (d.e.Origin.Replicas > 0) == (denial.Replicas > 0)
+	case WriteWebhook:
+		return d.e.Origin.Webhook == WebhookHarmless
+	case WriteHosted:
+		return true // nothing is written in the guest
+	default:
+		return true
+	}
+}
+
+// stopAfter returns the reason with which a migration stops after a write was denied for too long. It is empty if the
+// migration goes on.
+func stopAfter(w Write) Reason {
+	switch w {
+	case WriteHold:
+		return NotHeld
+	case WriteRelease, WriteTemplate:
+		return GatewayFailed
+	case WriteReplicas:
+		return LockPending
+	case WriteHosted, WriteWebhook:
+		return ""
+	default:
+		return ""
+	}
+}
+
+// deny changes what a report says of a step to the denial that it follows from. A Gateway whose pods of before cannot
+// be restored has failed before that: both are reported.
+func (r *Report) deny(denial Denial, cause string) {
+	if r.Cause = cause; cause == "" || denial.Write == WriteTemplate && r.Progress == Stopped {
+		return
+	}
+	r.Why, r.Gateway = WriteDenied, ""
+	if r.Progress == Acting {
+		r.Progress = Waiting // the write is repeated, and the report stays the same meanwhile
+	}
+}
+
+// keepDenial keeps the denial of the report before for a migration that is stopped because of it, if hypergate has
+// restarted since: it does not know any denial then.
+func (r *Report) keepDenial(before Report) {
+	mayFollow := r.Why == NotHeld || r.Why == GatewayFailed || r.Why == LockPending
+	if mayFollow && r.Progress == Stopped && before.Progress == Stopped && before.Cause != "" && before.IsFor(r.Intent) {
+		r.Why, r.Cause, r.Gateway = before.Why, before.Cause, before.Gateway
+	}
+}
