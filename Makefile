@@ -33,7 +33,7 @@ CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAnd
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
 TestAGuestThatIsTheManagementClusterIsRefused|TestCRDsAndThePlatform|TestAMigrationOnTwoAPIServers|\
-TestAMigrationOnAStandaloneCluster
+TestAMigrationOnAStandaloneCluster|TestTheGuestRevertsTheReleaseOfAGateway
 CORE_TRAFFIC ?= requests_go|tests_of_Gateway_API|istiod_is_replaced|istiod_is_published
 CORE_E2E ?= a_GatewayClass|a_proxy|the_guest.s_API_server_calls|manual_changes|killed_at|the_last
 # space is a variable with one space, for use in make functions.
