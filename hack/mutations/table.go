@@ -94,7 +94,7 @@ func ofPasses() []mutation {
 		},
 		{
 			"pace", "the pause after the guest denied a release", "pkg/rollout/denied.go",
-			"d.Times >= deniedTimes && now.Sub(d.At) < refusedTime", "d.Times < 0", "./pkg/rollout", "TestTheGuestDeniesARelease",
+			"return max(0, refusedTime-now.Sub(d.At))", "return 0", "./pkg/rollout", "TestTheGuestDeniesARelease",
 		},
 		{
 			"pace", "the limit of holds in a migration", "pkg/migration/decide.go",

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -19,13 +20,29 @@ type Denial struct {
 	Times int
 }
 
-// deniedTimes is how many denials in a row count. A single one can be an accident, such as a webhook that restarts.
-const deniedTimes = 2
+// deniedTimes is how many denials in a row count. A single one can be an accident, such as a webhook that restarts: the
+// second release follows after accidentTime.
+const (
+	deniedTimes  = 2
+	accidentTime = 15 * time.Second
+)
 
-// isDenied reports whether the guest denied a patch of a Gateway so recently that it would deny another one.
+// pause returns how long no patch should follow a denial: it would be denied, too.
+func (d Denial) pause(now time.Time) time.Duration {
+	switch {
+	case d.Times == 0:
+		return 0
+	case d.Times < deniedTimes:
+		return max(0, accidentTime-now.Sub(d.At))
+	default:
+		return max(0, refusedTime-now.Sub(d.At))
+	}
+}
+
+// isDenied reports whether the guest denied a patch of a Gateway again, and no other patch should follow yet.
 func (m Memo) isDenied(g model.Gateway, now time.Time) bool {
 	d := m.Denied[g.UID]
-	return d.Times >= deniedTimes && now.Sub(d.At) < refusedTime
+	return d.Times >= deniedTimes && d.pause(now) > 0
 }
 
 // AfterPatches returns the memo after patches of Gateways: those that succeeded, and the causes of those that the guest
@@ -79,15 +96,20 @@ func (m Memo) lastDenied(all []model.Gateway) []model.Gateway {
 
 // withoutDenied returns the Gateways that the guest may release now.
 func (m Memo) withoutDenied(all []model.Gateway, now time.Time) []model.Gateway {
-	return slices.DeleteFunc(m.lastDenied(slices.Clone(all)), func(g model.Gateway) bool { return m.isDenied(g, now) })
+	return slices.DeleteFunc(m.lastDenied(slices.Clone(all)), func(g model.Gateway) bool { return m.Denied[g.UID].pause(now) > 0 })
 }
 
-// releaseDenied returns the step while only Gateways are held whose release the guest denies. It names the one that is
-// tried again first.
+// releaseDenied returns the step while only Gateways are held whose release the guest denies. It is about the one that
+// is tried again first.
 func (m Memo) releaseDenied(held []model.Gateway, now time.Time, progress Progress) Step {
-	next := slices.MinFunc(held, func(a, b model.Gateway) int { return m.Denied[a.UID].At.Compare(m.Denied[b.UID].At) })
+	next := slices.MinFunc(held, func(a, b model.Gateway) int {
+		return cmp.Compare(m.Denied[a.UID].pause(now), m.Denied[b.UID].pause(now))
+	})
 	d := m.Denied[next.UID]
-	return Stop{Why: ReleaseDenied, Gateway: next, Cause: d.Cause, Progress: progress, Again: refusedTime - now.Sub(d.At)}
+	if d.Times < deniedTimes {
+		return Wait{Progress: progress, Again: d.pause(now)}
+	}
+	return Stop{Why: ReleaseDenied, Gateway: next, Cause: d.Cause, Progress: progress, Again: d.pause(now)}
 }
 
 // releaseEach returns the step that releases Gateways at once, as far as the guest allows it.

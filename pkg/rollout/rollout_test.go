@@ -231,6 +231,11 @@ func TestTheGuestDeniesARelease(t *testing.T) {
 			evidence: changed(known(held("a"))), memo: denied(1, "a"),
 			want: rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}},
 		},
+		"it is not repeated at once": {
+			evidence: edited(changed(known(held("a"))), func(e *rollout.Evidence) { e.Now = start.Add(-15 * time.Second) }),
+			memo:     denied(1, "a"),
+			want:     rollout.Wait{Progress: rollout.Progress{Total: 1}, Again: 10 * time.Second},
+		},
 		"the Gateway whose release was denied is gone": {
 			evidence: changed(known(held("a"))), memo: denied(2, "b"),
 			want: rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}},
