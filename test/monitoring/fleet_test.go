@@ -18,6 +18,8 @@ func TestTheAlertAboutTheFleet(t *testing.T) {
 		crashes       = `hypergate_leader{} 1x10 0x6000`
 		noReplicas    = `kube_deployment_spec_replicas{deployment="hypergate"} 1x10 0x6000`
 		notDeployed   = `kube_deployment_spec_replicas{deployment="hypergate"} 1x10 stale`
+		isNew         = `kube_deployment_created{deployment="hypergate"} 300x6000`
+		isOld         = `kube_deployment_created{deployment="hypergate"} -3600x6000`
 		noDeployments = `kube_deployment_spec_replicas{deployment="hypergate"} gone`
 	)
 	for name, tc := range map[string]struct {
@@ -33,6 +35,8 @@ func TestTheAlertAboutTheFleet(t *testing.T) {
 		"1 of 20 crashes":                     {20, 1, []string{crashes}, false},
 		"all crash, and have no metrics":      {20, 20, []string{withoutScrape, `hypergate_build_info{version="v0.3.0"} 1x10 stale`}, true},
 		"2 of 20 have never run":              {20, 2, []string{neverLed, withoutBuild}, true},
+		"2 of 20 are new":                     {20, 2, []string{neverLed, withoutBuild, isNew}, false},
+		"2 of 20 have never run for an hour":  {20, 2, []string{neverLed, withoutBuild, isOld}, true},
 		"all are replaced at once":            {20, 20, []string{`hypergate_leader{} 1x10 0x3 1x6000`}, false},
 		"2 of 20 have no replicas":            {20, 2, []string{withoutScrape, noReplicas}, false},
 		"2 of 20 are uninstalled":             {20, 2, []string{withoutScrape, notDeployed}, false},

@@ -17,13 +17,16 @@ func records() map[string]struct{ series, want []string } {
 		`hypergate_build_info{namespace="a",pod="1",version="v1"} 1x10`, `hypergate_build_info{namespace="a",pod="2",version="v1"} 1x10`,
 		`hypergate_build_info{namespace="b",pod="3",version="v1"} 1x10`, `hypergate_build_info{namespace="c",pod="4",version="v2"} 1x10`,
 	}
-	// d crashes, e has never run, and f has no replicas. c led until four minutes ago.
+	// d crashes, e has never run, f has no replicas, and g is new. c led until four minutes ago.
 	deployments := []string{
 		`kube_deployment_spec_replicas{namespace="c",deployment="hypergate"} 1x10`,
 		`kube_deployment_spec_replicas{namespace="d",deployment="hypergate"} 2x10`,
 		`kube_deployment_spec_replicas{namespace="e",deployment="hypergate"} 1x10`,
 		`kube_deployment_spec_replicas{namespace="f",deployment="hypergate"} 0x10`,
 		`kube_deployment_spec_replicas{namespace="d",deployment="istiod"} 1x10`,
+		`kube_deployment_spec_replicas{namespace="g",deployment="hypergate"} 1x10`,
+		`kube_deployment_created{namespace="g",deployment="hypergate"} 0x10`,
+		`kube_deployment_created{namespace="d",deployment="hypergate"} -2000x10`,
 	}
 	leaders := []string{
 		`hypergate_leader{namespace="a",pod="1"} 1x10`, `hypergate_leader{namespace="c",pod="1"} 0x10`,
@@ -51,7 +54,7 @@ func records() map[string]struct{ series, want []string } {
 			[]string{`pilot_xds{namespace="a",pod="1",version="1.28"} 2x10`, `pilot_xds{namespace="a",pod="2",version="1.29"} 3x10`},
 			[]string{`{namespace="a"} 5.00`},
 		},
-		"hypergate:fleet:clusters:count": {slices.Concat(versions, deployments), []string{"{} 5.00"}},
+		"hypergate:fleet:clusters:count": {slices.Concat(versions, deployments), []string{"{} 6.00"}},
 		"hypergate:fleet:version:count":  {versions, []string{`{version="v1"} 2.00`, `{version="v2"} 1.00`}},
 		"hypergate:fleet:condition:count": {conditions, []string{
 			`{status="False", type="Available"} 1.00`, `{status="True", type="Degraded"} 2.00`,
