@@ -157,6 +157,8 @@ type fixture struct {
 	ctx context.Context
 	// settings are arguments of each hypergate, besides those that a story adds.
 	settings []string
+	// stopOperators stops the guest's own operators, and returns how to start them again. Nil: it has none.
+	stopOperators func() (restart func())
 }
 
 // Context returns the story's context, with its timeout.

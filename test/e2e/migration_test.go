@@ -122,12 +122,13 @@ func inGuest(t *testing.T) origin.Options {
 }
 
 func originA(t *migrationTest) {
+	start := func() (*origin.Origin, error) { return origin.StartOLM(t.step(), origin.In(t.World), t.istio) }
 	var err error
-	t.origin, err = origin.StartOLM(t.step(), origin.In(t.World), t.istio)
+	t.origin, err = start()
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.istiodInGuest(1)
-	t.edgeAt = t.edge()
+	t.firstEdge(start)
 	load := t.edgeAt.load(t.fixture)
 	t.more(load, 1000)
 	t.judge(load, 1500)

@@ -141,7 +141,7 @@ func (t *migrationTest) ready(start func() (*origin.Origin, error)) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(t.Apply(t.step(), "class.yaml", map[string]string{"name": class})).To(gomega.Succeed())
 	t.istiodInGuest(1)
-	t.edgeAt = t.edge()
+	t.firstEdge(start)
 	if !standalone { // whose folder of deploy/ has these permissions
 		t.Expect(t.AllowMigration(t.step())).To(gomega.Succeed())
 	}
@@ -149,6 +149,21 @@ func (t *migrationTest) ready(start func() (*origin.Origin, error)) {
 	code, out := t.command("plan")
 	t.Log("\n" + out)
 	t.Expect(code).To(gomega.BeZero(), out)
+}
+
+// firstEdge makes the first gateway. Its controls need the origin's operators to be away for a while: the ingress
+// operator would put its label of a revision back.
+func (t *migrationTest) firstEdge(start func() (*origin.Origin, error)) {
+	t.Helper()
+	t.stopOperators = func() (restart func()) {
+		t.origin.Stop()
+		return func() {
+			var err error
+			t.origin, err = start()
+			t.Expect(err).NotTo(gomega.HaveOccurred())
+		}
+	}
+	t.edgeAt = t.edge()
 }
 
 func (t *migrationTest) addTwo() {

@@ -29,10 +29,18 @@ func (t *fixture) controls(edge *edgeOfTheGuest) {
 	t.killedGatewayIsSeen(edge)
 	otherControls.Do(func() {
 		t.Log("control: a gateway that changes its revision costs requests")
-		changedRevisionIsSeen(t, edge)
+		t.withoutOperators(func() { changedRevisionIsSeen(t, edge) })
 		t.Log("control: a gateway that does not drain costs requests")
 		missingDrainIsSeen(t, edge)
 	})
+}
+
+// withoutOperators runs something while the guest's own operators are away. Without any, it only runs it.
+func (t *fixture) withoutOperators(run func()) {
+	if t.stopOperators != nil {
+		defer t.stopOperators()()
+	}
+	run()
 }
 
 // killedGatewayIsSeen kills the processes of the gateway's only pod under load, without a drain. The kubelet starts
@@ -64,10 +72,16 @@ func changedRevisionIsSeen(t *fixture, edge *edgeOfTheGuest) {
 			[]byte(`{"metadata":{"labels":{"istio.io/rev":`+value+`}}}`), metav1.PatchOptions{})
 		t.Expect(err).NotTo(gomega.HaveOccurred())
 	}
+	gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, trafficGateway, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	former := "null"
+	if label, labeled := gateway.Labels["istio.io/rev"]; labeled {
+		former = `"` + label + `"`
+	}
 	load, before := edge.load(t), t.gatewayPod()
 	relabel(`"canary"`)
 	defer func() {
-		relabel("null")
+		relabel(former)
 		t.served(edge)
 	}()
 	t.Eventually(load.Failed).Should(gomega.BeNumerically(">", 0))
