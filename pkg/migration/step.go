@@ -133,7 +133,7 @@ const (
 	OriginExists Reason = "OriginExists"
 	// LockPending: the istiod that should lead does not have the lock yet.
 	LockPending Reason = "LockPending"
-	// NotHeld: Gateways are not held for long enough.
+	// NotHeld: Gateways could not be held in time, or did not stay held.
 	NotHeld Reason = "NotHeld"
 	// WriteDenied: the guest denies or reverts a write. Only reports have this reason, in place of that of the step.
 	WriteDenied Reason = "WriteDenied"

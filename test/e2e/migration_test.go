@@ -230,18 +230,7 @@ func operatorsAway(t *migrationTest) {
 // of istio/istio#59959. The ingress operator would put its label back.
 func anotherRevisionIsSeen(t *migrationTest) {
 	t.origin.Stop()
-	relabel := func(revision string) {
-		_, err := t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
-		t.Expect(err).NotTo(gomega.HaveOccurred())
-	}
-	load, before := t.edgeAt.load(t.fixture), t.gatewayPod()
-	relabel("canary")
-	t.Eventually(load.Failed).Should(gomega.BeNumerically(">", 0))
-	t.more(load, 500)
-	t.seen(load, 1000)
-	t.Expect(t.gatewayPod().UID).To(gomega.Equal(before.UID))
-
+	t.canaryIsSeen(t.edgeAt)
 	t.Log("with its operators, the origin heals this")
 	var err error
 	t.origin, err = origin.StartOLM(t.step(), origin.In(t.World), t.istio)

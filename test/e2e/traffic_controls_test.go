@@ -67,27 +67,36 @@ func (t *fixture) killedGatewayIsSeen(edge *edgeOfTheGuest) {
 // that serves the running pods then removes their listeners at once, before another istiod has replaced the pods
 // (istio/istio#59959).
 func changedRevisionIsSeen(t *fixture, edge *edgeOfTheGuest) {
-	relabel := func(value string) {
-		_, err := t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.MergePatchType,
-			[]byte(`{"metadata":{"labels":{"istio.io/rev":`+value+`}}}`), metav1.PatchOptions{})
-		t.Expect(err).NotTo(gomega.HaveOccurred())
-	}
 	gateway, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, trafficGateway, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	former := "null"
 	if label, labeled := gateway.Labels["istio.io/rev"]; labeled {
 		former = `"` + label + `"`
 	}
-	load, before := edge.load(t), t.gatewayPod()
-	relabel(`"canary"`)
 	defer func() {
-		relabel(former)
+		t.relabel(former)
 		t.served(edge)
 	}()
+	t.canaryIsSeen(edge)
+}
+
+// canaryIsSeen gives the Gateway the label of a revision that no istiod has, under load. Its pod stays.
+func (t *fixture) canaryIsSeen(edge *edgeOfTheGuest) {
+	t.Helper()
+	load, before := edge.load(t), t.gatewayPod()
+	t.relabel(`"canary"`)
 	t.Eventually(load.Failed).Should(gomega.BeNumerically(">", 0))
 	t.more(load, 500)
 	t.seen(load, 1000)
 	t.Expect(t.gatewayPod().UID).To(gomega.Equal(before.UID))
+}
+
+// relabel sets the Gateway's label of a revision. The value is JSON.
+func (t *fixture) relabel(value string) {
+	t.Helper()
+	_, err := t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"istio.io/rev":`+value+`}}}`), metav1.PatchOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
 // missingDrainIsSeen replaces the gateway's pod, as gatewayReplaced does, but its proxy ignores the order to drain.

@@ -549,13 +549,19 @@ func strategySwitched(t *fixture, edge *edgeOfTheGuest) {
 
 	t.settings = nil
 	t.switched(edge, edge.shortStreams(), t.XDS().String(), both)
-	t.Eventually(func() []corev1.Pod { return t.podsOf(world.GuestNamespace, "app="+model.RelayName) }).
-		Should(gomega.BeEmpty(), "no relay stays")
+	t.noRelayStays()
 
 	t.settings = world.ByTunnel()
 	t.switched(edge, edge.shortStreams(), relayAddress(), both)
 	t.tunnelUp()
 	t.Expect(t.Gateways.Gateways(world.GuestNamespace).Delete(t.ctx, second, metav1.DeleteOptions{})).To(gomega.Succeed())
+}
+
+// noRelayStays waits until the guest has no relay.
+func (t *fixture) noRelayStays() {
+	t.Helper()
+	t.Eventually(func() []corev1.Pod { return t.podsOf(world.GuestNamespace, "app="+model.RelayName) }).
+		Should(gomega.BeEmpty(), "no relay stays")
 }
 
 // loadBalancerAndBack publishes istiod at a load balancer of the management cluster, and by the tunnel again.
@@ -568,8 +574,7 @@ func loadBalancerAndBack(t *fixture, edge *edgeOfTheGuest) {
 	there := *t
 	there.settings = byLoadBalancer()
 	there.switched(edge, edge.halfOfTheLoad(), address, gateways)
-	t.Eventually(func() []corev1.Pod { return t.podsOf(world.GuestNamespace, "app="+model.RelayName) }).
-		Should(gomega.BeEmpty(), "no relay stays")
+	t.noRelayStays()
 	t.switched(edge, edge.halfOfTheLoad(), relayAddress(), gateways)
 	t.tunnelUp()
 	t.Eventually(func(g gomega.Gomega) {

@@ -249,12 +249,11 @@ func (s migrationStatus) table(out io.Writer) {
 		return
 	}
 	fmt.Fprintf(out, "Phase      %s for %s, %s\n", s.Phase, s.age(s.record.Report.Since), s.happening())
-	for _, line := range []struct{ label, text string }{
-		{"", s.Message}, {"Next step: ", s.NextStep},
-	} {
-		if line.text != "" {
-			fmt.Fprintf(out, "           %s%s\n", line.label, oneLine(line.text))
-		}
+	if s.Message != "" {
+		fmt.Fprintf(out, "           %s\n", oneLine(s.Message))
+	}
+	if s.NextStep != "" {
+		fmt.Fprintf(out, "           Next step: %s\n", oneLine(s.NextStep))
 	}
 	fmt.Fprintf(out, "Gateways   %d of %d at the hosted istiod\n", s.Moved, s.Moving)
 	if len(s.Findings) > 0 {
