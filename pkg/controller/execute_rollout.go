@@ -33,7 +33,7 @@ func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
 	}
 	step := d.step
 	if len(did.succeeded)+len(did.denied) > 0 {
-		memo = memo.AfterPatches(d.evidence, did.succeeded, did.denied)
+		memo = memo.AfterPatches(d.evidence, d.step, did.succeeded, did.denied)
 		step = memo.Tried(d.evidence, d.step)
 	}
 	e.memory.rollout = memo

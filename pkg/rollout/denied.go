@@ -11,13 +11,33 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// Denial is that the guest denied the last patches of a Gateway, for example by a webhook or a policy.
+// Denial is that the guest denied the last patches of a Gateway, for example by a webhook or a policy, or that another
+// client holds it again after each release.
 type Denial struct {
-	// Cause is a sentence without a full stop, as apply.Cause returns it.
+	// Cause is a sentence without a full stop, as apply.Cause returns it. It is empty if the Gateway is held again.
 	Cause string
-	// At is when the last patch was denied. Times is how many were denied in a row.
+	// At is when the last patch was denied, or undone. Times is how many were in a row.
 	At    time.Time
 	Times int
+	// Releases is how often the Gateway was released since hypergate held it.
+	Releases int
+}
+
+// heldAgainTimes is from how many releases on, without a hold by hypergate between them, another client holds the
+// Gateway again. An example is a client that restores each Gateway from a copy, which was made while it was held.
+const heldAgainTimes = 3
+
+// isHeldAgain reports whether another client holds the Gateway again after each release.
+func (d Denial) isHeldAgain() bool { return d.Cause == "" && d.Releases >= heldAgainTimes }
+
+// afterRelease returns what is known of a Gateway after one more release. The next one follows after a pause if another
+// client holds it again.
+func (d Denial) afterRelease(now time.Time) Denial {
+	out := Denial{Releases: d.Releases + 1}
+	if out.isHeldAgain() {
+		out.At, out.Times = now, deniedTimes
+	}
+	return out
 }
 
 // deniedTimes is how many denials in a row count. A single one can be an accident, such as a webhook that restarts: the
@@ -45,19 +65,25 @@ func (m Memo) isDenied(g model.Gateway, now time.Time) bool {
 	return d.Times >= deniedTimes && d.pause(now) > 0
 }
 
-// AfterPatches returns the memo after patches of Gateways: those that succeeded, and the causes of those that the guest
-// denied.
-func (m Memo) AfterPatches(e Evidence, succeeded []types.UID, denied map[types.UID]string) Memo {
+// AfterPatches returns the memo after the patches of a step: the Gateways for which they succeeded, and the causes of
+// those that the guest denied.
+func (m Memo) AfterPatches(e Evidence, s Step, succeeded []types.UID, denied map[types.UID]string) Memo {
 	kept := maps.Clone(m.Denied)
 	if kept == nil {
 		kept = map[types.UID]Denial{}
 	}
 	maps.DeleteFunc(kept, func(uid types.UID, _ Denial) bool {
-		exists := slices.ContainsFunc(e.Gateways.List, func(g model.Gateway) bool { return g.UID == uid })
-		return !exists || slices.Contains(succeeded, uid)
+		return !slices.ContainsFunc(e.Gateways.List, func(g model.Gateway) bool { return g.UID == uid })
 	})
+	for _, uid := range succeeded {
+		if _, holds := s.(Hold); holds {
+			delete(kept, uid)
+		} else {
+			kept[uid] = kept[uid].afterRelease(e.Now)
+		}
+	}
 	for uid, cause := range denied {
-		kept[uid] = Denial{Cause: cause, At: e.Now, Times: kept[uid].Times + 1}
+		kept[uid] = Denial{Cause: cause, At: e.Now, Times: kept[uid].Times + 1, Releases: kept[uid].Releases}
 	}
 	m.Denied = kept
 	return m
@@ -109,7 +135,11 @@ func (m Memo) releaseDenied(held []model.Gateway, now time.Time, progress Progre
 	if d.Times < deniedTimes {
 		return Wait{Progress: progress, Again: d.pause(now)}
 	}
-	return Stop{Why: ReleaseDenied, Gateway: next, Cause: d.Cause, Progress: progress, Again: d.pause(now)}
+	out := Stop{Why: ReleaseDenied, Gateway: next, Cause: d.Cause, Progress: progress, Again: d.pause(now)}
+	if d.isHeldAgain() {
+		out.Why = HeldAgain
+	}
+	return out
 }
 
 // releaseEach returns the step that releases Gateways at once, as far as the guest allows it.
@@ -124,7 +154,8 @@ func (m Memo) releaseEach(held []model.Gateway, now time.Time) Step {
 // hold returns the step that holds Gateways. It names one that the guest does not let hypergate hold.
 func (m Memo) hold(free []model.Gateway, progress Progress, now time.Time) Step {
 	out := Hold{Gateways: m.lastDenied(free), Progress: progress}
-	if at := slices.IndexFunc(free, func(g model.Gateway) bool { return m.isDenied(g, now) }); at >= 0 {
+	isDenied := func(g model.Gateway) bool { return m.isDenied(g, now) && !m.Denied[g.UID].isHeldAgain() }
+	if at := slices.IndexFunc(free, isDenied); at >= 0 {
 		out.Denied, out.Cause = free[at], m.Denied[free[at].UID].Cause
 	}
 	return out

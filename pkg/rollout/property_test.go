@@ -41,8 +41,9 @@ type simulated struct {
 	// broken reports whether new pods never become ready. inert reports whether configurations make no difference for
 	// it.
 	broken, inert bool
-	// denied reports whether the guest denies patches of it.
-	denied bool
+	// denied reports whether the guest denies patches of it. restored reports whether another client holds it again
+	// after each release.
+	denied, restored bool
 	// released reports whether hypergate released it, and has not held it since.
 	released bool
 }
@@ -128,11 +129,12 @@ func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, 
 	}
 	g := w.gateways[i]
 	if g.denied {
-		w.memo = w.memo.AfterPatches(e, nil, map[types.UID]string{of.UID: "denied"})
+		w.memo = w.memo.AfterPatches(e, step, nil, map[types.UID]string{of.UID: "denied"})
 		w.last = w.memo.Tried(e, step)
 		return false
 	}
-	w.memo = w.memo.AfterPatches(e, []types.UID{of.UID}, nil)
+	w.memo = w.memo.AfterPatches(e, step, []types.UID{of.UID}, nil)
+	w.last = w.memo.Tried(e, step)
 	if g.Hold == model.HeldByOther || g.Hold == to {
 		t.Errorf("%s: a Gateway with the hold %d is patched to %d", g.Key, g.Hold, to)
 	}
@@ -177,6 +179,9 @@ func (w *simulation) advance(by time.Duration) {
 		}
 	}
 	for _, g := range w.gateways {
+		if g.restored && g.released && w.watched { // what happens after the end is not seen
+			g.Hold, g.released = model.Held, false
+		}
 		if g.pending != "" && !w.now.Before(g.at) && g.Hold == model.Free {
 			g.of, g.pending = g.pending, ""
 			g.Deployment.State = model.DeploymentRolling
@@ -225,12 +230,16 @@ func (w *simulation) disturb() {
 		if len(w.gateways) > 0 {
 			w.gateways[w.random.IntN(len(w.gateways))].denied = w.random.IntN(2) == 0
 		}
+	case 8:
+		if len(w.gateways) > 0 {
+			w.gateways[w.random.IntN(len(w.gateways))].restored = w.random.IntN(4) == 0
+		}
 	}
 }
 
-// TestARolloutEndsOrStops plays rollouts with crashes, other versions, failing and denied patches, lost permissions and
-// pods that do not become ready. At most one Gateway is released at once, no Gateway of another client is patched, and
-// each rollout ends or stops with a reason.
+// TestARolloutEndsOrStops plays rollouts with crashes, other versions, failing and denied patches, releases that
+// another client undoes, lost permissions and pods that do not become ready. At most one Gateway is released at once,
+// no Gateway of another client is patched, and each rollout ends or stops with a reason.
 func TestARolloutEndsOrStops(t *testing.T) {
 	t.Parallel()
 	ends := map[string]int{}
@@ -250,15 +259,19 @@ func TestARolloutEndsOrStops(t *testing.T) {
 			w.pass(t)
 			w.advance(time.Second)
 		}
-		if _, tries := w.last.(rollout.Release); tries && w.forbidden {
-			w.pass(t) // it is tried once a minute, and stops again
+		for range 30 { // a release is tried once a minute, and the rollout stops again
+			if _, stops := w.last.(rollout.Stop); stops {
+				break
+			}
+			w.pass(t)
+			w.advance(time.Second)
 		}
 		ends[w.end(t, seed)]++
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, end := range []string{"done", "pods", "forbidden", "denied", "limited"} {
+	for _, end := range []string{"done", "pods", "forbidden", "denied", "held again", "limited"} {
 		if ends[end] == 0 {
 			t.Errorf("no rollout ends with %q: %v", end, ends)
 		}
@@ -293,13 +306,8 @@ func (w *simulation) end(t *testing.T, seed uint64) string {
 			}
 			return "forbidden"
 		}
-		if s.Why == rollout.ReleaseDenied {
-			for _, g := range w.gateways {
-				if g.Hold == model.Held && !g.denied || g.UID == s.Gateway.UID && !g.denied {
-					t.Errorf("seed %d: stopped for %s: %s is held, and its patches are not denied", seed, s.Gateway.Key, g.Key)
-				}
-			}
-			return "denied"
+		if s.Why == rollout.ReleaseDenied || s.Why == rollout.HeldAgain {
+			return w.notReleased(t, seed, s)
 		}
 		if s.Gateway.Deployment.State == model.DeploymentComplete || s.Gateway.Key.Name == "" {
 			t.Errorf("seed %d: stopped for %v", seed, s.Gateway)
@@ -309,4 +317,21 @@ func (w *simulation) end(t *testing.T, seed uint64) string {
 		t.Errorf("seed %d: %T %+v after all that", seed, s, s)
 		return "neither"
 	}
+}
+
+// notReleased checks a rollout that stopped because Gateways stay held, and returns how it ended.
+func (w *simulation) notReleased(t *testing.T, seed uint64, s rollout.Stop) string {
+	t.Helper()
+	for _, g := range w.gateways {
+		if g.Hold == model.Held && !g.denied && !g.restored {
+			t.Errorf("seed %d: stopped for %s: %s is held, and can be released", seed, s.Gateway.Key, g.Key)
+		}
+		if g.UID == s.Gateway.UID && (s.Why == rollout.ReleaseDenied && !g.denied || s.Why == rollout.HeldAgain && !g.restored) {
+			t.Errorf("seed %d: stopped for %s with %s", seed, g.Key, s.Why)
+		}
+	}
+	if s.Why == rollout.HeldAgain {
+		return "held again"
+	}
+	return "denied"
 }

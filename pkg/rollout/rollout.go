@@ -82,8 +82,8 @@ type Memo struct {
 	LimitOf string
 	// ForbiddenAt is when hypergate was not allowed to patch a Gateway. Zero: it was allowed at the last release.
 	ForbiddenAt time.Time
-	// Denied are the Gateways whose last patches the guest denied. A Memo that follows from another one has a map of
-	// its own.
+	// Denied are the Gateways that were released, or whose last patches the guest denied. A Memo that follows from
+	// another one has a map of its own.
 	Denied map[types.UID]Denial
 }
 

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -262,15 +263,54 @@ func TestATryThatTheGuestDeniesIsAStop(t *testing.T) {
 	memo := settled()
 	for i, want := range []bool{false, true, true} {
 		step := rollout.Decide(evidence, memo)
-		memo = memo.AfterPatches(evidence, nil, denied)
+		memo = memo.AfterPatches(evidence, step, nil, denied)
 		if _, stops := memo.Tried(evidence, step).(rollout.Stop); stops != want {
 			t.Errorf("try %d: %T is a stop: %t, want %t", i, memo.Tried(evidence, step), stops, want)
 		}
 		evidence.Now = evidence.Now.Add(time.Minute)
 	}
-	memo = memo.AfterPatches(evidence, []types.UID{held("a").UID}, nil)
-	if step := memo.Tried(evidence, rollout.Release{Gateway: held("a")}); len(memo.Denied) > 0 || step == nil {
-		t.Errorf("after a release that succeeds: %v", memo.Denied)
+	release := rollout.Release{Gateway: held("a")}
+	memo = memo.AfterPatches(evidence, release, []types.UID{held("a").UID}, nil)
+	if step := memo.Tried(evidence, release); step != release {
+		t.Errorf("after a release that succeeds: %T, %v", step, memo.Denied)
+	}
+}
+
+// TestAnotherClientHoldsAGatewayAgain plays a client that undoes each release. The third one counts: the other Gateways
+// come first from then on, and a try follows once a minute. A hold by hypergate begins the count again.
+func TestAnotherClientHoldsAGatewayAgain(t *testing.T) {
+	t.Parallel()
+	evidence, memo := changed(known(held("a"))), settled()
+	release := rollout.Release{Gateway: held("a"), Progress: rollout.Progress{Total: 1}}
+	stop := rollout.Stop{
+		Why: rollout.HeldAgain, Gateway: held("a"), Progress: rollout.Progress{Total: 1}, Again: time.Minute,
+	}
+	released := func(step rollout.Step) rollout.Step {
+		memo = memo.AfterPatches(evidence, step, []types.UID{held("a").UID}, nil)
+		return memo.Tried(evidence, step)
+	}
+	for i, reported := range []rollout.Step{release, release, stop, stop} {
+		if step := rollout.Decide(evidence, memo); !reflect.DeepEqual(step, release) {
+			t.Fatalf("try %d: %+v", i, step)
+		}
+		if got := released(release); !reflect.DeepEqual(got, reported) {
+			t.Errorf("try %d: reported %+v, want %+v", i, got, reported)
+		}
+		evidence.Now = evidence.Now.Add(time.Minute)
+	}
+	evidence.Now = evidence.Now.Add(-time.Second)
+	stop.Again = time.Second
+	if step := rollout.Decide(evidence, memo); !reflect.DeepEqual(step, stop) {
+		t.Errorf("before the next try: %+v", step)
+	}
+	more := evidence
+	more.Gateways = known(held("a"), held("b"))
+	if step, releases := rollout.Decide(more, memo).(rollout.Release); !releases || step.Gateway.UID != held("b").UID {
+		t.Errorf("with another held Gateway: %+v", step)
+	}
+	memo = memo.AfterPatches(evidence, rollout.Hold{}, []types.UID{held("a").UID}, nil)
+	if got := released(release); !reflect.DeepEqual(got, release) {
+		t.Errorf("after a hold: %+v", got)
 	}
 }
 

@@ -74,6 +74,8 @@ const (
 	MayNotRelease StopReason = "MayNotRelease"
 	// ReleaseDenied: the guest denies the patch that releases the Gateway, for example by a webhook.
 	ReleaseDenied StopReason = "ReleaseDenied"
+	// HeldAgain: another client holds the Gateway again after each release.
+	HeldAgain StopReason = "HeldAgain"
 )
 
 // HoldsIstiod reports whether istiod must not be changed before the step is done.

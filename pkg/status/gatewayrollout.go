@@ -128,6 +128,14 @@ func stoppedRollout(s rollout.Stop) problem {
 					", or remove it with kubectl annotate gateway -n "+plain(s.Gateway.Key.Namespace)+" "+plain(s.Gateway.Key.Name)+
 					" "+model.HoldAnnotation+"-"),
 		}
+	case rollout.HeldAgain:
+		return problem{
+			reason: ReasonGatewayRolloutStuck,
+			text: "rolling gateways: Gateway " + gatewayName(s.Gateway) + " keeps its pods: another client in the guest sets the " +
+				"annotation " + model.HoldAnnotation + " again after each release" +
+				nextStep("in the guest, find the client with kubectl get gateway -n "+plain(s.Gateway.Key.Namespace)+" "+
+					plain(s.Gateway.Key.Name)+" -o yaml --show-managed-fields, and remove the annotation from what it applies"),
+		}
 	case rollout.MayNotRelease:
 		return problem{
 			reason: ReasonGatewayRolloutForbidden,

@@ -97,6 +97,8 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 	stopped := rollout.Stop{Why: rollout.PodsNotReady, Gateway: aGateway(), Progress: rollout.Progress{Rolled: 3, Total: 14}}
 	denied := stopped
 	denied.Why, denied.Cause = rollout.ReleaseDenied, "denied by the admission policy freeze"
+	heldAgain := stopped
+	heldAgain.Why = rollout.HeldAgain
 	const (
 		stuckPod = "rolling gateways: the new pods of Gateway shop/web are not becoming ready (1 of 2); 3 of 14 Gateways have rolled, " +
 			"and the others keep their pods [in the guest, find the cause with kubectl -n shop describe deployments,pods " +
@@ -106,6 +108,9 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 			"[in the guest, allow hypergate to remove the annotation " +
 			"gateway.istio.io/controller-version, or remove it with kubectl annotate gateway -n shop web " +
 			"gateway.istio.io/controller-version-]"
+		restored = "rolling gateways: Gateway shop/web keeps its pods: another client in the guest sets the annotation " +
+			"gateway.istio.io/controller-version again after each release [in the guest, find the client with kubectl get gateway " +
+			"-n shop web -o yaml --show-managed-fields, and remove the annotation from what it applies]"
 		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [apply " +
 			"deploy/hosted/guest in the guest, or deploy/standalone; hypergate release, with a kubeconfig of the guest's admin, " +
 			"releases them]"
@@ -119,6 +124,7 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 		"not allowed to hold": problem(rolling(rollout.Done{}, rollout.NotAllowed), "GatewayRolloutForbidden", mayNotHold),
 		"pods not ready":      problem(rolling(stopped, ""), "GatewayRolloutStuck", stuckPod),
 		"release denied":      problem(rolling(denied, ""), "GatewayRolloutStuck", notReleased),
+		"held again":          problem(rolling(heldAgain, ""), "GatewayRolloutStuck", restored),
 		"not allowed to release": problem(
 			rolling(rollout.Stop{Why: rollout.MayNotRelease, Gateway: aGateway()}, ""), "GatewayRolloutForbidden", stayHeld),
 	})

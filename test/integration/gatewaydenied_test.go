@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -103,15 +104,59 @@ func TestTheGuestRevertsTheReleaseOfAGateway(t *testing.T) {
 		"rolling gateways: Gateway " + w.namespace + "/a cannot be released, and keeps its pods: " +
 			"a mutating webhook or policy reverts the change"))
 	before := w.guestRequests.count()
-	w.Consistently(func() (patches []string) {
-		for _, request := range w.guestRequests.since(before) {
-			if strings.HasPrefix(request, "PATCH") && strings.Contains(request, "/gateways/") {
-				patches = append(patches, request)
+	w.Consistently(func() []string { return w.gatewayPatches(before) }, "5s").Should(gomega.BeEmpty())
+	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
+}
+
+// gatewayPatches returns hypergate's patches of Gateways after a number of requests.
+func (w *gatewayWorld) gatewayPatches(after int) (patches []string) {
+	for _, request := range w.guestRequests.since(after) {
+		if strings.HasPrefix(request, "PATCH") && strings.Contains(request, "/gateways/") {
+			patches = append(patches, request)
+		}
+	}
+	return patches
+}
+
+// TestAnotherClientHoldsAGatewayAgain lets a client of the guest undo each release of the smaller Gateway, which is the
+// first one. The other one rolls all the same, and the releases get rare. A condition names the way to find the client.
+func TestAnotherClientHoldsAGatewayAgain(t *testing.T) {
+	w, stop := newGatewayWorld(t, "a", "b")
+	stop()
+	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
+	w.run()
+	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
+	before := w.guestRequests.count()
+	ctx, end := context.WithCancel(t.Context())
+	defer w.restoreHold(ctx, "a")()
+	defer end()
+	w.playIstiod(corev1.ConditionTrue)
+	w.Eventually(w.held).Should(gomega.Equal([]string{"a"}), "the other Gateway is released")
+	w.playGateway("b", w.cfg.ProxyImage, 1)
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
+		"rolling gateways: Gateway " + w.namespace + "/a keeps its pods: another client in the guest sets the annotation"))
+	w.Expect(w.gatewayPatches(before)).To(gomega.HaveLen(4), "three releases of the first Gateway, and one of the other")
+	w.Consistently(func() []string { return w.gatewayPatches(before) }, "5s").Should(gomega.HaveLen(4))
+	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
+}
+
+// restoreHold holds a Gateway again after each release, until a context ends. The returned function waits for its end.
+func (w *gatewayWorld) restoreHold(ctx context.Context, name string) (wait func()) {
+	w.Helper()
+	hold := []byte(`{"metadata":{"annotations":{"` + model.HoldAnnotation + `":"` + model.HoldValue(w.cfg.Revision) + `"}}}`)
+	changes, err := w.gateway.Gateways(w.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range changes.ResultChan() {
+			_, err := w.gateway.Gateways(w.namespace).Patch(ctx, name, types.MergePatchType, hold, metav1.PatchOptions{})
+			if err != nil && ctx.Err() == nil {
+				w.Errorf("holding %s again: %v", name, err)
 			}
 		}
-		return patches
-	}, "5s").Should(gomega.BeEmpty())
-	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
+	}()
+	return func() { <-done }
 }
 
 // keepHeld puts the hold of a Gateway back whenever it is changed, and waits until that is in force. The returned
