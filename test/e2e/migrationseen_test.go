@@ -282,11 +282,19 @@ type moved struct {
 }
 
 // moves returns how long each Gateway took, from its state Rolling in the phase Roll to the state after it. In an
-// earlier phase, a Gateway can still roll from the story before.
+// earlier phase, a Gateway can still roll from the story before. A Gateway that is on its way when the direction
+// changes begins again: its time would be that of both ways, with the change of the lock between them.
 func (s *seen) moves() []moved {
 	var out []moved
 	began := map[string]time.Time{}
+	goal := migration.NoGoal
 	for _, l := range s.versions() {
+		if l.record.Intent.Goal != goal {
+			goal, began = l.record.Intent.Goal, map[string]time.Time{}
+		}
+		if !l.record.Report.IsFor(l.record.Intent) {
+			continue // it is still about the other direction
+		}
 		for _, g := range l.record.Report.Gateways {
 			key := g.Namespace + "/" + g.Name
 			from, rolls := began[key]

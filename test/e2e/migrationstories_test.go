@@ -43,6 +43,7 @@ func migrationsFromOLM() []migrationStory {
 		migrationStory{"the published address stays away, and the migration stops after ten minutes", publishedAddressStaysAway},
 		migrationStory{"Gateways and routes are made, changed and deleted while others are held", changedWhileHeld},
 		migrationStory{"a hold that another client removes is set again, or the migration stops", holdRemoved},
+		migrationStory{"the guest denies the release of a Gateway, and the replicas of its istiod", writesDenied},
 		migrationStory{"the guest's API is away for 30 s while Gateways roll", func(t *migrationTest) { guestAPIAway(t, shortAway) }},
 		migrationStory{"the guest's API is away for 3 minutes while Gateways roll", func(t *migrationTest) { guestAPIAway(t, longAway) }},
 		migrationStory{"Gateways with two and three pods move, and move back", morePods},

@@ -165,6 +165,9 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	x.wrote(r)
+	if bytes.Contains(body, []byte(model.IgnoredPoolsAnnotation)) {
+		x.totals[poolWrites]++
+	}
 	if strings.HasSuffix(r.URL.Path, "/leases/"+migration.LeaseName("rev")) {
 		x.totals[migrationWrites]++
 		return false // it has the progress of a migration, which follows from the guest
@@ -279,6 +282,7 @@ func planned(body []byte) string {
 	if yaml.Unmarshal(body, &o) != nil {
 		return string(body)
 	}
+	hidePools(o)
 	return text(normal(o))
 }
 

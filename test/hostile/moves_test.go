@@ -21,7 +21,7 @@ type move struct {
 
 // moves returns all ways to lie.
 func moves() []move {
-	return slices.Concat(objectMoves(), gatewayMoves(), migrationMoves(), responseMoves(), watchMoves())
+	return slices.Concat(objectMoves(), gatewayMoves(), poolMoves(), migrationMoves(), responseMoves(), watchMoves())
 }
 
 // responseMoves returns the lies in responses to any request.
