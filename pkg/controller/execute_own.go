@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -31,12 +32,21 @@ func ownDue(from, until time.Time) time.Time {
 	return from.Add(until.Sub(from) / 2)
 }
 
-// due returns when the credential in use is to be renewed, as ownDue. uses reports whether it is the last token.
-func (o *ownCredential) due(from, until time.Time, uses bool) time.Time {
-	if uses {
-		from, until = o.issued, o.issued.Add(until.Sub(from)) // by this process's clock
+// due returns when the credential in use is to be renewed, as ownDue. uses reports whether it is the last token. A guest
+// can issue a token that is valid for longer than hypergate asks for, and this process's clock can be behind: a token
+// that was issued in its future is due now.
+func (o *ownCredential) due(from, until time.Time, uses bool, now time.Time) time.Time {
+	life := min(until.Sub(from), guest.LongestOwn)
+	switch {
+	case from.IsZero():
+		return time.Time{}
+	case uses:
+		return ownDue(o.issued, o.issued.Add(life)) // by this process's clock
+	case life > 0 && from.After(now):
+		return now
+	default:
+		return ownDue(from, from.Add(life))
 	}
-	return ownDue(from, until)
 }
 
 // wait returns how long the renewal has to wait: until it is due, until the kubeconfig before it is in use, or until
@@ -68,7 +78,7 @@ func (e *execution) renewOwn(ctx context.Context) {
 	}
 	from, until := e.guest.Validity()
 	uses := e.guest.UsesToken(own.token)
-	due := own.due(from, until, uses)
+	due := own.due(from, until, uses, now)
 	if due.IsZero() || due.After(now) { // another client has replaced the credential
 		own.failed = status.RenewalFailure{}
 	}

@@ -73,8 +73,9 @@ func (r *Reconciler) reportToControlPlanes(ctx context.Context, said statement, 
 	if wait := h.wait(text, said.given.Lifecycle, now); wait > 0 {
 		return wait
 	}
+	writes := h.limiter(said.given.Lifecycle)
 	for _, p := range patches {
-		if wait := max(h.failures.Wait(now), h.writes.Wait(now)); wait > 0 {
+		if wait := max(h.failures.Wait(now), writes.Wait(now)); wait > 0 {
 			return wait
 		}
 		if err := r.mgmt.ReportConditions(ctx, p.to, p.conditions); err != nil {
@@ -85,7 +86,7 @@ func (r *Reconciler) reportToControlPlanes(ctx context.Context, said statement, 
 		}
 		h.failures.Reset()
 		h.logged = lastLogged{}
-		h.writes.Take(now)
+		writes.Take(now)
 	}
 	h.debounce.Reset()
 	return 0

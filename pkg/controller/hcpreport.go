@@ -29,11 +29,20 @@ const (
 // hcpReporter is what was written, and is to be written, to the HostedControlPlanes.
 type hcpReporter struct {
 	reporting Reporting
-	writes    throttle.Limiter
-	debounce  throttle.Debounce
+	// writes limits the writes, and pauses those that report a pause. A guest can use up the first limit, and it
+	// cannot cause a pause.
+	writes, pauses throttle.Limiter
+	debounce       throttle.Debounce
 	// failures are the attempts to write that failed, logged is what was logged of them.
 	failures throttle.Backoff
 	logged   lastLogged
+}
+
+func newHCPReporter(reporting Reporting) hcpReporter {
+	return hcpReporter{
+		reporting: reporting, writes: newReportLimiter(),
+		pauses: throttle.NewLimiter(throttle.Rate{Burst: statusBurst, Every: statusEvery}),
+	}
 }
 
 // kubeconfigProblem marks a problem of the guest kubeconfig that usually ends soon: its Secret does not exist yet, or
@@ -98,4 +107,12 @@ func (h *hcpReporter) wait(text string, lifecycle model.Lifecycle, now time.Time
 		return 0
 	}
 	return wait
+}
+
+// limiter returns the limiter of the writes in a phase of the HostedControlPlane.
+func (h *hcpReporter) limiter(lifecycle model.Lifecycle) *throttle.Limiter {
+	if _, paused := lifecycle.(model.Paused); paused {
+		return &h.pauses
+	}
+	return &h.writes
 }

@@ -62,6 +62,26 @@ func TestStatusWritesOfAChangingGuestAreLimited(t *testing.T) {
 	}
 }
 
+// TestAPauseIsReportedAfterManyWrites checks that a guest that used up the limit of writes does not delay the report of
+// a pause, and that reports of pauses have a limit of their own.
+func TestAPauseIsReportedAfterManyWrites(t *testing.T) {
+	h := newHCPReporter(ReportToControlPlane)
+	running, paused := h.limiter(model.Active{}), h.limiter(model.Paused{})
+	if n := writesWithin(*running, start, 25*time.Minute); n > 70 {
+		t.Fatalf("%d writes in 25 minutes", n)
+	}
+	now := start.Add(25 * time.Minute)
+	if wait := running.Wait(now); wait <= time.Minute {
+		t.Errorf("the limit is not used up: the next write follows after %s", wait)
+	}
+	if wait := paused.Wait(now); wait != 0 {
+		t.Errorf("the report of a pause waits for %s", wait)
+	}
+	if n := writesWithin(*paused, now, time.Minute); n < 10 || n > 16 {
+		t.Errorf("%d reports of pauses in a minute", n)
+	}
+}
+
 // TestARefusedReportIsRetriedWithBackoff checks that the longest delay is ten minutes for a failure that needs an
 // action, and 30 s for one that may be transient.
 func TestARefusedReportIsRetriedWithBackoff(t *testing.T) {

@@ -103,7 +103,7 @@ func newMemory(o Options) memory {
 func newReports(o Options, credential validity) reports {
 	return reports{
 		classes: newClasses(), failures: newFailureLog(),
-		hcp:     hcpReporter{reporting: o.Reporting, writes: newReportLimiter()},
+		hcp:     newHCPReporter(o.Reporting),
 		summary: newSummarizer(o),
 		metrics: exporter{Collector: o.metrics, credential: credential},
 	}

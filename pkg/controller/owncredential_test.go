@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -25,7 +26,7 @@ func (p *playedCredential) step(now time.Time) time.Duration {
 		p.from, p.token, p.pending = p.pending, p.next, time.Time{}
 	}
 	uses := p.own.token != "" && p.token == p.own.token
-	wait := p.own.wait(p.own.due(p.from, p.from.Add(p.life), uses), uses, now)
+	wait := p.own.wait(p.own.due(p.from, p.from.Add(p.life), uses, now), uses, now)
 	if wait != 0 {
 		return wait
 	}
@@ -82,12 +83,32 @@ func TestACredentialWithoutTimesIsNotRenewed(t *testing.T) {
 	limits := throttle.NewLimiter(throttle.Rate{Burst: ownBurst, Every: ownEvery})
 	own := ownCredential{requests: limits}
 	for _, times := range [][2]time.Time{{}, {start, start}, {start, start.Add(-time.Hour)}, {{}, start}} {
-		if wait := own.wait(own.due(times[0], times[1], false), false, start); wait >= 0 {
+		if wait := own.wait(own.due(times[0], times[1], false, start), false, start); wait >= 0 {
 			t.Errorf("%s: %s", times, wait)
 		}
 	}
 	own.token, own.issued = "t", start
-	if wait := own.wait(own.due(start.Add(-time.Hour), start.Add(time.Minute), false), false, start); wait != ownPickup {
+	if wait := own.wait(own.due(start.Add(-time.Hour), start.Add(time.Minute), false, start), false, start); wait != ownPickup {
 		t.Errorf("the next request is due after %s", wait)
+	}
+}
+
+// TestTheOwnCredentialAndClocks checks a process that starts with a token that another one has requested: its clock can
+// differ from that of the guest, and the guest can change how long the token is valid.
+func TestTheOwnCredentialAndClocks(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		from, until time.Time
+		want        time.Duration
+	}{
+		"half of its life is left":       {start.Add(-10 * time.Minute), start.Add(50 * time.Minute), 20 * time.Minute},
+		"a third of its life is left":    {start.Add(-40 * time.Minute), start.Add(20 * time.Minute), 0},
+		"the clock is 40 minutes behind": {start.Add(40 * time.Minute), start.Add(100 * time.Minute), 0},
+		"it is valid for 30 years":       {start, start.AddDate(30, 0, 0), guest.LongestOwn / 2},
+	} {
+		own := ownCredential{requests: throttle.NewLimiter(throttle.Rate{Burst: ownBurst, Every: ownEvery})}
+		if wait := own.wait(own.due(tc.from, tc.until, false, start), false, start); wait != tc.want {
+			t.Errorf("%s: the renewal follows after %s, want %s", name, wait, tc.want)
+		}
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// shortestOwn and longestOwn limit the lifetime of the token that hypergate requests for its own account. It is that of
+// shortestOwn and LongestOwn limit the lifetime of the token that hypergate requests for its own account. It is that of
 // the token before.
 const (
 	shortestOwn = 10 * time.Minute
-	longestOwn  = 30 * 24 * time.Hour
+	LongestOwn  = 30 * 24 * time.Hour
 )
 
 // UsesToken reports whether a token is the one with which hypergate reaches the guest.
@@ -82,7 +82,7 @@ func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error
 			Problem: "hypergate's kubeconfig for the guest has a proxy-url, which a renewal would lose", Step: renewItYourself,
 		}
 	}
-	seconds := int64(min(max(lifetime, shortestOwn), longestOwn) / time.Second)
+	seconds := int64(min(max(lifetime, shortestOwn), LongestOwn) / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	got, err := c.core.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, request, metav1.CreateOptions{})
 	if err != nil {

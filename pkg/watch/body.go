@@ -211,7 +211,7 @@ func (b *limitedBody) scan(p []byte) error {
 			return b.charge.meter.tooLarge(b.charge, "one message has more than "+size(l.Message))
 		case b.message.Memory() > l.MessageCost:
 			return b.charge.meter.tooLarge(b.charge, "one message takes more than "+size(l.MessageCost)+" when it is decoded")
-		case b.message.Size > l.LargeMessage:
+		case b.message.Size > l.LargeMessage || b.message.Memory() > l.LargeCost:
 			if err := b.charge.enlarge(b.ctx); err != nil {
 				return err
 			}

@@ -126,10 +126,11 @@ func TestAMessageOfAGuestIsLimited(t *testing.T) {
 		want    string
 		large   bool
 	}{
-		"a small one":   {text(32 << 10), "", false},
-		"a large one":   {text(32<<10 + 1), "", true},
-		"the largest":   {text(2 << 20), "", true},
-		"one byte more": {text(2<<20 + 1), "one message has more than 2 MiB", true},
+		"a small one":       {text(32 << 10), "", false},
+		"a large one":       {text(32<<10 + 1), "", true},
+		"the largest":       {text(2 << 20), "", true},
+		"many small fields": {`{"a":[` + strings.Repeat("{},", 10_000) + `{}]}`, "", true},
+		"one byte more":     {text(2<<20 + 1), "one message has more than 2 MiB", true},
 		"much memory in little": {
 			`{"a":[` + strings.Repeat("{},", 500_000) + `{}]}`, "one message takes more than 16 MiB when it is decoded", true,
 		},

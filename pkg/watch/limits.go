@@ -46,6 +46,9 @@ const (
 	// buffers of four times the size of the largest message while the stream is open. So a stream that had such a
 	// message is opened again afterwards.
 	LargeMessage = 32 << 10
+	// LargeCost is the estimated memory of a decoded message from which it is read as a large one. Objects with many
+	// small fields need a hundred times their bytes.
+	LargeCost = 8 * LargeMessage
 	// FirstPause and MaxPause are the shortest and the longest time without requests after a watch exceeded a limit.
 	// Each pause is twice the previous one. After the watch stayed within the limits for twice MaxPause, the next
 	// pause is FirstPause again.
@@ -70,18 +73,18 @@ const (
 
 // Limits holds the limits of a Budget. See the constants of the same names.
 type Limits struct {
-	Message, MessageCost, ListBytes, KeptObject, Kept, KeptTotal, LargeMessage int64
-	Objects, Burst, Version                                                    int
-	Rate                                                                       float64
-	ListTime, FirstPause, MaxPause                                             time.Duration
+	Message, MessageCost, ListBytes, KeptObject, Kept, KeptTotal, LargeMessage, LargeCost int64
+	Objects, Burst, Version                                                               int
+	Rate                                                                                  float64
+	ListTime, FirstPause, MaxPause                                                        time.Duration
 }
 
 // DefaultLimits returns the limits of a guest.
 func DefaultLimits() Limits {
 	return Limits{
 		Message: MaxMessage, MessageCost: MaxMessageCost, ListBytes: MaxListBytes, KeptObject: MaxKeptObject, Kept: MaxKept,
-		KeptTotal: MaxKeptTotal, LargeMessage: LargeMessage, Objects: MaxObjects, Version: MaxVersion, Burst: Burst, Rate: Rate,
-		ListTime: MaxListTime, FirstPause: FirstPause, MaxPause: MaxPause,
+		KeptTotal: MaxKeptTotal, LargeMessage: LargeMessage, LargeCost: LargeCost, Objects: MaxObjects, Version: MaxVersion,
+		Burst: Burst, Rate: Rate, ListTime: MaxListTime, FirstPause: FirstPause, MaxPause: MaxPause,
 	}
 }
 

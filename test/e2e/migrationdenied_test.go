@@ -20,21 +20,21 @@ func writesDenied(t *migrationTest) {
 	t.addTwo()
 	m := t.moving()
 	last := t.small[len(t.small)-1]
-	allow := t.deny("e2e-no-release", admissionregistrationv1.Rule{
+	allow := t.deny(noRelease, admissionregistrationv1.Rule{
 		APIGroups: []string{"gateway.networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"gateways"},
 	}, fmt.Sprintf(`object.metadata.name == %q && %s && !(%s)`, last.name, isHeld("oldObject"), isHeld("object")))
 	m.request("start")
-	m.isDenied(last.String())
+	m.isDenied(last.String(), noRelease)
 	t.Expect(t.deployedBy(m.XDS().String())).To(gomega.HaveLen(len(t.gateways())-1), "the other Gateways have moved")
 	t.Expect(t.heldEverywhere()).To(gomega.HaveLen(1))
 	allow()
 	m.parks(migration.WriteDenied)
 
-	allow = t.deny("e2e-no-replicas", admissionregistrationv1.Rule{
+	allow = t.deny(noReplicas, admissionregistrationv1.Rule{
 		APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"},
 	}, fmt.Sprintf(`object.metadata.name == %q && oldObject.spec.replicas == 0 && object.spec.replicas > 0`, origin.Deployment))
 	m.request("rollback")
-	m.isDenied(origin.Deployment)
+	m.isDenied(origin.Deployment, noReplicas)
 	m.allAt(m.XDS().String())
 	allow()
 	m.returned(migration.WriteDenied)
@@ -59,7 +59,7 @@ func (t *migrationTest) deny(name string, rule admissionregistrationv1.Rule, con
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update}, Rule: rule,
 				},
 			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "!(" + condition + ")", Message: changeFreeze}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "!(" + condition + ")", Message: "a change freeze of the guest"}},
 		},
 	}, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -77,12 +77,12 @@ func (t *migrationTest) deny(name string, rule admissionregistrationv1.Rule, con
 	}
 }
 
-// changeFreeze is the message of the policies.
-const changeFreeze = "a change freeze of the guest"
+// noRelease and noReplicas are the names of the policies.
+const noRelease, noReplicas = "e2e-no-release", "e2e-no-replicas"
 
 // isDenied waits until the migration reports that the guest denies a write to an object. It stays so while the policy
-// is in force, and conditions and the command have the cause.
-func (m *move) isDenied(object string) {
+// is in force, and conditions and the command have its name.
+func (m *move) isDenied(object, policy string) {
 	m.Helper()
 	m.until("a write to "+object+" is denied", func(r migration.Record) bool {
 		return r.Report.IsFor(r.Intent) && r.Report.Why == migration.WriteDenied
@@ -91,11 +91,11 @@ func (m *move) isDenied(object string) {
 	last, _ := m.seen.last()
 	r := last.record.Report
 	m.Expect(r.Why).To(gomega.Equal(migration.WriteDenied), "%+v", r)
-	m.Expect(r.Cause).To(gomega.And(gomega.ContainSubstring(object), gomega.ContainSubstring(changeFreeze)))
-	m.Eventually(func() string { return m.condition(status.MigrationCondition).Message }).Should(gomega.ContainSubstring(changeFreeze))
+	m.Expect(r.Cause).To(gomega.And(gomega.ContainSubstring(object), gomega.ContainSubstring(policy)))
+	m.Eventually(func() string { return m.condition(status.MigrationCondition).Message }).Should(gomega.ContainSubstring(policy))
 	m.Logf("%s: %s", status.MigrationCondition, m.condition(status.MigrationCondition).Message)
 	code, out := m.command("status")
 	m.Log("\n" + out)
 	m.Expect(code).To(gomega.Equal(2), out)
-	m.Expect(out).To(gomega.ContainSubstring(changeFreeze))
+	m.Expect(out).To(gomega.ContainSubstring(policy))
 }
