@@ -32,9 +32,10 @@ func ownDue(from, until time.Time) time.Time {
 	return from.Add(until.Sub(from) / 2)
 }
 
-// due returns when the credential in use is to be renewed, as ownDue. uses reports whether it is the last token. A guest
-// can issue a token that is valid for longer than hypergate asks for, and this process's clock can be behind: a token
-// that was issued in its future is due now.
+// due returns when the credential in use is to be renewed, as ownDue. uses reports whether it is the last token.
+//
+// A guest can issue a token that is valid for longer than hypergate asks for. The clock of this process can be behind:
+// a token that was issued in its future is due now.
 func (o *ownCredential) due(from, until time.Time, uses bool, now time.Time) time.Time {
 	life := min(until.Sub(from), guest.LongestOwn)
 	switch {

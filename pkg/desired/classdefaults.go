@@ -3,6 +3,7 @@ package desired
 import (
 	"maps"
 
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -81,16 +82,19 @@ func defaultsOf(
 
 // budget returns the disruption budget of a gateway. If it can have a single pod, a budget that keeps one available
 // would block the drain of its node for ever. There is a budget nevertheless: istiod does not delete one that it made
-// with earlier defaults.
+// with earlier defaults. Pods that are not ready can always be evicted: while no istiod answers, no new pod becomes
+// ready, and the guest's nodes must still be drained.
 func budget(replicas, given map[string]any) map[string]any {
+	out := map[string]any{"unhealthyPodEvictionPolicy": string(policyv1.AlwaysAllow)}
 	switch {
 	case len(given) > 0:
-		return given
+		maps.Copy(out, given)
 	case replicas["minReplicas"] == int64(1):
-		return map[string]any{"maxUnavailable": int64(1)}
+		out["maxUnavailable"] = int64(1)
 	default:
-		return map[string]any{"minAvailable": int64(1)}
+		out["minAvailable"] = int64(1)
 	}
+	return out
 }
 
 // containerOf returns the change to a gateway's container. Of its processes, only pilot-agent uses the proxy: it

@@ -1,6 +1,7 @@
 package desired_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,7 +80,7 @@ func TestReplicasOfGateways(t *testing.T) {
 		got := defaultsOf(t, tc.values, tc.infrastructure, "a")
 		want := map[string]any{}
 		for kind, text := range map[string]string{
-			"horizontalPodAutoscaler": "{spec: " + tc.autoscaler + "}", "podDisruptionBudget": "{spec: " + tc.budget + "}",
+			"horizontalPodAutoscaler": "{spec: " + tc.autoscaler + "}", "podDisruptionBudget": "{spec: " + strings.Replace(tc.budget, "{", "{unhealthyPodEvictionPolicy: AlwaysAllow, ", 1) + "}",
 			"deployment": "{spec: {template: {spec: {containers: [" +
 				"{name: istio-proxy, terminationMessagePolicy: FallbackToLogsOnError}]}}}}",
 		} {

@@ -1,12 +1,14 @@
 package values
 
 import (
+	"fmt"
 	"math"
 	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	kubeyaml "sigs.k8s.io/yaml"
 )
 
@@ -24,6 +26,32 @@ type Target struct {
 // parameters that contradict the defaults of the class.
 func ParametersProblem(data map[string]string, into Target) string {
 	return overlaysProblem(data, &into)
+}
+
+// DrainProblem returns why a drain of a node can wait without an end for a gateway with these parameters, or the empty
+// string. That is so if the gateway can have a single pod, and its disruption budget keeps one available. It needs the
+// defaults of the class, and parameters without a ParametersProblem.
+func DrainProblem(data map[string]string, into Target) string {
+	scaler, budget := &autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}
+	for key, object := range map[string]any{"horizontalPodAutoscaler": scaler, "podDisruptionBudget": budget} {
+		if !into.merge(key, object) || !mergeInto(object, data[key]) {
+			return ""
+		}
+	}
+	least, keeps := scaler.Spec.MinReplicas, budget.Spec.MinAvailable
+	if least == nil || *least != 1 || keeps == nil {
+		return ""
+	}
+	if n, err := intstr.GetScaledValueFromIntOrPercent(keeps, 1, true); err != nil || n < 1 {
+		return ""
+	}
+	return fmt.Sprintf("horizontalPodAutoscaler has spec.minReplicas 1, and podDisruptionBudget has spec.minAvailable %s; "+
+		"set spec: {minAvailable: null, maxUnavailable: 1}", keeps.String())
+}
+
+// mergeInto writes a part of an object over the object, and reports whether that is possible.
+func mergeInto(object any, part string) bool {
+	return part == "" || kubeyaml.Unmarshal([]byte(part), object) == nil
 }
 
 // prepare writes to an empty object what is below the parameters, as far as it decides whether the API server rejects

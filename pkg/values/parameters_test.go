@@ -47,3 +47,31 @@ func TestParametersProblem(t *testing.T) {
 		}
 	}
 }
+
+// TestDrainProblem checks parameters with which a gateway can have a single pod that must not be evicted.
+func TestDrainProblem(t *testing.T) {
+	t.Parallel()
+	const hpa, pdb, one = "horizontalPodAutoscaler", "podDisruptionBudget", "spec: {minReplicas: 1}"
+	defaults := map[string]string{hpa: "spec: {minReplicas: 2, maxReplicas: 10}", pdb: "spec: {minAvailable: 1}"}
+	single := map[string]string{hpa: one, pdb: "spec: {maxUnavailable: 1}"}
+	for name, test := range map[string]struct {
+		defaults, data map[string]string
+		want           string
+	}{
+		"none":               {defaults, nil, ""},
+		"a single pod":       {defaults, map[string]string{hpa: one}, "spec.minAvailable 1;"},
+		"half of one":        {defaults, map[string]string{hpa: one, pdb: "spec: {minAvailable: 50%}"}, "spec.minAvailable 50%;"},
+		"its own limit":      {defaults, map[string]string{hpa: one, pdb: "spec: {minAvailable: null, maxUnavailable: 1}"}, ""},
+		"keeps none":         {defaults, map[string]string{hpa: one, pdb: "spec: {minAvailable: 0}"}, ""},
+		"two pods":           {defaults, map[string]string{pdb: "spec: {minAvailable: 1}"}, ""},
+		"of a single node":   {single, nil, ""},
+		"there, one is kept": {single, map[string]string{pdb: "spec: {maxUnavailable: null, minAvailable: 1}"}, "spec.minAvailable 1;"},
+		"unknown defaults":   {nil, map[string]string{hpa: one}, ""},
+		"no scaler":          {map[string]string{pdb: "spec: {minAvailable: 1}"}, nil, ""},
+	} {
+		got := values.DrainProblem(test.data, values.Target{Defaults: test.defaults})
+		if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}

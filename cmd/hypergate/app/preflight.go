@@ -38,7 +38,8 @@ different clusters, that the guest is new enough and belongs to no other control
 "hypergate run". Each write is sent as a server-side dry run, so the command changes nothing, and requests no token. If
 no GatewayClass requests an installation yet, the command checks the writes of the first installation.
 
-It warns of Gateways whose parameters (spec.infrastructure.parametersRef) istiod rejects. For that, you need the
+It warns of Gateways whose parameters (spec.infrastructure.parametersRef) istiod
+rejects, or with which a drain can wait without an end. For that, you need the
 permission to get the ConfigMaps with these parameters, which hypergate does not have.
 
 Exit codes:

@@ -43,8 +43,8 @@ const (
 	accountAnnotation = "gateway.istio.io/service-account"
 )
 
-// parametersReader finds Gateways whose spec.infrastructure.parametersRef istiod rejects. istiod reports that only in
-// its log (Istio's pilot/pkg/config/kube/gateway/deploymentcontroller.go).
+// parametersReader finds Gateways whose spec.infrastructure.parametersRef istiod rejects, or whose pods block drains.
+// istiod reports a rejection only in its log (Istio's pilot/pkg/config/kube/gateway/deploymentcontroller.go).
 type parametersReader struct {
 	client dynamic.Interface
 	cfg    model.Config
@@ -257,33 +257,39 @@ func dataOf(configMap *unstructured.Unstructured) map[string]string {
 	return data
 }
 
-// problem returns why istiod rejects the parameters of a Gateway, or the empty string.
+// problem returns what is wrong with the parameters of a Gateway, or the empty string.
 func (r *parametersReader) problem(ctx context.Context, gateway gatewayv1.Gateway) (string, error) {
 	ref := gateway.Spec.Infrastructure.ParametersRef
 	if ref.Group != "" || ref.Kind != "ConfigMap" {
-		return fmt.Sprintf("istiod reads only a ConfigMap, and not a %.64q of group %.64q", ref.Kind, ref.Group), nil
+		return fmt.Sprintf(rejected+": istiod reads only a ConfigMap, and not a %.64q of group %.64q", ref.Kind, ref.Group), nil
 	}
 	name := types.NamespacedName{Namespace: gateway.Namespace, Name: ref.Name}
 	object, err := r.configMaps(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return fmt.Sprintf("ConfigMap %s does not exist", name), nil
+		return fmt.Sprintf(rejected+": ConfigMap %s does not exist", name), nil
 	case err != nil:
 		return "", fmt.Errorf("reading ConfigMap %s: %w", name, err)
 	}
 	class := string(gateway.Spec.GatewayClassName)
 	usual := gateway.Name + "-" + class
-	problem := values.ParametersProblem(dataOf(object), values.Target{
+	into := values.Target{
 		Namespace: gateway.Namespace, Defaults: r.defaults[class],
 		Names: []string{
 			cmp.Or(gateway.Annotations[nameAnnotation], usual), cmp.Or(gateway.Annotations[accountAnnotation], usual),
 		},
-	})
-	if problem == "" {
-		return "", nil
 	}
-	return fmt.Sprintf("ConfigMap %s is not valid (%s)", name, problem), nil
+	if problem := values.ParametersProblem(dataOf(object), into); problem != "" {
+		return fmt.Sprintf(rejected+": ConfigMap %s is not valid (%s)", name, problem), nil
+	}
+	if problem := values.DrainProblem(dataOf(object), into); problem != "" {
+		return fmt.Sprintf("a drain of the node of its pod can wait without an end: ConfigMap %s (%s)", name, problem), nil
+	}
+	return "", nil
 }
+
+// rejected is what the rejection of parameters has as its effect.
+const rejected = "istiod neither creates nor changes its objects"
 
 // withParameters adds the check of the parameters of Gateways. What is wrong with them is a warning: the users of a
 // guest can cause it, and it concerns only their Gateway.
@@ -294,10 +300,10 @@ func (r preflightReport) withParameters(found gatewayParameters, err error) pref
 	}
 	for i, problem := range found.problems {
 		if i == mostWarnings {
-			r = r.warns(name, fmt.Sprintf("%d more Gateways have parameters that istiod rejects", len(found.problems)-i))
+			r = r.warns(name, fmt.Sprintf("%d more Gateways have such parameters", len(found.problems)-i))
 			break
 		}
-		r = r.warns("Gateway "+problem.gateway, "istiod neither creates nor changes its objects: "+problem.text)
+		r = r.warns("Gateway "+problem.gateway, problem.text)
 	}
 	if found.unread > 0 {
 		r = r.warns(name, fmt.Sprintf("%d not checked: %s", found.unread, errorText(found.why)))

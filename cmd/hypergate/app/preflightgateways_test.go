@@ -50,6 +50,7 @@ func shopWithParameters(t *testing.T) *fakeapi.Server {
 		aGateway("secret", "ours", "Secret", "fine", ""),
 		aGateway("budget", "ours", "ConfigMap", "budget", ""),
 		aGateway("named", "ours", "ConfigMap", "named", ""),
+		aGateway("single", "ours", "ConfigMap", "single", ""),
 		aGateway("address", "ours", "ConfigMap", "missing", ", addresses: [{value: 192.0.2.1}]"),
 		aGateway("manual", "ours", "ConfigMap", "missing", ", addresses: [{type: Hostname, value: a.example.com}]"),
 		aGateway("foreign", "theirs", "ConfigMap", "missing", ""),
@@ -57,12 +58,14 @@ func shopWithParameters(t *testing.T) *fakeapi.Server {
 	api.Put(theConfigMaps("shop"),
 		`{metadata: {namespace: shop, name: fine}, data: {deployment: "spec: {replicas: 3}"}}`,
 		`{metadata: {namespace: shop, name: budget}, data: {podDisruptionBudget: "spec: {maxUnavailable: 1}"}}`,
+		`{metadata: {namespace: shop, name: single}, data: {horizontalPodAutoscaler: "spec: {minReplicas: 1}"}}`,
 		`{metadata: {namespace: shop, name: named}, data: {service: "metadata: {name: named-ours}"}}`)
 	label := model.ClassDefaultsLabel
 	api.Put(theConfigMaps("ingress"), fmt.Sprintf(`{metadata: {namespace: ingress, name: newer, labels: {%s: ours},
 		creationTimestamp: "2026-01-02T00:00:00Z"}, data: {podDisruptionBudget: "spec: {maxUnavailable: 1}"}}`, label),
 		fmt.Sprintf(`{metadata: {namespace: ingress, name: older, labels: {%s: ours},
-		creationTimestamp: "2026-01-01T00:00:00Z"}, data: {podDisruptionBudget: "spec: {minAvailable: 1}"}}`, label))
+		creationTimestamp: "2026-01-01T00:00:00Z"}, data: {podDisruptionBudget: "spec: {minAvailable: 1}",
+		horizontalPodAutoscaler: "spec: {minReplicas: 2, maxReplicas: 3}"}}`, label))
 	return api
 }
 
