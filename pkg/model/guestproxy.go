@@ -93,10 +93,13 @@ func proxyURLProblem(text string) string {
 	return ""
 }
 
-// usableNoProxy returns the valid entries of noProxy in the same order, and what is ignored.
+// usableNoProxy returns the valid entries of noProxy in the same order, and what is ignored. Of a longer text, it uses
+// the entries that are complete within the limit: without them, gateways would reach all hosts through the proxy.
 func usableNoProxy(text string) (usable string, ignored []string) {
 	if len(text) > maxNoProxy {
-		return "", []string{fmt.Sprintf("status.noProxy has more than %d bytes", maxNoProxy)}
+		text = text[:strings.LastIndex(text[:maxNoProxy+1], ",")+1]
+		ignored = append(ignored, fmt.Sprintf("status.noProxy has more than %d bytes: entry %d and those after it have no effect",
+			maxNoProxy, strings.Count(text, ",")+1))
 	}
 	var kept []string
 	invalid := 0

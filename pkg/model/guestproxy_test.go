@@ -51,9 +51,21 @@ func TestUsableProxy(t *testing.T) {
 			},
 		},
 		"too long": {
-			seen:    model.Proxy{HTTP: "http://" + strings.Repeat("a", 2<<10), HTTPS: "http://p", No: strings.Repeat("a,", 4<<10) + "a"},
-			usable:  model.Proxy{HTTPS: "http://p"},
-			ignored: []string{"status.httpProxy has more than 2048 bytes", "status.noProxy has more than 8192 bytes"},
+			seen:   model.Proxy{HTTP: "http://" + strings.Repeat("a", 2<<10), HTTPS: "http://p", No: strings.Repeat("a,", 4<<10) + "b"},
+			usable: model.Proxy{HTTPS: "http://p", No: strings.Repeat("a,", 4<<10-1) + "a"},
+			ignored: []string{
+				"status.httpProxy has more than 2048 bytes",
+				"status.noProxy has more than 8192 bytes: entry 4097 and those after it have no effect",
+			},
+		},
+		"the limit is within an entry": {
+			seen:    model.Proxy{No: ".svc," + strings.Repeat("a", 8<<10)},
+			usable:  model.Proxy{No: ".svc"},
+			ignored: []string{"status.noProxy has more than 8192 bytes: entry 2 and those after it have no effect"},
+		},
+		"one entry above the limit": {
+			seen:    model.Proxy{No: strings.Repeat("a", 8<<10+1)},
+			ignored: []string{"status.noProxy has more than 8192 bytes: entry 1 and those after it have no effect"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
