@@ -21,7 +21,7 @@ type move struct {
 
 // moves returns all ways to lie.
 func moves() []move {
-	return slices.Concat(objectMoves(), gatewayMoves(), poolMoves(), migrationMoves(), responseMoves(), watchMoves())
+	return slices.Concat(objectMoves(), gatewayMoves(), poolMoves(), migrationMoves(), responseMoves(), watchMoves(), denseMoves())
 }
 
 // responseMoves returns the lies in responses to any request.
@@ -272,14 +272,19 @@ func (w *hostileRun) anyCode(rw http.ResponseWriter, _ *http.Request) {
 
 // bookmark returns the event that ends the initial events of a watch without objects.
 func bookmark(r *http.Request, version string) string {
-	apiVersion, kind := "meta.k8s.io/v1", "PartialObjectMetadata"
-	if !strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
-		parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-		apiVersion, kind = strings.Join(parts[1:min(3, len(parts))], "/"), "Bookmark"
-	}
+	apiVersion, kind := kindOf(r)
 	return fmt.Sprintf(`{"type":"BOOKMARK","object":{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":%q,`+
 		`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n",
 		apiVersion, kind, version)
+}
+
+// kindOf returns the API version and a kind of what a watch is about.
+func kindOf(r *http.Request) (apiVersion, kind string) {
+	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+		return "meta.k8s.io/v1", "PartialObjectMetadata"
+	}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	return strings.Join(parts[1:min(3, len(parts))], "/"), "Bookmark"
 }
 
 // streamed is the size in bytes after which a stream of objects stops and waits. A guest could continue, but the test
