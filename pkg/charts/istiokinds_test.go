@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"istio.io/istio/manifests"
+	"istio.io/istio/pkg/config/schema/gvr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fromyaml"
@@ -42,5 +44,25 @@ func TestIstioKindsAreThoseOfIstio(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("the kinds of Istio (-in its CRDs +in the table):\n%s", diff)
+	}
+}
+
+// TestTheVersionsOfIstioKindsAreThoseThatIstiodReads compares the table with Istio's own: istiod does not become ready
+// while the CRD of a kind does not serve the version that istiod reads.
+func TestTheVersionsOfIstioKindsAreThoseThatIstiodReads(t *testing.T) {
+	t.Parallel()
+	reads := []schema.GroupVersionResource{
+		gvr.AuthorizationPolicy, gvr.RequestAuthentication, gvr.PeerAuthentication, gvr.EnvoyFilter, gvr.VirtualService,
+		gvr.DestinationRule, gvr.Gateway, gvr.ServiceEntry, gvr.Sidecar, gvr.WorkloadEntry, gvr.WorkloadGroup, gvr.ProxyConfig,
+		gvr.WasmPlugin, gvr.Telemetry, gvr.InferencePool,
+	}
+	var all model.Config
+	all.IstioResources = model.KnownIstioResources()
+	var rows []schema.GroupVersionResource
+	for _, kind := range all.ReadKinds() {
+		rows = append(rows, schema.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: kind.Resource})
+	}
+	if diff := cmp.Diff(reads, rows); diff != "" {
+		t.Errorf("the versions that istiod reads (-in Istio +in the table):\n%s", diff)
 	}
 }

@@ -98,7 +98,7 @@ func (k known) result(blank status.Result) status.Result {
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
 	out.Unlisted = o.guest.Unlisted
 	out.IgnoredProxy, out.SettingsAt = o.guest.IgnoredProxy, o.settingsAt
-	out.IgnoresPools, out.PoolsAt = o.guest.InferencePools == model.PoolsUnreadable, o.poolsAt
+	out.IgnoredCRDs, out.ResumedCRDs, out.ResumedAt = o.ignored.all, o.ignored.resumed, o.ignored.resumedAt
 	_, out.TLSProblems = model.ObservedTLS(o.mgmt, o.guest).Settings()
 	if !out.Migration.Beside { // otherwise the defaults are those of the other istiod
 		out.OtherDefaults = o.guest.OtherDefaults

@@ -174,6 +174,10 @@ const (
 // all gateways. The first change after that time is used at once.
 const settingsEvery = 10 * time.Minute
 
+// replacingTime is how long istiod stays as it is while hypergate writes a CRD that istiod cannot read. The write takes
+// less, unless the guest denies it.
+const replacingTime = 15 * time.Second
+
 // What is reported only after it has lasted.
 const (
 	// transientTime is for states that usually end soon: objects that are deleted and created again, a rollout, a

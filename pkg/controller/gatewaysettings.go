@@ -61,13 +61,13 @@ func settingsBefore(seen model.GuestObservation, now time.Time) (proxy model.Pro
 func fullSecond(t time.Time) time.Time { return t.Add(time.Second - 1).Truncate(time.Second) }
 
 // useSettings replaces the settings that the guest shows by those to use. A guest that is not known changes nothing.
-func (o *observation) useSettings(s *gatewaySettings, pools *poolSetting) {
+func (o *observation) useSettings(s *gatewaySettings, ignores *ignoring) {
 	if o.guestProblem == nil {
 		o.guest.Proxy, o.settingsAt = s.use(o.guest, o.now)
 		o.guest.ProxyChanged = s.changed
-		o.guest.InferencePools, o.poolsAt = pools.use(o.guest.InferencePools, o.mgmt, o.now)
-		if o.guest.InferencePools == model.PoolsUnreadable {
-			o.guest.PoolsEnded = pools.ended
+		o.ignored = ignores.use(o.guest.Readability, o.mgmt, o.now)
+		if o.guest.IgnoredCRDs = o.ignored.all; len(o.ignored.all) > 0 {
+			o.guest.IgnoredSince = ignores.ended
 		}
 	}
 }
@@ -85,8 +85,8 @@ func settingsEvidence(wanted, has, settings string, applied []string) (wantedAll
 
 // untilSettings returns how long changed settings of the guest still wait. Zero: none do.
 func (o observation) untilSettings() time.Duration {
-	var out time.Duration
-	for _, at := range []time.Time{o.settingsAt, o.poolsAt} {
+	out := o.ignored.replacedFor
+	for _, at := range []time.Time{o.settingsAt, o.ignored.resumedAt} {
 		if !at.IsZero() {
 			out = soonest(out, max(at.Sub(o.now), time.Millisecond))
 		}

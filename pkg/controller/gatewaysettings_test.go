@@ -105,7 +105,7 @@ func TestThePaceOfSettingsSurvivesARestart(t *testing.T) {
 			o := observation{now: start, guest: model.GuestObservation{
 				Classes: []model.GatewayClass{{Name: "c"}}, Proxy: model.Proxy{HTTP: test.seen}, LastSettings: test.last,
 			}}
-			o.useSettings(&s, &poolSetting{})
+			o.useSettings(&s, &ignoring{})
 			got := []any{o.guest.Proxy.HTTP, o.guest.ProxyChanged, o.settingsAt}
 			if diff := cmp.Diff([]any{test.want, test.changed, test.due}, got); diff != "" {
 				t.Errorf("%s: settings, when they changed, when they may change (-want +got):\n%s", name, diff)

@@ -22,8 +22,8 @@ type memory struct {
 	outage guestOutage
 	// settings are the settings of the guest that gateways have. Written by observe.
 	settings gatewaySettings
-	// pools is when istiod was made to ignore InferencePools. Written by observe.
-	pools poolSetting
+	// ignoring is which CRDs istiod was made to ignore, and when. Written by observe.
+	ignoring ignoring
 	// webhookProbe is what is known of the path from the guest's API server to istiod's webhook. Written by observe,
 	// and by execute when it has written the webhook or pruned istiod.
 	webhookProbe webhookProbe

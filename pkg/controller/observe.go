@@ -44,9 +44,10 @@ type observation struct {
 	missing    string
 	missingFor time.Duration
 
-	// settingsAt is when changed settings of the guest are used. Zero: all are in use. poolsAt is when istiod serves
-	// InferencePools again, if that waits.
-	settingsAt, poolsAt time.Time
+	// settingsAt is when changed settings of the guest are used. Zero: all are in use. ignored are the CRDs whose
+	// objects istiod ignores.
+	settingsAt time.Time
+	ignored    ignoredCRDs
 
 	// mgmtSeen reports whether it is known what the HostedControlPlane, or the Cluster, says.
 	mgmtSeen bool
@@ -92,7 +93,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 		o.hold = onHoldBecause(o.mgmt, o.now)
 	}
 	o.guest.Classes, o.beyond = r.served(o.guest.Classes)
-	o.useSettings(&r.memory.settings, &r.memory.pools)
+	o.useSettings(&r.memory.settings, &r.memory.ignoring)
 	if o.guestProblem == nil && o.mgmtProblem == nil {
 		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
 	}

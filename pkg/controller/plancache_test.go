@@ -45,11 +45,11 @@ func TestPlanInputs(t *testing.T) {
 	leading := base
 	leading.M.IstiodMode = model.IstiodLeading
 	// bases has the fields on which only some plans depend.
-	withoutClass, ignoresPools := base, base
-	withoutClass.G.Classes, ignoresPools.G.InferencePools = nil, model.PoolsUnreadable
+	withoutClass, ignores := base, base
+	withoutClass.G.Classes, ignores.G.IgnoredCRDs = nil, []string{model.InferencePoolCRD}
 	bases := map[string]sides{
 		"GuestObservation.DefaultsExist": leading, "GuestObservation.IngressOperator": withoutClass,
-		"GuestObservation.PoolsEnded": ignoresPools,
+		"GuestObservation.IgnoredSince": ignores,
 	}
 	for side := range reflect.TypeFor[sides]().NumField() {
 		for i := range reflect.TypeFor[sides]().Field(side).Type.NumField() {

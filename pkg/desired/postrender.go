@@ -36,7 +36,7 @@ func mgmtTransforms() []transform {
 		{"a pod that stops still serves for a few seconds", "Deployment", sleepBeforeStop},
 		{"a single istiod runs without leader election, and never beside another", "Deployment", singleReplica},
 		{"an istiod beside another one leaves Gateways to it", "Deployment", besideAnother},
-		{"istiod ignores InferencePools that it cannot read", "Deployment", ignorePools},
+		{"istiod ignores kinds that it cannot read", "Deployment", ignoreCRDs},
 		{"two istiods without a HostedControlPlane are spread, and roll one after the other", "Deployment", replicateElsewhere},
 		{"no environment variable is set twice", "Deployment", refuseDuplicateEnv},
 		{"the tunnel's sidecar is beside istiod", "Deployment", addSidecar},

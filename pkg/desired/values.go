@@ -154,11 +154,11 @@ func istiodEnv(cfg model.Config) map[string]any {
 		"PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API":         "false",
 		"ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT":             "false",
 		"PILOT_ENABLE_CA_CRL":                              "false",
-		// On also without the CRD, for which istiod waits without a restart. See ignorePools for the exception.
+		// On also without the CRD, for which istiod waits without a restart. See ignoreCRDs for the exception.
 		inferencePoolsEnv: "true",
 		"PILOT_ENABLE_GATEWAY_API_COPY_LABELS_ANNOTATIONS": "false",
 		"PILOT_IGNORE_RESOURCES":                           strings.Join(ignored, ","),
-		"PILOT_INCLUDE_RESOURCES":                          strings.Join(included, ","),
+		includedEnv:                                        strings.Join(included, ","),
 		// These are empty and not unset, because hypergate is the only writer of webhooks.
 		"INJECTION_WEBHOOK_CONFIG_NAME":  "",
 		"VALIDATION_WEBHOOK_CONFIG_NAME": "",

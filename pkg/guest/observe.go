@@ -57,7 +57,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.value()
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
-	out.TLSProfile, out.InferencePools = c.apiServer.value(), c.inferencePools()
+	out.TLSProfile = c.apiServer.value()
 	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
 	if _, exists := c.crds.item(ingressOperatorCRD); exists {
 		out.IngressOperator = model.Present
@@ -67,6 +67,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
 	}
+	out.Readability = c.readability(out)
 	return out, nil
 }
 

@@ -126,8 +126,13 @@ const requestTimeout = 3 * time.Second
 // CanProbeWebhook reports whether hypergate writes the webhook, and there is a resource to probe it with:
 // DestinationRules.
 func (c *Cluster) CanProbeWebhook() bool {
-	return !c.cfg.ExternalWebhooks() &&
-		slices.ContainsFunc(c.cfg.IstioResources, func(r model.IstioResource) bool { return r.Resource == "destinationrules" })
+	return !c.cfg.ExternalWebhooks() && slices.Contains(c.cfg.IstioResources, probedKind().IstioResource)
+}
+
+// probedKind is the kind of the object of the webhook probe.
+func probedKind() model.IstioKind {
+	kinds := model.IstioKinds()
+	return kinds[slices.IndexFunc(kinds, func(k model.IstioKind) bool { return k.Kind == "DestinationRule" })]
 }
 
 // ProbeWebhook sends the guest's API server an object that istiod's webhook must reject, as a dry run.
@@ -138,8 +143,10 @@ func (c *Cluster) CanProbeWebhook() bool {
 func (c *Cluster) ProbeWebhook(ctx context.Context) (model.WebhookProbe, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	kind := probedKind()
+	resource := schema.GroupVersionResource{Group: kind.Group, Version: c.probeVersion(kind), Resource: kind.Resource}
 	probe := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule",
+		"apiVersion": resource.GroupVersion().String(), "kind": kind.Kind,
 		"metadata": map[string]any{
 			"name": "hypergate-webhook-probe", "namespace": c.cfg.GuestNamespace,
 			"labels": map[string]any{"istio.io/rev": c.cfg.Revision},
@@ -148,7 +155,6 @@ func (c *Cluster) ProbeWebhook(ctx context.Context) (model.WebhookProbe, error) 
 		// it.
 		"spec": map[string]any{"host": "not a host"},
 	}}
-	resource := schema.GroupVersionResource{Group: "networking.istio.io", Version: "v1", Resource: "destinationrules"}
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	_, err := c.dynamic.Resource(resource).Namespace(c.cfg.GuestNamespace).Create(ctx, probe, dryRun)
 	if err != nil && strings.HasPrefix(err.Error(), `admission webhook "rev.validation.istio.io" denied the request`) {

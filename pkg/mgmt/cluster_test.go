@@ -35,7 +35,7 @@ var (
 func config() model.Config {
 	return model.Config{
 		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress",
-		Revision: "openshift-gateway",
+		Revision: "openshift-gateway", IstioResources: model.LayeredProductResources(),
 	}
 }
 

@@ -1,6 +1,10 @@
 package mgmt
 
 import (
+	"slices"
+	"strings"
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,8 +20,10 @@ func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
 		model.IstiodModeAnnotation: t.Annotations[model.IstiodModeAnnotation],
 	}}}
-	if ignored, is := t.Annotations[model.IgnoredPoolsAnnotation]; is {
-		out.Annotations[model.IgnoredPoolsAnnotation] = ignored
+	for _, name := range []string{model.IgnoredCRDsAnnotation, model.IgnoredSinceAnnotation} {
+		if value, is := t.Annotations[name]; is {
+			out.Annotations[name] = value
+		}
 	}
 	for _, v := range t.Spec.Volumes {
 		if v.ConfigMap != nil {
@@ -46,6 +52,20 @@ func modeOf(t corev1.PodTemplateSpec) model.IstiodMode {
 	default:
 		return model.IstiodAlone
 	}
+}
+
+// ignoredOf returns the CRDs whose objects istiod ignores with a pod template, and since when, if that is known.
+func ignoredOf(t corev1.PodTemplateSpec, cfg model.Config) (names []string, since time.Time) {
+	ignored := strings.Split(t.Annotations[model.IgnoredCRDsAnnotation], ",")
+	for _, kind := range cfg.ReadKinds() {
+		if slices.Contains(ignored, kind.CRD()) {
+			names = append(names, kind.CRD())
+		}
+	}
+	if len(names) > 0 {
+		since, _ = time.Parse(time.RFC3339, t.Annotations[model.IgnoredSinceAnnotation]) // another value has no time
+	}
+	return names, since
 }
 
 // slotConfigMaps returns the ConfigMaps of both slots.

@@ -2,6 +2,7 @@ package mgmt_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,29 +48,34 @@ func TestIstiodsConfigurationIsObserved(t *testing.T) {
 	}
 }
 
-// TestIgnoredInferencePoolsAreObserved checks what istiod's Deployment shows of the InferencePools that it ignores. An
-// earlier version of hypergate wrote no time.
-func TestIgnoredInferencePoolsAreObserved(t *testing.T) {
+// TestIgnoredCRDsAreObserved checks what istiod's Deployment shows of the CRDs that istiod ignores. Names that istiod
+// does not read count as none.
+func TestIgnoredCRDsAreObserved(t *testing.T) {
 	t.Parallel()
+	const rules = "destinationrules.networking.istio.io"
 	type seen struct {
-		Ignores bool
-		Ended   time.Time
+		CRDs  []string
+		Since time.Time
 	}
-	for value, want := range map[string]seen{
-		"":                               {},
-		"{%s: \"true\"}":                 {Ignores: true},
-		"{%s: \"2026-02-03T04:05:06Z\"}": {true, time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)},
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	names := strings.NewReplacer("%s", rules, "crds:", model.IgnoredCRDsAnnotation+":", "since:", model.IgnoredSinceAnnotation+":")
+	for annotations, want := range map[string]seen{
+		"{}":             {},
+		"{crds: ''}":     {},
+		"{crds: %s}":     {CRDs: []string{rules}},
+		"{crds: '%s,x'}": {CRDs: []string{rules}},
+		"{crds: x, since: '2026-02-03T04:05:06Z'}":                                   {},
+		"{since: '2026-02-03T04:05:06Z'}":                                            {},
+		"{crds: %s, since: yesterday}":                                               {CRDs: []string{rules}},
+		"{crds: '" + model.InferencePoolCRD + ",%s', since: '2026-02-03T04:05:06Z'}": {[]string{rules, model.InferencePoolCRD}, at},
 	} {
-		annotations := "{}"
-		if value != "" {
-			annotations = fmt.Sprintf(value, model.IgnoredPoolsAnnotation)
-		}
+		annotations = names.Replace(annotations)
 		f := start(t, func(api *fakeapi.Server) {
 			api.Put(theDeployments, "{metadata: {name: "+istiod+", namespace: clusters-guest1, uid: u}, "+
 				"spec: {template: {metadata: {annotations: "+annotations+"}}}}")
 		})
 		got := f.observed()
-		if diff := cmp.Diff(want, seen{got.IgnoresPools, got.PoolsEnded}); diff != "" {
+		if diff := cmp.Diff(want, seen{got.IgnoredCRDs, got.IgnoredSince}); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", annotations, diff)
 		}
 	}

@@ -25,10 +25,7 @@ func (c *Cluster) istiodStatus() model.ManagementObservation {
 	out.IstiodWanted = ptr.Deref(d.Spec.Replicas, 1)
 	// A rollout has more pods than are wanted for a while.
 	out.IstiodReady = min(d.Status.ReadyReplicas, out.IstiodWanted)
-	if ignored, is := d.Spec.Template.Annotations[model.IgnoredPoolsAnnotation]; is {
-		out.IgnoresPools = true
-		out.PoolsEnded, _ = time.Parse(time.RFC3339, ignored) // another value has no time
-	}
+	out.IgnoredCRDs, out.IgnoredSince = ignoredOf(d.Spec.Template, c.cfg)
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {
 		return out

@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // IstioResource is one resource of Istio's API.
@@ -24,14 +25,31 @@ type IstioKind struct {
 	IstioResource
 
 	// Kind is the name of the kind, as a user of the Gateway API reads it.
-	// Version is one that each supported Istio has.
+	// Version is the one that each supported istiod reads (istio pkg/config/schema/gvr).
 	Kind, Version string
 }
+
+// Plural returns the name of several objects of the kind.
+func (k IstioKind) Plural() string {
+	name, group, qualified := strings.Cut(k.Kind, ".")
+	if stem, ends := strings.CutSuffix(name, "y"); ends && !strings.HasSuffix(stem, "a") {
+		name = stem + "ie"
+	}
+	if name += "s"; qualified {
+		name += "." + group
+	}
+	return name
+}
+
+// RestrictsAccess reports whether the only purpose of the kind is to decide who reaches what.
+func (k IstioKind) RestrictsAccess() bool { return k.Group == securityGroup }
+
+const securityGroup = "security.istio.io"
 
 // IstioKinds returns the kinds of Istio's API that istiod can serve (istio pkg/config/schema/metadata.yaml), those that
 // restrict access first.
 func IstioKinds() []IstioKind {
-	const security, networking = "security.istio.io", "networking.istio.io"
+	const security, networking = securityGroup, "networking.istio.io"
 	return []IstioKind{
 		{IstioResource{security, "authorizationpolicies"}, "AuthorizationPolicy", "v1"},
 		{IstioResource{security, "requestauthentications"}, "RequestAuthentication", "v1"},

@@ -46,10 +46,10 @@ type ManagementObservation struct {
 	IstiodConfig IstiodConfig
 	// IstiodMode is the mode that istiod's Deployment has. A plan is computed for the mode that istiod should have.
 	IstiodMode IstiodMode
-	// IgnoresPools reports whether istiod's Deployment does not serve InferencePools.
-	IgnoresPools bool `json:"-"`
-	// PoolsEnded is when a running istiod stopped serving them. Zero: that is not known.
-	PoolsEnded time.Time `json:"-"`
+	// IgnoredCRDs are the CRDs of Config.ReadKinds whose objects istiod's Deployment ignores.
+	IgnoredCRDs []string `json:"-"`
+	// IgnoredSince is when a running istiod last stopped serving one of them. Zero: that is not known.
+	IgnoredSince time.Time `json:"-"`
 	// Migration is the Lease of a migration.
 	Migration MigrationLease `json:"-"`
 	// NamespaceUID is the UID of Config.MgmtNamespace. It is part of the names under which this installation holds
@@ -154,11 +154,12 @@ type GuestObservation struct {
 	LastSettings LastSettings `json:"-"`
 	// TLSProfile is the TLS security profile of a cluster that is both sides. See ObservedTLS.
 	TLSProfile TLSProfile
-	// InferencePools is whether istiod can read the guest's InferencePools. For a plan, PoolsUnknown is PoolsReadable.
-	InferencePools InferencePools
-	// PoolsEnded is when a running istiod stopped serving them, if it ignores them. Zero: it never served them, or that
-	// is not known. Observations of the guest lack it.
-	PoolsEnded time.Time
+	// Readability is whether istiod can read the kinds of Config.ReadKinds, by their CRDs. It omits the readable ones.
+	Readability map[string]Readability `json:"-"`
+	// IgnoredCRDs are the CRDs whose objects istiod ignores, sorted. IgnoredSince is when a running istiod last stopped
+	// serving one of them. Zero: it never did, or that is not known. Observations of the guest lack both.
+	IgnoredCRDs  []string
+	IgnoredSince time.Time
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []OtherDefaults `json:"-"`
 	// DefaultsExist reports whether a class has defaults, of hypergate or of others. A plan depends on it only for an

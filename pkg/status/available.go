@@ -27,7 +27,7 @@ func (r Result) available() metav1.Condition {
 	case r.Istiod == model.Available && r.Endpoint != EndpointReached():
 		return isUnknown(ReasonEndpointUnreachable, r.serves()+", but "+r.unreached())
 	case r.Istiod == model.Available:
-		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion()+r.otherTLS()+r.otherPools())
+		return isTrue(r.availableReason(), r.serves()+r.published()+r.otherWebhooks()+r.otherVersion()+r.otherTLS()+r.otherCRDs())
 	default:
 		return isFalse(ReasonInstalling, "istiod does not serve yet: "+r.pending())
 	}
@@ -75,9 +75,9 @@ func (r Result) otherTLS() string {
 	return "; " + text + step
 }
 
-// otherPools returns that istiod ignores InferencePools. It is empty if istiod serves them.
-func (r Result) otherPools() string {
-	text, step := r.ignoredPools()
+// otherCRDs returns which kinds istiod ignores because of their CRDs. It is empty if istiod serves all of its kinds.
+func (r Result) otherCRDs() string {
+	text, step := r.ignoredKinds()
 	if text == "" {
 		return ""
 	}

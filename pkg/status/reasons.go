@@ -15,7 +15,7 @@ func Reasons() []string {
 		ReasonReconciliationPaused, ReasonPlanRejected, ReasonGuestKubeconfig, ReasonWriteConflict, ReasonCARotation,
 		ReasonAdoptionUnfinished, ReasonCRDOwnerUnknown, ReasonFieldsWouldBeDropped, ReasonCRDsNotRead, ReasonManagementSideUnknown,
 		ReasonUnmanaged, ReasonWaitingForControlPlane, ReasonGatewayRollout, ReasonGatewayRolloutStuck, ReasonGatewayRolloutForbidden,
-		ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedInferencePools, ReasonMigrating, ReasonMigrationBlocked,
+		ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedCRDVersion, ReasonMigrating, ReasonMigrationBlocked,
 		ReasonMigrationStopped,
 	}
 	for _, row := range precedence() {

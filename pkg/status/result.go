@@ -48,10 +48,10 @@ type Result struct {
 	// TLSProblems describes what istiod and its gateways cannot obey of the TLS security profile.
 	TLSProblems []string
 	SettingsAt  time.Time
-	// IgnoresPools reports whether istiod ignores InferencePools, because the guest's CRD does not serve the version
-	// that it reads. PoolsAt is when it serves them again. It is zero if that does not wait.
-	IgnoresPools bool
-	PoolsAt      time.Time
+	// IgnoredCRDs are the guest's CRDs whose objects istiod ignores, because they do not serve the version that it
+	// reads. ResumedCRDs are those of them that serve it by now. istiod serves these again at ResumedAt.
+	IgnoredCRDs, ResumedCRDs []string
+	ResumedAt                time.Time
 	// OtherDefaults are defaults of others for the gateways of a class.
 	OtherDefaults []model.OtherDefaults
 	// OthersServe reports whether another controller serves the classes, for which hypergate installs nothing.

@@ -1,11 +1,13 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
@@ -15,8 +17,8 @@ const (
 	ReasonInvalidProxy = "InvalidProxy"
 	// ReasonUnsupportedTLSProfile: istiod or its gateways cannot obey a part of the TLS security profile.
 	ReasonUnsupportedTLSProfile = "UnsupportedTLSProfile"
-	// ReasonUnsupportedInferencePools: istiod ignores InferencePools, because of the version of their CRD.
-	ReasonUnsupportedInferencePools = "UnsupportedInferencePools"
+	// ReasonUnsupportedCRDVersion: istiod ignores kinds, because their CRDs do not serve the version that it reads.
+	ReasonUnsupportedCRDVersion = "UnsupportedCRDVersion"
 	// ReasonChangeDelayed: the guest changed its settings shortly after an earlier change.
 	ReasonChangeDelayed = "ChangeDelayed"
 	// ReasonOtherDefaults: the guest has a ConfigMap of its own with defaults for the gateways of a class.
@@ -40,8 +42,8 @@ func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 		texts = append(texts, "gateways get the changed proxy settings at "+r.SettingsAt.UTC().Format(time.RFC3339)+
 			", because each change replaces the pods of all gateways")
 	}
-	if text, ofPools := r.ignoredPools(); text != "" {
-		reason, step = ReasonUnsupportedInferencePools, ofPools+step
+	if text, ofCRDs := r.ignoredKinds(); text != "" {
+		reason, step = ReasonUnsupportedCRDVersion, ofCRDs+step
 		texts = append(texts, text)
 	}
 	if len(r.IgnoredProxy) > 0 {
@@ -68,20 +70,41 @@ func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 	return new(withType(SettingsApplied, isFalse(reason, strings.Join(texts, "; ")+step)))
 }
 
-// ignoredPools returns that istiod ignores InferencePools, and the next step, which is empty if none is needed. The
-// text is empty if istiod serves them.
-func (r Result) ignoredPools() (text, step string) {
-	switch {
-	case !r.PoolsAt.IsZero():
-		return "istiod serves InferencePools again at " + r.PoolsAt.UTC().Format(time.RFC3339) +
-			", because each change replaces its pods", ""
-	case r.IgnoresPools:
-		return "istiod ignores InferencePools, because the guest's CRD " + model.InferencePoolCRD + " does not serve version " +
-				model.InferencePoolVersion,
-			nextStep("install a version of this CRD that serves " + model.InferencePoolVersion + ", or delete the CRD")
-	default:
-		return "", ""
+// ignoredKinds returns which kinds istiod ignores because of their CRDs, those that restrict access first, and the next
+// steps, which are empty if none is needed. The text is empty if istiod serves all of its kinds.
+func (r Result) ignoredKinds() (text, step string) {
+	var texts []string
+	for _, kind := range model.ReadKindsOf(r.IgnoredCRDs) {
+		if slices.Contains(r.ResumedCRDs, kind.CRD()) {
+			continue
+		}
+		text := "istiod ignores " + kind.Plural() + ", because the guest's CRD " + kind.CRD() + " does not serve version " + kind.Version
+		if kind.RestrictsAccess() {
+			text += ": they have no effect, and restrict nothing"
+		}
+		texts = append(texts, text)
+		if ofKind := nextStep(stepOf(kind)); !strings.Contains(step, ofKind) {
+			step += ofKind
+		}
 	}
+	if resumed := model.ReadKindsOf(r.ResumedCRDs); len(resumed) > 0 {
+		names := make([]string, 0, len(resumed))
+		for _, kind := range resumed {
+			names = append(names, kind.Plural())
+		}
+		texts = append(texts, "istiod serves "+strings.Join(names, ", ")+" again at "+r.ResumedAt.UTC().Format(time.RFC3339)+
+			", because each change replaces its pods")
+	}
+	return strings.Join(texts, "; "), step
+}
+
+// stepOf returns the next step for a kind whose CRD does not serve the version that istiod reads.
+func stepOf(kind model.IstioKind) string {
+	if !model.IsIstioGroup(kind.Group) {
+		return "install a version of this CRD that serves " + kind.Version + ", or delete the CRD"
+	}
+	return "upgrade the Istio that installed these CRDs to 1.22 or later; or, if no OLM operator owns them, let hypergate take them " +
+		"over with their annotation " + crds.ManageAnnotation + "=true"
 }
 
 // unsupportedTLS returns what is not applied of the TLS security profile, and the next step. Both are empty if all of

@@ -91,17 +91,17 @@ func TestIgnoredInferencePools(t *testing.T) {
 		end, available string
 	}{
 		"another version": {
-			func(*status.Result) {}, status.ReasonUnsupportedInferencePools, ignored + step,
-			ignored + step, status.ReasonUnsupportedInferencePools,
+			func(*status.Result) {}, status.ReasonUnsupportedCRDVersion, ignored + step,
+			ignored + step, status.ReasonUnsupportedCRDVersion,
 		},
 		"it waits": {
-			func(r *status.Result) { r.PoolsAt = at }, status.ReasonUnsupportedInferencePools, later, later,
-			status.ReasonUnsupportedInferencePools,
+			func(r *status.Result) { r.ResumedCRDs, r.ResumedAt = r.IgnoredCRDs, at }, status.ReasonUnsupportedCRDVersion, later, later,
+			status.ReasonUnsupportedCRDVersion,
 		},
 		"a proxy as well": {
 			func(r *status.Result) { r.IgnoredProxy = []string{"x"} }, status.ReasonInvalidProxy,
 			ignored + "; gateways ignore a part of the guest's proxy settings: x" + correct + step, ignored + step,
-			status.ReasonUnsupportedInferencePools,
+			status.ReasonUnsupportedCRDVersion,
 		},
 		"a TLS profile as well": {
 			func(r *status.Result) { r.TLSProblems = []string{"y"} }, status.ReasonUnsupportedTLSProfile,
@@ -111,7 +111,7 @@ func TestIgnoredInferencePools(t *testing.T) {
 		},
 	} {
 		r := serving()
-		r.IgnoresPools = true
+		r.IgnoredCRDs = []string{model.InferencePoolCRD}
 		tc.change(&r)
 		checkCondition(t, r, status.SettingsApplied, want{metav1.ConditionFalse, tc.reason, tc.class})
 		conditions := status.ControlPlane(r, status.DegradedSince{}, nil, now)
@@ -122,6 +122,48 @@ func TestIgnoredInferencePools(t *testing.T) {
 		}
 		if !status.MeansServing(available.Reason) {
 			t.Errorf("%s: %s does not mean that istiod serves", name, available.Reason)
+		}
+	}
+}
+
+// TestIgnoredKinds checks that both sides name each kind that istiod ignores, those that restrict access first, the
+// version that its CRD should serve, and the next step.
+func TestIgnoredKinds(t *testing.T) {
+	t.Parallel()
+	const rules, policies, filters = "destinationrules.networking.istio.io", "authorizationpolicies.security.istio.io",
+		"envoyfilters.networking.istio.io"
+	const upgrade = " [upgrade the Istio that installed these CRDs to 1.22 or later; or, if no OLM operator owns them, let hypergate " +
+		"take them over with their annotation gateway.hypergate.dev/manage=true]"
+	const ignoredRules = "istiod ignores DestinationRules, because the guest's CRD " + rules + " does not serve version v1"
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		ignored, resumed []string
+		want             string
+	}{
+		"one": {[]string{rules}, nil, ignoredRules + upgrade},
+		"some": {
+			[]string{rules, filters, model.InferencePoolCRD, policies},
+			nil,
+			"istiod ignores AuthorizationPolicies, because the guest's CRD " + policies + " does not serve version v1: they have no " +
+				"effect, and restrict nothing; istiod ignores EnvoyFilters, because the guest's CRD " + filters + " does not serve " +
+				"version v1alpha3; " + ignoredRules + "; istiod ignores InferencePools, because the guest's CRD " +
+				model.InferencePoolCRD + " does not serve version v1" + upgrade +
+				" [install a version of this CRD that serves v1, or delete the CRD]",
+		},
+		"some wait": {
+			[]string{rules, filters, policies},
+			[]string{policies, filters},
+			ignoredRules + "; istiod serves AuthorizationPolicies, EnvoyFilters again at 2026-02-03T04:05:06Z, because each change " +
+				"replaces its pods" + upgrade,
+		},
+	} {
+		r := serving()
+		r.IgnoredCRDs, r.ResumedCRDs, r.ResumedAt = tc.ignored, tc.resumed, at
+		checkCondition(t, r, status.SettingsApplied, want{metav1.ConditionFalse, status.ReasonUnsupportedCRDVersion, tc.want})
+		conditions := status.ControlPlane(r, status.DegradedSince{}, nil, now)
+		available := meta.FindStatusCondition(conditions, status.ControlPlaneAvailable)
+		if available.Reason != status.ReasonUnsupportedCRDVersion || !strings.HasSuffix(available.Message, "; "+tc.want) {
+			t.Errorf("%s: %s: %s", name, available.Reason, available.Message)
 		}
 	}
 }
@@ -168,20 +210,21 @@ func TestIgnoredParameters(t *testing.T) {
 	const step = " [remove spec.parametersRef of the class; a Gateway can name a ConfigMap in spec.infrastructure.parametersRef]"
 	const pools = "istiod ignores InferencePools, because the guest's CRD inferencepools.inference.networking.k8s.io does not serve " +
 		"version v1"
+	others := []string{model.InferencePoolCRD}
 	const install = " [install a version of this CRD that serves v1, or delete the CRD]"
 	for name, test := range map[string]struct {
 		class         model.GatewayClass
-		ignoresPools  bool
+		ignored       []string
 		reason, means string
 	}{
-		"without":         {model.GatewayClass{}, false, "", ""},
-		"with":            {model.GatewayClass{Parameters: true}, false, status.ReasonIgnoredParameters, ignored + step},
-		"another setting": {model.GatewayClass{}, true, status.ReasonUnsupportedInferencePools, pools + install},
+		"without":         {model.GatewayClass{}, nil, "", ""},
+		"with":            {model.GatewayClass{Parameters: true}, nil, status.ReasonIgnoredParameters, ignored + step},
+		"another setting": {model.GatewayClass{}, others, status.ReasonUnsupportedCRDVersion, pools + install},
 		"and another setting": {
-			model.GatewayClass{Parameters: true}, true, status.ReasonUnsupportedInferencePools, ignored + "; " + pools + install + step,
+			model.GatewayClass{Parameters: true}, others, status.ReasonUnsupportedCRDVersion, ignored + "; " + pools + install + step,
 		},
 	} {
-		classes := status.OfClasses(status.Result{IgnoresPools: test.ignoresPools})
+		classes := status.OfClasses(status.Result{IgnoredCRDs: test.ignored})
 		for at, conditions := range map[string][]metav1.Condition{
 			"served": classes.Of(test.class, nil, now), "beyond": classes.Beyond(test.class, nil, now),
 		} {

@@ -60,8 +60,8 @@ func (r Result) availableReason() string {
 		return ReasonUnplannedVersion
 	case len(r.TLSProblems) > 0:
 		return ReasonUnsupportedTLSProfile
-	case r.IgnoresPools:
-		return ReasonUnsupportedInferencePools
+	case len(r.IgnoredCRDs) > 0:
+		return ReasonUnsupportedCRDVersion
 	default:
 		return ReasonAsExpected
 	}
@@ -69,7 +69,7 @@ func (r Result) availableReason() string {
 
 // MeansServing reports whether a reason of Available, with the status True, means that istiod serves.
 func MeansServing(reason string) bool {
-	warnings := []string{ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedInferencePools}
+	warnings := []string{ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedCRDVersion}
 	return reason == ReasonAsExpected || slices.Contains(warnings, reason)
 }
 

@@ -244,6 +244,7 @@ func (w *hostileRun) becomeHonest() {
 		w.undo(len(w.active) - 1)
 	}
 	w.cleanUp()
+	w.serveAll()
 	begin, minutes := time.Now(), 1
 	recovered := w.asHonest()
 	for range polls(recovery) {
@@ -253,6 +254,7 @@ func (w *hostileRun) becomeHonest() {
 		}
 		if time.Since(begin) > time.Duration(minutes)*time.Minute {
 			w.t.Logf("after %d minutes both sides still differ: %s", minutes, w.difference())
+			w.serveAll() // what was read of a CRD can be older than the last lie
 			minutes++
 		}
 	}

@@ -165,7 +165,7 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	x.wrote(r)
-	if bytes.Contains(body, []byte(model.IgnoredPoolsAnnotation)) {
+	if bytes.Contains(body, []byte(model.IgnoredCRDsAnnotation)) {
 		x.totals[poolWrites]++
 	}
 	if strings.HasSuffix(r.URL.Path, "/leases/"+migration.LeaseName("rev")) {
@@ -282,7 +282,7 @@ func planned(body []byte) string {
 	if yaml.Unmarshal(body, &o) != nil {
 		return string(body)
 	}
-	hidePools(o)
+	hideIgnored(o)
 	return text(normal(o))
 }
 

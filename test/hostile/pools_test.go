@@ -27,7 +27,7 @@ func poolMoves() []move {
 			return func() {
 				stop()
 				w.g.Delete(crdAPI, crdResource, "", model.InferencePoolCRD)
-				w.restartWithPools()
+				w.serveAll()
 			}
 		}},
 	}
@@ -69,16 +69,24 @@ func poolVersions(l *adversary.Liar) string {
 	return all[l.IntN(len(all))]
 }
 
-// restartWithPools ends hypergate and starts it again. In between, it removes the time at which istiod stopped serving
-// InferencePools from istiod's Deployment. So the new process serves them at once, and not after ten minutes.
-func (w *hostileRun) restartWithPools() {
+// serveAll ends hypergate and starts it again, if istiod ignores a kind because of its CRD. In between, it removes the
+// time at which istiod stopped serving it from istiod's Deployment. So the new process serves the kind at once, and not
+// after ten minutes.
+func (w *hostileRun) serveAll() {
+	for _, o := range w.m.Objects() {
+		if _, ignores, _ := unstructured.NestedString(o, append(podAnnotations(), model.IgnoredCRDsAnnotation)...); ignores {
+			w.restartServingAll()
+			return
+		}
+	}
+}
+
+func (w *hostileRun) restartServingAll() {
 	w.child.stop()
-	annotations := []string{"spec", "template", "metadata", "annotations"}
 	for key, o := range w.m.Objects() {
-		values, _, _ := unstructured.NestedMap(o, annotations...)
-		if _, is := values[model.IgnoredPoolsAnnotation]; is {
-			values[model.IgnoredPoolsAnnotation] = "true"
-			_ = unstructured.SetNestedMap(o, values, annotations...) // the field is a map
+		since := append(podAnnotations(), model.IgnoredSinceAnnotation)
+		if _, is, _ := unstructured.NestedString(o, since...); is {
+			unstructured.RemoveNestedField(o, since...)
 			resource, _, _ := strings.Cut(key, " ")
 			put(w.m, resource, o)
 		}
@@ -86,16 +94,21 @@ func (w *hostileRun) restartWithPools() {
 	w.start()
 }
 
-// hidePools removes from istiod's Deployment whether it serves InferencePools. The guest decides about it, and an
-// honest guest without the CRD leads to the one that serves them.
-func hidePools(o map[string]any) {
+func podAnnotations() []string { return []string{"spec", "template", "metadata", "annotations"} }
+
+// hideIgnored removes from istiod's Deployment which kinds it serves. The guest's CRDs decide about it, and an honest
+// guest leads to one that serves all of them.
+func hideIgnored(o map[string]any) {
 	template := []string{"spec", "template"}
-	unstructured.RemoveNestedField(o, append(template, "metadata", "annotations", model.IgnoredPoolsAnnotation)...)
+	unstructured.RemoveNestedField(o, append(podAnnotations(), model.IgnoredCRDsAnnotation)...)
+	unstructured.RemoveNestedField(o, append(podAnnotations(), model.IgnoredSinceAnnotation)...)
 	containers, _, _ := unstructured.NestedFieldNoCopy(o, append(template, "spec", "containers")...)
 	for _, c := range list(containers) {
 		container, _ := c.(map[string]any)
 		for _, e := range list(container["env"]) {
-			if variable, _ := e.(map[string]any); variable["name"] == "ENABLE_GATEWAY_API_INFERENCE_EXTENSION" {
+			variable, _ := e.(map[string]any)
+			switch variable["name"] {
+			case "ENABLE_GATEWAY_API_INFERENCE_EXTENSION", "PILOT_INCLUDE_RESOURCES":
 				variable["value"] = "…"
 			}
 		}

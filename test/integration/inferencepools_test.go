@@ -67,7 +67,7 @@ func TestAnInferencePoolCRDOfAnotherVersion(t *testing.T) {
 		}).Should(gomega.Succeed())
 	}
 	applied := func() *metav1.Condition { return w.condition("demo", status.SettingsApplied) }
-	named := gomega.And(haveStatus(metav1.ConditionFalse, status.ReasonUnsupportedInferencePools),
+	named := gomega.And(haveStatus(metav1.ConditionFalse, status.ReasonUnsupportedCRDVersion),
 		gomega.HaveField("Message", gomega.ContainSubstring(model.InferencePoolCRD+" does not serve version v1 [install a version")))
 	replace("v2")
 	w.cfg.IstioResources = nil // nothing here could answer the probe of the webhook

@@ -146,7 +146,7 @@ func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 		g.Expect(g.client.Update(ctx, crd)).To(gomega.Succeed())
 	}
 	serve(false)
-	unreadable := model.GuestObservation{InferencePools: model.PoolsUnreadable}
+	unreadable := model.GuestObservation{IgnoredCRDs: []string{model.InferencePoolCRD}}
 	ignoring := ofHypergateFor(t, source, "", model.LayeredProductResources(), unreadable)
 	g.apply(ctx, ignoring.guest)
 	account := g.as(ctx, "hypergate-istiod-"+revision)
