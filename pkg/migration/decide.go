@@ -216,7 +216,7 @@ func (d decision) memo(step Step) Memo {
 	if m.Phase != phase {
 		m.Phase, m.Since = phase, d.now
 	}
-	m = d.memoOfArrival(phase, m)
+	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
 	switch s := step.(type) {
 	case Wait:
 		return d.memoOfWait(s, m)

@@ -113,7 +113,7 @@ type Gateway struct {
 	// Programmed reports whether the condition Programmed is true. Routes is the number of attached routes.
 	Programmed bool
 	Routes     int32
-	// Skip reports whether SkipAnnotation leaves the Gateway at the origin.
+	// Skip reports whether SkipAnnotation leaves the Gateway where it is.
 	Skip bool
 	// Order is the value of OrderAnnotation, or 0. Gateways with a lower one move first.
 	Order int
@@ -131,7 +131,8 @@ const (
 )
 
 const (
-	// SkipAnnotation on a Gateway, with the value true, leaves the Gateway at the origin.
+	// SkipAnnotation on a Gateway, with the value true, leaves the Gateway at the origin: in a rollback, at the hosted
+	// istiod.
 	SkipAnnotation = "gateway.hypergate.dev/migration-skip"
 	// OrderAnnotation on a Gateway is a whole number of 32 bits. Gateways with a lower one move first. The default is
 	// 0.
@@ -161,6 +162,11 @@ func ParseMove(annotations map[string]string) (skip bool, order int, invalid str
 
 // deployed reports whether the Gateway has a Deployment that an istiod could change.
 func (g Gateway) deployed() bool { return g.Of != OfNone }
+
+// usesHosted reports whether pods of the Gateway can be those of the hosted istiod.
+func (g Gateway) usesHosted() bool {
+	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0)
+}
 
 // complete reports whether all pods have the newest template, and the Gateway is programmed.
 func (g Gateway) complete() bool {
@@ -208,6 +214,10 @@ type Memo struct {
 	// Failed is the Gateway whose pods did not become ready at the other istiod, and when that was decided.
 	Failed   types.UID
 	FailedAt time.Time
+	// Stranded are hashes of the UIDs of the Gateways that did not arrive at the origin in time in a rollback, and
+	// StrandedAt is when the last one was noted.
+	Stranded   []uint32
+	StrandedAt time.Time
 	// Holds is how often Gateways were held in the phase Roll, and HoldsSince the beginning of the count. LastHold is a
 	// hash of the Gateways that the last hold was for, with their resource versions.
 	Holds      int32

@@ -108,7 +108,7 @@ func gatewayTexts() []reasonText {
 			"compare its routes with those before the move, " + thenResume,
 		},
 		{
-			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",
+			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so both istiods keep their pods",
 			"remove the annotation to move them too",
 		},
 	}

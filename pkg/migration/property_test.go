@@ -156,7 +156,7 @@ func (w *simulation) end(seed uint64) string {
 		case model.Free:
 		}
 		count[g.Of]++
-		if g.broken {
+		if g.broken || g.stranded {
 			broken++
 		}
 		if g.Skip {
@@ -179,11 +179,26 @@ func (w *simulation) end(seed uint64) string {
 			why == migration.OriginGone && w.origin.gone
 	case migration.Act, migration.Wait: // neither ends a migration
 	}
+	if !w.leftBehind() {
+		good = false
+	}
 	if !good {
 		w.t.Errorf("seed %d ends with %#v: %v, held %d, broken %d, others %d, skipped %d, origin %+v, hosted %+v, lock %d, memo %s",
 			seed, w.last, count, held, broken, others, skipped, w.origin, w.hosted, w.lock, w.memo)
 	}
 	return string(why)
+}
+
+// leftBehind reports whether a rollback that has ended has left only Gateways that cannot go back.
+func (w *simulation) leftBehind() bool {
+	stop, stops := w.last.(migration.Stop)
+	if w.intent.Goal != migration.Backward || stops && stop.Why == migration.OriginGone {
+		return true
+	}
+	return !slices.ContainsFunc(w.gateways, func(g *simulated) bool {
+		cannot := g.stranded || g.Skip || g.Hold == model.HeldByOther
+		return !cannot && (g.Of == migration.OfHosted || g.Hold == model.Held)
+	})
 }
 
 // TestHoldsThatAreReverted plays migrations beside a client that removes each hold once Gateways move. The migration

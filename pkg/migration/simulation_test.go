@@ -57,8 +57,11 @@ type simulatedHosted struct {
 type simulated struct {
 	migration.Gateway
 	// broken reports whether pods of the hosted istiod never become ready.
-	broken  bool
-	readyAt time.Time
+	broken bool
+	// stranded reports whether new pods of the origin never become ready. servedBy is the istiod of those that serve.
+	stranded bool
+	servedBy migration.Istiod
+	readyAt  time.Time
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -74,7 +77,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	for i := range w.random.IntN(6) {
 		g := &simulated{Gateway: gateway(fmt.Sprint("g", i), model.Free, migration.OfOrigin)}
-		g.broken = w.random.IntN(12) == 0
+		g.broken, g.stranded, g.servedBy = w.random.IntN(12) == 0, w.random.IntN(12) == 0, g.Of
 		switch w.random.IntN(20) {
 		case 0:
 			g.Hold = model.HeldByOther
@@ -150,7 +153,7 @@ func (w *simulation) checkAction(act migration.Act) {
 	for _, g := range w.gateways {
 		need = need || g.Of == migration.OfOrigin
 		free = free || g.Of != migration.OfNone && g.Hold == model.Free
-		ours = ours || g.Of == migration.OfHosted
+		ours = ours || g.Of == migration.OfHosted || g.servedBy == migration.OfHosted
 	}
 	switch a := act.Action.(type) {
 	case migration.ScaleOrigin:
@@ -261,6 +264,7 @@ func (w *simulation) deploy(g *simulated, of migration.Istiod) {
 	g.Of, g.Connected = of, false
 	g.Deployment.State, g.Deployment.Wanted = model.DeploymentRolling, max(1, g.Deployment.Wanted)
 	g.Deployment.Generation++
+	g.Deployment.Old = g.Deployment.Wanted
 	g.readyAt = w.later(60)
 }
 
@@ -278,9 +282,11 @@ func (w *simulation) advance(by time.Duration) {
 	w.write()
 	for _, g := range w.gateways {
 		serves := g.Of == migration.OfOrigin && w.origin.runs || g.Of == migration.OfHosted && w.hosted.runs != migration.HostedAbsent
-		works := serves && (!g.broken || g.Of == migration.OfOrigin)
+		fails := g.broken && g.Of == migration.OfHosted || g.stranded && g.Of == migration.OfOrigin
+		works := serves && (!fails || g.servedBy == g.Of) // the pods of before still exist
 		if g.Deployment.State == model.DeploymentRolling && !w.now.Before(g.readyAt) && works {
 			g.Deployment.State, g.Connected = model.DeploymentComplete, g.Of == migration.OfHosted
+			g.Deployment.Old, g.servedBy = 0, g.Of
 		}
 	}
 }
