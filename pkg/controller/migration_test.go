@@ -269,6 +269,36 @@ func TestMigrationEvidence(t *testing.T) {
 	}
 }
 
+// TestEvidenceOfAnOriginWithoutADeployment checks that an origin whose operator has not created it yet is not one that
+// was scaled down.
+func TestEvidenceOfAnOriginWithoutADeployment(t *testing.T) {
+	d := newTestDecider(t)
+	for name, of := range map[string]struct {
+		edit func(*guest.MigrationFacts)
+		want migration.Origin
+	}{
+		"deleted": {
+			func(f *guest.MigrationFacts) { f.Inventory.Origin.Deployment = nil }, migration.Origin{Exists: true, Undeployed: true},
+		},
+		"not readable": {
+			func(f *guest.MigrationFacts) {
+				f.Inventory.Origin.Deployment, f.Inventory.Origin.NotReadable = nil, true
+			},
+			migration.Origin{Exists: true},
+		},
+		"gone": {func(f *guest.MigrationFacts) { f.Inventory.Origin = migration.OriginFacts{} }, migration.Origin{}},
+	} {
+		observed := d.observed(func(o *observation) {
+			besideOrigin(migration.Backward)(o)
+			deployed(model.IstiodServing)(o)
+			readFacts(func(f *guest.MigrationFacts) { f.Blocking = nil; of.edit(f) })(o)
+		})
+		if got := migrationEvidence(observed, observed.migration.reading, migration.Waivers{}).Origin; got != of.want {
+			t.Errorf("%s: %+v, want %+v", name, got, of.want)
+		}
+	}
+}
+
 // TestLeaderOf checks that only the name of an existing pod of the origin counts as the origin's.
 func TestLeaderOf(t *testing.T) {
 	t.Parallel()

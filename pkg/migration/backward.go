@@ -46,7 +46,7 @@ func (d decision) withoutHosted() Step {
 // originServes decides until the origin has a ready pod. Nil: it has.
 func (d decision) originServes() Step {
 	switch {
-	case d.e.Origin.Replicas == 0:
+	case d.e.Origin.isScaledDown():
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	case d.e.Origin.Ready == 0:
 		return d.waited(Lead, OriginNotReady)

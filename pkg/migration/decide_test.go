@@ -536,6 +536,63 @@ func TestBackwardWithoutArrival(t *testing.T) {
 	}
 }
 
+// TestAnOriginWithoutADeployment checks that nothing is scaled that does not exist, in both directions.
+func TestAnOriginWithoutADeployment(t *testing.T) {
+	t.Parallel()
+	undeployed := func(s *situation) { s.e.Origin = migration.Origin{Exists: true, Undeployed: true} }
+	since := func(d time.Duration) func(*situation) {
+		return func(s *situation) {
+			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(d), ScaledAt: ago(d), LeadFailedAt: s.memo.LeadFailedAt}
+		}
+	}
+	unknown := []migration.Finding{{Severity: migration.Blocker, Code: migration.OriginUnknown}}
+	wait := func(why migration.Reason, again time.Duration) migration.Step {
+		return migration.Wait{Phase: migration.Lead, Why: why, Again: again}
+	}
+	leads := held(migration.HostedLeading, migration.LockHosted).with(undeployed)
+	locked := held(migration.HostedLeading, migration.LockFree).with(undeployed)
+	checkDecisions(t, []decisionCase{
+		{"a rollback waits", moved().with(back).with(undeployed), wait(migration.OriginNotReady, 10*time.Minute)},
+		{
+			"a rollback stops", moved().with(back).with(undeployed).with(since(11 * time.Minute)),
+			migration.Stop{Phase: migration.Lead, Why: migration.OriginNotReady},
+		},
+		{
+			"a rollback waits while Gateways move",
+			held(migration.HostedServing, migration.LockFree).with(back).with(undeployed),
+			wait(migration.OriginNotReady, 10*time.Minute),
+		},
+		{
+			"a rollback without a hosted istiod waits", before().with(back).with(undeployed).with(since(time.Minute)),
+			wait(migration.OriginNotReady, 9*time.Minute),
+		},
+		{"forward, it has a time to come back", leads.with(since(time.Minute)), wait(migration.OriginNotReady, 30*time.Second)},
+		{
+			"forward, Gateways move without it", leads.with(since(2 * time.Minute)),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
+		},
+		{
+			"forward, it does not block", leads.with(since(2 * time.Minute)).with(func(s *situation) { s.e.Findings = unknown }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
+		},
+		{
+			"forward, the lock is free", locked.with(since(time.Minute)), wait(migration.LockPending, 90*time.Second),
+		},
+		{
+			"forward, the lock does not come", locked.with(since(2 * time.Minute)),
+			migration.Stop{Phase: migration.Lead, Why: migration.LockPending},
+		},
+		{
+			"paused while the lock moves", locked.with(since(time.Minute)).with(func(s *situation) { s.i.Paused = true }),
+			migration.Rest{Phase: migration.Lead, Why: migration.Paused},
+		},
+		{
+			"before a migration, it blocks", before().with(undeployed).with(func(s *situation) { s.e.Findings = unknown }),
+			migration.Stop{Phase: migration.Check, Why: migration.Blocked, Findings: unknown},
+		},
+	})
+}
+
 // TestAnEmptyMemoRepeatsOnlyWaiting checks for each situation that the phase does not depend on the Memo.
 func TestAnEmptyMemoRepeatsOnlyWaiting(t *testing.T) {
 	t.Parallel()

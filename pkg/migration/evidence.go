@@ -34,6 +34,9 @@ type Evidence struct {
 type Origin struct {
 	// Exists reports whether anything of the installation is left: the Deployment, an Istio resource, or a finalizer.
 	Exists bool
+	// Undeployed reports whether its Deployment does not exist, although something else of the installation does: its
+	// operator has not created it yet, or creates it again.
+	Undeployed bool
 	// Replicas is spec.replicas of its Deployment. Pods is how many of its pods exist, Ready how many are ready.
 	Replicas, Pods, Ready int32
 	// Webhook is whether its validating webhook can block writes.
@@ -41,6 +44,9 @@ type Origin struct {
 	// Lead is what its version does with the lock.
 	Lead LeadMode
 }
+
+// isScaledDown reports whether its Deployment has no replicas, so that ScaleOrigin starts it.
+func (o Origin) isScaledDown() bool { return o.Exists && !o.Undeployed && o.Replicas == 0 }
 
 // WebhookPolicy is the failure policy of the origin's validating webhook.
 type WebhookPolicy int

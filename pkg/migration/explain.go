@@ -54,7 +54,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			OriginNotReady, "the istiod in the guest has no ready pod",
-			"if it takes longer than 10 minutes, look at its Deployment in the guest",
+			"if it takes longer than 10 minutes, look at its Deployment in the guest; if it does not exist, look at its operator",
 		},
 		{OriginEnding, "pods of the istiod in the guest are terminating", ""},
 		{

@@ -108,7 +108,7 @@ func (d decision) lockIsLate() Step {
 	switch origin := d.e.Origin; {
 	case !failed && !late:
 		return nil
-	case d.needed() && origin.Exists && (origin.Replicas == 0 || !failed):
+	case d.needed() && origin.Exists && !origin.Undeployed && (origin.Replicas == 0 || !failed):
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	default:
 		return Stop{Phase: Lead, Why: LockPending}
@@ -124,7 +124,7 @@ func (d decision) keepOrigin() Step {
 	if !d.needed() || !origin.Exists || origin.Lead == WritesStatus {
 		return nil
 	}
-	if origin.Replicas == 0 {
+	if origin.isScaledDown() {
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	}
 	begun := d.m.Phase == Roll

@@ -38,7 +38,9 @@ type simulation struct {
 }
 
 type simulatedOrigin struct {
-	gone     bool
+	// gone reports whether nothing of it is left, and undeployed whether only its Deployment is gone.
+	gone, undeployed bool
+
 	replicas int32
 	// runs reports whether its pod is ready. It follows replicas at the time at.
 	runs    bool
@@ -104,7 +106,10 @@ func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration
 
 func (w *simulation) evidence() migration.Evidence {
 	e := migration.Evidence{
-		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead},
+		Origin: migration.Origin{
+			Exists: !w.origin.gone, Undeployed: w.origin.undeployed,
+			Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead,
+		},
 		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs, Trusted: w.trusted},
 		Lock:   w.lock, Outage: w.outage,
 	}
@@ -158,6 +163,9 @@ func (w *simulation) checkAction(act migration.Act) {
 	switch a := act.Action.(type) {
 	case migration.ScaleOrigin:
 		isWriter := w.lock == migration.LockHosted && w.hosted.mode != migration.HostedServing
+		if w.origin.undeployed {
+			w.t.Errorf("a Deployment that does not exist is scaled")
+		}
 		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && isWriter {
 			w.t.Errorf("an origin that writes status starts beside the hosted istiod")
 		}
@@ -232,7 +240,7 @@ func (w *simulation) setHosted(mode migration.HostedMode) {
 }
 
 func (w *simulation) scale(replicas int32) {
-	if !w.origin.gone && w.origin.replicas != replicas {
+	if !w.origin.gone && !w.origin.undeployed && w.origin.replicas != replicas {
 		w.origin.replicas, w.origin.at = replicas, w.later(20)
 	}
 }
