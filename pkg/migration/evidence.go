@@ -169,6 +169,9 @@ func ParseMove(annotations map[string]string) (skip bool, order int, invalid str
 // deployed reports whether the Gateway has a Deployment that an istiod could change.
 func (g Gateway) deployed() bool { return g.Of != OfNone }
 
+// remains reports whether the Gateway still has to move to the hosted istiod.
+func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
+
 // usesHosted reports whether pods of the Gateway can be those of the hosted istiod.
 func (g Gateway) usesHosted() bool {
 	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0)

@@ -136,7 +136,7 @@ func (d decision) keepOrigin() Step {
 
 // roll decides until all Gateways have moved. Nil: they have.
 func (d decision) roll() Step {
-	remaining := d.with(func(g Gateway) bool { return g.deployed() && g.Of != OfHosted })
+	remaining := d.with(Gateway.remains)
 	loose := d.with(func(g Gateway) bool {
 		return g.deployed() && g.Hold == model.Free && (g.Of == OfHosted || g.UID != d.m.Released)
 	})
