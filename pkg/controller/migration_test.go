@@ -321,21 +321,26 @@ func TestConnectedGateways(t *testing.T) {
 	})
 	state := func(states ...proxies.State) bool {
 		p := proxies.Proxy{}
-		for _, s := range states {
-			p.Types = append(p.Types, proxies.Type{State: s})
+		for i, s := range states {
+			p.Types = append(p.Types, proxies.Type{Name: []string{"Cluster", "Listener", "Secret"}[i], State: s})
 		}
 		return isSynced(p)
 	}
+	second := func(synced bool) map[string]bool { return map[string]bool{"web-1.shop": true, "web-2.shop": synced} }
 	for name, of := range map[string]struct {
 		synced map[string]bool
 		want   map[types.UID]int64
 	}{
-		"both":    {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
-		"one":     {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
-		"stale":   {map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{}},
-		"nothing": {map[string]bool{"web-1.shop": true, "web-2.shop": state()}, map[types.UID]int64{}},
+		"both":             {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
+		"one":              {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
+		"stale":            {map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{}},
+		"nothing":          {map[string]bool{"web-1.shop": true, "web-2.shop": state()}, map[types.UID]int64{}},
+		"nothing sent":     {second(state(proxies.NotSent, proxies.NotSent, proxies.NotSent)), map[types.UID]int64{}},
+		"no listeners yet": {second(state(proxies.Synced, proxies.NotSent)), map[types.UID]int64{}},
+		"only clusters":    {second(state(proxies.Synced)), map[types.UID]int64{}},
+		"rejected":         {second(state(proxies.Synced, proxies.Synced, proxies.Rejected)), map[types.UID]int64{}},
 		"not all types": {
-			map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.NotSent)}, map[types.UID]int64{"g-1": 4},
+			second(state(proxies.Synced, proxies.Synced, proxies.NotSent)), map[types.UID]int64{"g-1": 4},
 		},
 	} {
 		if diff := cmp.Diff(of.want, connectedGateways(facts, of.synced)); diff != "" {
