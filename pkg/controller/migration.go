@@ -198,6 +198,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		Lock:   leaderOf(facts),
 		Outage: o.outage,
 	}
+	out.Origin.Undeployed = out.Origin.Exists && deployment == nil && !origin.NotReadable
 	if deployment != nil {
 		out.Origin.Replicas, out.Origin.Pods, out.Origin.Ready = deployment.Wanted, deployment.Existing, deployment.Ready
 		out.Origin.Lead = migration.LeadModeOf(deployment.Version)

@@ -269,6 +269,36 @@ func TestMigrationEvidence(t *testing.T) {
 	}
 }
 
+// TestEvidenceOfAnOriginWithoutADeployment checks that an origin whose operator has not created it yet is not one that
+// was scaled down.
+func TestEvidenceOfAnOriginWithoutADeployment(t *testing.T) {
+	d := newTestDecider(t)
+	for name, of := range map[string]struct {
+		edit func(*guest.MigrationFacts)
+		want migration.Origin
+	}{
+		"deleted": {
+			func(f *guest.MigrationFacts) { f.Inventory.Origin.Deployment = nil }, migration.Origin{Exists: true, Undeployed: true},
+		},
+		"not readable": {
+			func(f *guest.MigrationFacts) {
+				f.Inventory.Origin.Deployment, f.Inventory.Origin.NotReadable = nil, true
+			},
+			migration.Origin{Exists: true},
+		},
+		"gone": {func(f *guest.MigrationFacts) { f.Inventory.Origin = migration.OriginFacts{} }, migration.Origin{}},
+	} {
+		observed := d.observed(func(o *observation) {
+			besideOrigin(migration.Backward)(o)
+			deployed(model.IstiodServing)(o)
+			readFacts(func(f *guest.MigrationFacts) { f.Blocking = nil; of.edit(f) })(o)
+		})
+		if got := migrationEvidence(observed, observed.migration.reading, migration.Waivers{}).Origin; got != of.want {
+			t.Errorf("%s: %+v, want %+v", name, got, of.want)
+		}
+	}
+}
+
 // TestLeaderOf checks that only the name of an existing pod of the origin counts as the origin's.
 func TestLeaderOf(t *testing.T) {
 	t.Parallel()
@@ -291,21 +321,26 @@ func TestConnectedGateways(t *testing.T) {
 	})
 	state := func(states ...proxies.State) bool {
 		p := proxies.Proxy{}
-		for _, s := range states {
-			p.Types = append(p.Types, proxies.Type{State: s})
+		for i, s := range states {
+			p.Types = append(p.Types, proxies.Type{Name: []string{"Cluster", "Listener", "Secret"}[i], State: s})
 		}
 		return isSynced(p)
 	}
+	second := func(synced bool) map[string]bool { return map[string]bool{"web-1.shop": true, "web-2.shop": synced} }
 	for name, of := range map[string]struct {
 		synced map[string]bool
 		want   map[types.UID]int64
 	}{
-		"both":    {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
-		"one":     {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
-		"stale":   {map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{}},
-		"nothing": {map[string]bool{"web-1.shop": true, "web-2.shop": state()}, map[types.UID]int64{}},
+		"both":             {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
+		"one":              {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
+		"stale":            {map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{}},
+		"nothing":          {map[string]bool{"web-1.shop": true, "web-2.shop": state()}, map[types.UID]int64{}},
+		"nothing sent":     {second(state(proxies.NotSent, proxies.NotSent, proxies.NotSent)), map[types.UID]int64{}},
+		"no listeners yet": {second(state(proxies.Synced, proxies.NotSent)), map[types.UID]int64{}},
+		"only clusters":    {second(state(proxies.Synced)), map[types.UID]int64{}},
+		"rejected":         {second(state(proxies.Synced, proxies.Synced, proxies.Rejected)), map[types.UID]int64{}},
 		"not all types": {
-			map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.NotSent)}, map[types.UID]int64{"g-1": 4},
+			second(state(proxies.Synced, proxies.Synced, proxies.NotSent)), map[types.UID]int64{"g-1": 4},
 		},
 	} {
 		if diff := cmp.Diff(of.want, connectedGateways(facts, of.synced)); diff != "" {

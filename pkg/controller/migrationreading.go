@@ -104,6 +104,7 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 		Ours: migration.ParseVersion(charts.EmbeddedVersion), Check: now.Sub(m.checkedAt) >= migrationCheck || m.checkedAt.IsZero(),
 		Seen: m.connected, Roots: o.mgmt.CA.Root,
 	}
+	question.NoPods = o.migration.goal() == migration.Backward
 	if m.published != (model.HostPort{}) {
 		question.Published = m.published.String()
 	}
@@ -174,11 +175,17 @@ func connectedGateways(facts guest.MigrationFacts, synced map[string]bool) map[t
 	return out
 }
 
-// isSynced reports whether a proxy has acknowledged all that istiod has sent it.
+// isSynced reports whether a proxy has acknowledged all that istiod has sent it. istiod reports the kinds that a proxy
+// watches, and sends each gateway clusters and listeners, also if it has none of its own (pilot/pkg/xds/statusgen.go,
+// cds.go, lds.go). Before that, the proxy has nothing to serve with.
 func isSynced(p proxies.Proxy) bool {
-	return len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t proxies.Type) bool {
-		return t.State != proxies.Synced && t.State != proxies.NotSent
-	})
+	states := map[string]proxies.State{}
+	for _, t := range p.Types {
+		if states[t.Name] = t.State; t.State != proxies.Synced && t.State != proxies.NotSent {
+			return false
+		}
+	}
+	return states["Cluster"] == proxies.Synced && states["Listener"] == proxies.Synced
 }
 
 // proxiesQuestion returns how istiod is asked which proxies are connected to it: where gateways reach it, with a client

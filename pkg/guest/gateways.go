@@ -127,7 +127,7 @@ func rolledDeploymentOf(u *unstructured.Unstructured) *rolledDeployment {
 	for key, into := range map[string]any{"spec": &d.Spec, "status": &d.Status} {
 		part, _, _ := unstructured.NestedMap(u.Object, key)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(part, into); err != nil {
-			out.GatewayDeployment = model.GatewayDeployment{State: model.DeploymentRolling, Generation: u.GetGeneration()}
+			out.GatewayDeployment = model.GatewayDeployment{State: model.DeploymentRolling, Generation: u.GetGeneration(), Old: 1}
 			return out // its status cannot be read: it does not count as complete
 		}
 	}
@@ -142,6 +142,7 @@ const maxUID = 64
 func deploymentOf(generation int64, replicas *int32, s appsv1.DeploymentStatus) model.GatewayDeployment {
 	out := model.GatewayDeployment{
 		State: model.DeploymentRolling, Generation: generation, Wanted: 1, Ready: min(s.UpdatedReplicas, s.AvailableReplicas),
+		Old: max(0, s.Replicas-s.UpdatedReplicas),
 	}
 	if replicas != nil {
 		out.Wanted = *replicas
@@ -153,7 +154,7 @@ func deploymentOf(generation int64, replicas *int32, s appsv1.DeploymentStatus) 
 		}
 	}
 	if s.ObservedGeneration < generation {
-		out.State, out.Ready = model.DeploymentRolling, 0 // the status is that of the generation before
+		out.State, out.Ready, out.Old = model.DeploymentRolling, 0, max(1, s.Replicas) // the status is that of the generation before
 		return out
 	}
 	if s.UpdatedReplicas >= out.Wanted && s.AvailableReplicas >= out.Wanted && s.Replicas <= s.UpdatedReplicas {

@@ -30,7 +30,7 @@ func TestGatewayDeployment(t *testing.T) {
 		spec, status string
 		want         model.GatewayDeployment
 	}{
-		"no status": {`{}`, `{}`, model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 1}},
+		"no status": {`{}`, `{}`, model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 1, Old: 1}},
 		"complete": {
 			`{"replicas":2}`, `{"observedGeneration":3,"replicas":2,"updatedReplicas":2,"availableReplicas":2}`,
 			model.GatewayDeployment{State: model.DeploymentComplete, Generation: 3, Wanted: 2, Ready: 2},
@@ -40,26 +40,26 @@ func TestGatewayDeployment(t *testing.T) {
 		},
 		"the status of the generation before": {
 			`{"replicas":2}`, `{"observedGeneration":2,"replicas":2,"updatedReplicas":2,"availableReplicas":2` + gaveUp + `}`,
-			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2},
+			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Old: 2},
 		},
 		"a new pod is not available": {
 			`{"replicas":2}`, `{"observedGeneration":3,"replicas":3,"updatedReplicas":1,"availableReplicas":2}`,
-			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Ready: 1},
+			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Ready: 1, Old: 2},
 		},
 		"an old pod is left": {
 			`{"replicas":2}`, `{"observedGeneration":3,"replicas":3,"updatedReplicas":2,"availableReplicas":3}`,
-			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Ready: 2},
+			model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Wanted: 2, Ready: 2, Old: 1},
 		},
 		"it gave up": {
 			`{"replicas":2}`, `{"observedGeneration":3,"replicas":3,"updatedReplicas":1,"availableReplicas":2` + gaveUp + `}`,
-			model.GatewayDeployment{State: model.DeploymentStuck, Generation: 3, Wanted: 2, Ready: 1},
+			model.GatewayDeployment{State: model.DeploymentStuck, Generation: 3, Wanted: 2, Ready: 1, Old: 2},
 		},
 		"it gave up, and the pods are there now": {
 			`{"replicas":1}`, `{"observedGeneration":3,"replicas":1,"updatedReplicas":1,"availableReplicas":1` + gaveUp + `}`,
 			model.GatewayDeployment{State: model.DeploymentComplete, Generation: 3, Wanted: 1, Ready: 1},
 		},
 		"a status that is none": {
-			`{"replicas":1}`, `{"replicas":"many"}`, model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3},
+			`{"replicas":1}`, `{"replicas":"many"}`, model.GatewayDeployment{State: model.DeploymentRolling, Generation: 3, Old: 1},
 		},
 	} {
 		u := fromJSON(t, fmt.Sprintf(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d","namespace":"n","generation":3,

@@ -28,8 +28,6 @@ import (
 const (
 	// inventoryPage is the page size of the lists of an inventory, and inventoryPages the number of requests for each.
 	inventoryPage, inventoryPages = 100, 100
-	// smallestInventoryPage is the number of objects on a page after pages that were too long.
-	smallestInventoryPage = 10
 	// inventoryObjects is how many objects of a kind are named, besides Gateways.
 	inventoryObjects = 10
 	// maxResourceList is how many bytes are read of a list of resources in an environment variable of the origin.
@@ -87,8 +85,8 @@ func (r *inventoryReader) each(
 	options.Limit = inventoryPage
 	for range inventoryPages {
 		page, err := r.list(ctx, gvr, namespace, options)
-		if answer.IsTooLong(err) && options.Limit > smallestInventoryPage {
-			options.Limit = max(options.Limit/5, smallestInventoryPage)
+		if answer.IsTooLong(err) && options.Limit > 1 {
+			options.Limit = max(options.Limit/5, 1) // the largest object that etcd stores fits on a page
 			continue
 		}
 		if err != nil || page == nil {
@@ -102,8 +100,9 @@ func (r *inventoryReader) each(
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			return nil
 		}
+		options.Limit = min(2*options.Limit, inventoryPage) // only some objects are large
 	}
-	return fmt.Errorf("listing %s: the guest has more than %d pages of %d", gvr.Resource, inventoryPages, options.Limit)
+	return fmt.Errorf("listing %s: the guest has more than %d pages", gvr.Resource, inventoryPages)
 }
 
 // list returns one page. Nil: the guest does not serve the resource, or does not permit the request.

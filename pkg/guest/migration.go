@@ -35,6 +35,8 @@ type MigrationQuestion struct {
 	Check bool
 	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
 	Seen map[types.UID]int64
+	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them.
+	NoPods bool
 }
 
 // MigrationFacts is what the guest shows of a migration.
@@ -86,7 +88,9 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 			return err
 		})
 	}
-	reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
+	if !q.NoPods {
+		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
+	}
 	for _, read := range reads {
 		if err := read(ctx); err != nil {
 			return MigrationFacts{}, err

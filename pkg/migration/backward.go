@@ -1,6 +1,14 @@
 package migration
 
-import "github.com/hypergate/hypergate/pkg/model"
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/model"
+)
 
 // backward decides for the goal Backward.
 func (d decision) backward() Step {
@@ -38,7 +46,7 @@ func (d decision) withoutHosted() Step {
 // originServes decides until the origin has a ready pod. Nil: it has.
 func (d decision) originServes() Step {
 	switch {
-	case d.e.Origin.Replicas == 0:
+	case d.e.Origin.isScaledDown():
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	case d.e.Origin.Ready == 0:
 		return d.waited(Lead, OriginNotReady)
@@ -64,26 +72,98 @@ func (d decision) giveLock() Step {
 	return Act{Lead, SetHosted{HostedServing}}
 }
 
-// rollBack releases one Gateway after another, and then removes the hosted istiod.
+// rollBack releases one Gateway after another, and then removes the hosted istiod. One that does not arrive in time is
+// left as it is, and the others follow. It stays free: its Deployment already has the template of the origin, so a hold
+// would save no pod. The pods of before serve until new ones are ready. Without a hold, the origin carries out what a
+// person changes to repair the Gateway.
 func (d decision) rollBack() Step {
-	for _, g := range d.e.Gateways {
-		isRolling := g.Hold == model.Free && (g.Of == OfHosted || g.UID == d.m.Released && g.deployed() && !g.complete())
-		if !isRolling {
-			continue
-		}
-		if left := d.timeFor(g); left > 0 {
-			return Wait{Phase: Roll, Why: GatewayRolling, Gateway: g.ForeignObject, Again: left}
-		}
-		if g.Of == OfOrigin && g.Deployment.State == model.DeploymentComplete {
-			continue // it is not programmed, perhaps as before; the others go back, too
-		}
-		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
+	if g, is := d.returning(); is {
+		return Wait{Phase: Roll, Why: GatewayRolling, Gateway: g.ForeignObject, Again: d.timeFor(g)}
 	}
-	if held := InOrder(d.with(func(g Gateway) bool { return g.Hold == model.Held })); len(held) > 0 {
-		return d.release(held[0])
-	}
-	if others := d.with(func(g Gateway) bool { return g.Of == OfHosted }); len(others) > 0 {
+	held, failed, others, skipped := d.behind()
+	switch {
+	case len(held) > 0:
+		if step := d.settling(); step != nil {
+			return step
+		}
+		return Act{Roll, ReleaseGateways{objects(held[:1])}}
+	case len(failed) > 0:
+		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: failed[0].ForeignObject}
+	case len(others) > 0:
 		return Stop{Phase: Roll, Why: HeldByOther, Gateway: others[0].ForeignObject}
+	case len(skipped) > 0:
+		return Rest{Roll, Skipped}
+	default:
+		return Act{StandBy, SetHosted{HostedAbsent}}
 	}
-	return Act{StandBy, SetHosted{HostedAbsent}}
+}
+
+// behind returns the Gateways that are not back at the origin: those that can be released, those that failed, those
+// that another client holds, and those that SkipAnnotation leaves at the hosted istiod.
+func (d decision) behind() (held, failed, others, skipped []Gateway) {
+	for _, g := range InOrder(d.e.Gateways) {
+		switch isOther := g.Hold == model.HeldByOther; {
+		case isOther && !g.usesHosted():
+		case g.Skip && g.usesHosted():
+			skipped = append(skipped, g)
+		case isOther:
+			others = append(others, g)
+		case d.isStranded(g):
+			failed = append(failed, g)
+		case g.Hold == model.Held:
+			held = append(held, g)
+		}
+	}
+	return held, failed, others, skipped
+}
+
+// returning returns a Gateway that is on its way to the origin, and has time left.
+func (d decision) returning() (Gateway, bool) {
+	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool {
+		isReleased := g.UID == d.m.Released
+		onItsWay := isReleased && g.deployed() && !g.complete() || g.usesHosted() && (isReleased || !g.Skip)
+		return g.Hold == model.Free && onItsWay && !d.isStranded(g) && d.timeFor(g) > 0
+	})
+	if at < 0 {
+		return Gateway{}, false
+	}
+	return d.e.Gateways[at], true
+}
+
+// isStranded reports whether a Gateway did not arrive at the origin in time, since the last request. One that is only
+// not programmed, perhaps as before, has arrived.
+func (d decision) isStranded(g Gateway) bool {
+	if !g.deployed() || g.Hold == model.Free && g.Of != OfHosted && g.Deployment.State == model.DeploymentComplete {
+		return false
+	}
+	if d.counts(d.m.StrandedAt) && slices.Contains(d.m.Stranded, hashOfUID(g.UID)) {
+		return true
+	}
+	tried := g.Hold == model.Free || !d.m.Arrived && d.counts(d.m.ReleasedAt)
+	return g.UID == d.m.Released && tried && d.timeFor(g) <= 0
+}
+
+// memoOfStranded adds the Gateway that was released last if it is stranded: another one can be released then.
+func (d decision) memoOfStranded(phase Phase, m Memo) Memo {
+	if d.i.Goal != Backward {
+		m.Stranded, m.StrandedAt = nil, time.Time{}
+		return m
+	}
+	g, is := d.released()
+	isNoted := d.counts(m.StrandedAt) && slices.Contains(m.Stranded, hashOfUID(g.UID))
+	if !is || phase != Roll || isNoted || !d.isStranded(g) {
+		return m
+	}
+	m.Stranded, m.StrandedAt = nil, d.now
+	for _, other := range d.with(d.isStranded) {
+		m.Stranded = append(m.Stranded, hashOfUID(other.UID))
+	}
+	return m
+}
+
+// hashOfUID returns a short form of a UID: the Memo has room for those of all Gateways.
+func hashOfUID(uid types.UID) uint32 {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(uid)) // never fails
+	return hash.Sum32()
 }

@@ -245,6 +245,7 @@ func resourceRows() []row {
 	}
 }
 
+// gatewayRows are about Gateways that still have to move: the annotations of others are their owners' matter.
 func gatewayRows() []row {
 	address := "istiod-%s.%s.svc:15012"
 	return []row{
@@ -259,13 +260,15 @@ func gatewayRows() []row {
 			Blocker, OtherAddress, "its pods connect to another istiod: %s",
 			"let the istiod in the guest deploy it: check its annotations and meshConfig.defaultConfig.discoveryAddress",
 			onGateways(func(i Inventory, g InventoryGateway) bool {
-				return g.deployed() && g.Of != OfHosted && g.Address != fmt.Sprintf(address, i.Revision, i.Namespace)
+				return g.remains() && g.Address != fmt.Sprintf(address, i.Revision, i.Namespace)
 			}, func(g InventoryGateway) string { return g.Address }), nil,
 		},
 		{
 			Blocker, ForeignHold, "another client holds it with the annotation " + model.HoldAnnotation,
 			"remove the annotation, or leave the Gateway out with " + SkipAnnotation + "=true",
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Hold == model.HeldByOther && !g.Skip },
+			onGateways(func(_ Inventory, g InventoryGateway) bool {
+				return g.remains() && g.Hold == model.HeldByOther && !g.Skip
+			},
 				func(InventoryGateway) string { return "" }), nil,
 		},
 		{
@@ -273,13 +276,13 @@ func gatewayRows() []row {
 				"because it is of Istio 1.26 or earlier",
 			"remove the annotation " + SkipAnnotation + ", or upgrade the guest's istiod first",
 			onGateways(func(i Inventory, g InventoryGateway) bool {
-				return g.Skip && i.version() != Version{} && i.version().Minor < followsFrom
+				return g.remains() && g.Skip && i.version() != Version{} && i.version().Minor < followsFrom
 			}, func(InventoryGateway) string { return "" }), nil,
 		},
 		{
 			Blocker, InvalidAnnotation, "the value of its annotation is not supported: %s",
 			"set true for " + SkipAnnotation + ", and a whole number for " + OrderAnnotation + ", or remove the annotation",
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Invalid != "" },
+			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.remains() && g.Invalid != "" },
 				func(g InventoryGateway) string { return g.Invalid }), nil,
 		},
 		{
@@ -346,13 +349,13 @@ func warningRows() []row {
 		{
 			Warning, GatewayNotReady, "it is not ready now, so it moves last, and can stop the migration",
 			"repair it first, or leave it out with " + SkipAnnotation + "=true",
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.deployed() && !g.complete() && !g.Skip },
+			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.remains() && !g.complete() && !g.Skip },
 				func(InventoryGateway) string { return "" }), nil,
 		},
 		{
 			Warning, GatewaySkipped, "it stays at the istiod in the guest, which therefore cannot be parked",
 			"remove the annotation " + SkipAnnotation,
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Skip },
+			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Of != OfHosted && g.Skip },
 				func(InventoryGateway) string { return "" }), nil,
 		},
 	}

@@ -135,6 +135,33 @@ func TestRowsThatComeTogether(t *testing.T) {
 	}
 }
 
+// TestAGatewayThatHasMovedBlocksNothing checks that the owner of a Gateway cannot stop the migration of the others with
+// an annotation, after it has moved, or before it has pods.
+func TestAGatewayThatHasMovedBlocksNothing(t *testing.T) {
+	t.Parallel()
+	for name, annotate := range map[string]func(*migration.InventoryGateway){
+		"held":    func(g *migration.InventoryGateway) { g.Hold = model.HeldByOther },
+		"skipped": func(g *migration.InventoryGateway) { g.Skip = true },
+		"invalid": func(g *migration.InventoryGateway) { g.Invalid = "a=b" },
+		"away":    func(g *migration.InventoryGateway) { g.Address, g.Programmed = "istiod.mesh:15012", false },
+	} {
+		for of, blocks := range map[migration.Istiod]bool{
+			migration.OfOrigin: true, migration.OfOther: true, migration.OfHosted: false, migration.OfNone: false,
+		} {
+			i := inventory()
+			i.Origin.Deployment.Version.Minor = 26
+			i.Gateways[1].Of = of
+			annotate(&i.Gateways[1])
+			found := slices.ContainsFunc(migration.Run(i, migration.Waivers{Untested: true}), func(f migration.Finding) bool {
+				return f.Object.Kind == "Gateway" && f.Severity == migration.Blocker
+			})
+			if found != blocks {
+				t.Errorf("%s, %q: blocks %t", name, of, found)
+			}
+		}
+	}
+}
+
 // TestEveryCodeIsTested checks that each code of check.go has an inventory above.
 func TestEveryCodeIsTested(t *testing.T) {
 	t.Parallel()

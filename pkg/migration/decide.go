@@ -76,7 +76,7 @@ func (d decision) step() Step {
 // configuration until the pause ends. Otherwise, it does nothing.
 func (d decision) paused() Step {
 	origin := d.e.Origin
-	if d.lastPhase() == Lead && origin.Exists && origin.Replicas == 0 && origin.Lead == Follows && d.needed() && len(d.unknown()) == 0 {
+	if d.lastPhase() == Lead && origin.isScaledDown() && origin.Lead == Follows && d.needed() && len(d.unknown()) == 0 {
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	}
 	return Rest{d.lastPhase(), Paused}
@@ -139,11 +139,12 @@ func (d decision) waited(p Phase, why Reason) Step {
 func (d decision) counts(at time.Time) bool { return !at.IsZero() && !at.Before(d.i.At) }
 
 // blocked returns the findings that block. Without any, it returns none. Once the hosted istiod serves, an origin that
-// is gone does not block: the Gateways must get another one.
+// is gone, or that has no Deployment, does not block: the Gateways must get another one.
 func (d decision) blocked() []Finding {
 	begun := d.e.Hosted.Mode != HostedAbsent
 	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool {
-		return f.Severity != Blocker || begun && f.Code == OriginMissing
+		isGone := f.Code == OriginMissing || f.Code == OriginUnknown && d.e.Origin.Undeployed
+		return f.Severity != Blocker || begun && isGone
 	})
 }
 
@@ -216,7 +217,7 @@ func (d decision) memo(step Step) Memo {
 	if m.Phase != phase {
 		m.Phase, m.Since = phase, d.now
 	}
-	m = d.memoOfArrival(phase, m)
+	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
 	switch s := step.(type) {
 	case Wait:
 		return d.memoOfWait(s, m)

@@ -465,6 +465,134 @@ func TestBackward(t *testing.T) {
 	})
 }
 
+// atOrigin is a rollback whose first Gateway does not become ready at the origin. Its pods of before still serve.
+func atOrigin() situation {
+	return held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+		back(s)
+		a := &s.e.Gateways[0]
+		a.Hold, a.Deployment.State, a.Deployment.Old = model.Free, model.DeploymentStuck, 1
+		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Hour), Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+	})
+}
+
+// TestBackwardWithoutArrival checks what becomes of a Gateway that cannot go back, and of the others.
+func TestBackwardWithoutArrival(t *testing.T) {
+	t.Parallel()
+	a, b := only("a")[0], only("b")[0]
+	noted := atOrigin().with(func(s *situation) {
+		_, s.memo = migration.Decide(s.e, s.i, s.memo, start)
+		s.memo.Released, s.memo.ReleasedAt = "uid-b", ago(time.Minute)
+		s.e.Gateways[1].Hold = model.Free
+	})
+	skip := func(s *situation) { s.e.Gateways[0].Skip = true }
+	failed := migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: a}
+	atHosted := func(s *situation) { s.e.Gateways[0].Of, s.e.Gateways[0].Deployment.Old = migration.OfHosted, 0 }
+	checkDecisions(t, []decisionCase{
+		{"the others follow", atOrigin(), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}}},
+		{
+			"also if the origin does not deploy it", atOrigin().with(atHosted),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{
+			"also if it is still held", atOrigin().with(func(s *situation) { atHosted(s); s.e.Gateways[0].Hold = model.Held }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{
+			"each of the others is waited for", noted.with(func(s *situation) { s.e.Gateways[1].Of = migration.OfHosted }),
+			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: b, Again: 9 * time.Minute},
+		},
+		{"the rollback stops after them", noted, failed},
+		{"it stays the same", noted.with(func(s *situation) { _, s.memo = migration.Decide(s.e, s.i, s.memo, start) }), failed},
+		{
+			"a request tries it again", noted.with(func(s *situation) { s.i.At = start.Add(time.Second) }),
+			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 10 * time.Minute},
+		},
+		{
+			"it was repaired", noted.with(func(s *situation) {
+				s.e.Gateways[0].Deployment.State, s.e.Gateways[0].Deployment.Old = model.DeploymentComplete, 0
+			}), migration.Act{Phase: migration.StandBy, Action: migration.SetHosted{Mode: migration.HostedAbsent}},
+		},
+		{
+			"without memory, its pods of before keep the hosted istiod", noted.with(func(s *situation) { s.memo = migration.Memo{} }),
+			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: a, Again: 10 * time.Minute},
+		},
+		{"it is left out", noted.with(skip), migration.Rest{Phase: migration.Roll, Why: migration.Skipped}},
+		{
+			"one that is left out is not released", held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+				back(s)
+				skip(s)
+				s.e.Gateways[0].Of = migration.OfHosted
+			}), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+		},
+		{
+			"one that has never left the origin is", held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+				back(s)
+				skip(s)
+			}), migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
+		},
+	})
+	if _, memo := migration.Decide(noted.e, migration.Intent{Goal: migration.Forward}, noted.memo, start); len(memo.Stranded) > 0 {
+		t.Errorf("after another goal: %+v", memo)
+	}
+}
+
+// TestAnOriginWithoutADeployment checks that nothing is scaled that does not exist, in both directions.
+func TestAnOriginWithoutADeployment(t *testing.T) {
+	t.Parallel()
+	undeployed := func(s *situation) { s.e.Origin = migration.Origin{Exists: true, Undeployed: true} }
+	since := func(d time.Duration) func(*situation) {
+		return func(s *situation) {
+			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(d), ScaledAt: ago(d), LeadFailedAt: s.memo.LeadFailedAt}
+		}
+	}
+	unknown := []migration.Finding{{Severity: migration.Blocker, Code: migration.OriginUnknown}}
+	wait := func(why migration.Reason, again time.Duration) migration.Step {
+		return migration.Wait{Phase: migration.Lead, Why: why, Again: again}
+	}
+	leads := held(migration.HostedLeading, migration.LockHosted).with(undeployed)
+	locked := held(migration.HostedLeading, migration.LockFree).with(undeployed)
+	checkDecisions(t, []decisionCase{
+		{"a rollback waits", moved().with(back).with(undeployed), wait(migration.OriginNotReady, 10*time.Minute)},
+		{
+			"a rollback stops", moved().with(back).with(undeployed).with(since(11 * time.Minute)),
+			migration.Stop{Phase: migration.Lead, Why: migration.OriginNotReady},
+		},
+		{
+			"a rollback waits while Gateways move",
+			held(migration.HostedServing, migration.LockFree).with(back).with(undeployed),
+			wait(migration.OriginNotReady, 10*time.Minute),
+		},
+		{
+			"a rollback without a hosted istiod waits", before().with(back).with(undeployed).with(since(time.Minute)),
+			wait(migration.OriginNotReady, 9*time.Minute),
+		},
+		{"forward, it has a time to come back", leads.with(since(time.Minute)), wait(migration.OriginNotReady, 30*time.Second)},
+		{
+			"forward, Gateways move without it", leads.with(since(2 * time.Minute)),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
+		},
+		{
+			"forward, it does not block", leads.with(since(2 * time.Minute)).with(func(s *situation) { s.e.Findings = unknown }),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
+		},
+		{
+			"forward, the lock is free", locked.with(since(time.Minute)), wait(migration.LockPending, 90*time.Second),
+		},
+		{
+			"forward, the lock does not come", locked.with(since(2 * time.Minute)),
+			migration.Stop{Phase: migration.Lead, Why: migration.LockPending},
+		},
+		{
+			"paused while the lock moves", locked.with(since(time.Minute)).with(func(s *situation) { s.i.Paused = true }),
+			migration.Rest{Phase: migration.Lead, Why: migration.Paused},
+		},
+		{
+			"before a migration, it blocks", before().with(undeployed).with(func(s *situation) { s.e.Findings = unknown }),
+			migration.Stop{Phase: migration.Check, Why: migration.Blocked, Findings: unknown},
+		},
+	})
+}
+
 // TestAnEmptyMemoRepeatsOnlyWaiting checks for each situation that the phase does not depend on the Memo.
 func TestAnEmptyMemoRepeatsOnlyWaiting(t *testing.T) {
 	t.Parallel()

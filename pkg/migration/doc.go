@@ -27,5 +27,7 @@
 //   - The leader of the origin changes only while all Gateways with a Deployment are held.
 //   - Elections are off only while the origin does not exist.
 //   - The origin is parked only after no Gateway needs it.
-//   - A Gateway that failed stops the migration. Only a new request goes on.
+//   - A Gateway that failed stops the migration. Only a new request goes on. A rollback moves the others before
+//     that, and goes on when the Gateway has arrived after all.
+//   - The hosted istiod is removed only after no pod of a Gateway can be one of its own.
 package migration

@@ -34,6 +34,9 @@ type Evidence struct {
 type Origin struct {
 	// Exists reports whether anything of the installation is left: the Deployment, an Istio resource, or a finalizer.
 	Exists bool
+	// Undeployed reports whether its Deployment does not exist, although something else of the installation does: its
+	// operator has not created it yet, or creates it again.
+	Undeployed bool
 	// Replicas is spec.replicas of its Deployment. Pods is how many of its pods exist, Ready how many are ready.
 	Replicas, Pods, Ready int32
 	// Webhook is whether its validating webhook can block writes.
@@ -41,6 +44,9 @@ type Origin struct {
 	// Lead is what its version does with the lock.
 	Lead LeadMode
 }
+
+// isScaledDown reports whether its Deployment has no replicas, so that ScaleOrigin starts it.
+func (o Origin) isScaledDown() bool { return o.Exists && !o.Undeployed && o.Replicas == 0 }
 
 // WebhookPolicy is the failure policy of the origin's validating webhook.
 type WebhookPolicy int
@@ -113,7 +119,7 @@ type Gateway struct {
 	// Programmed reports whether the condition Programmed is true. Routes is the number of attached routes.
 	Programmed bool
 	Routes     int32
-	// Skip reports whether SkipAnnotation leaves the Gateway at the origin.
+	// Skip reports whether SkipAnnotation leaves the Gateway where it is.
 	Skip bool
 	// Order is the value of OrderAnnotation, or 0. Gateways with a lower one move first.
 	Order int
@@ -131,7 +137,8 @@ const (
 )
 
 const (
-	// SkipAnnotation on a Gateway, with the value true, leaves the Gateway at the origin.
+	// SkipAnnotation on a Gateway, with the value true, leaves the Gateway at the origin: in a rollback, at the hosted
+	// istiod.
 	SkipAnnotation = "gateway.hypergate.dev/migration-skip"
 	// OrderAnnotation on a Gateway is a whole number of 32 bits. Gateways with a lower one move first. The default is
 	// 0.
@@ -161,6 +168,14 @@ func ParseMove(annotations map[string]string) (skip bool, order int, invalid str
 
 // deployed reports whether the Gateway has a Deployment that an istiod could change.
 func (g Gateway) deployed() bool { return g.Of != OfNone }
+
+// remains reports whether the Gateway still has to move to the hosted istiod.
+func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
+
+// usesHosted reports whether pods of the Gateway can be those of the hosted istiod.
+func (g Gateway) usesHosted() bool {
+	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0)
+}
 
 // complete reports whether all pods have the newest template, and the Gateway is programmed.
 func (g Gateway) complete() bool {
@@ -208,6 +223,10 @@ type Memo struct {
 	// Failed is the Gateway whose pods did not become ready at the other istiod, and when that was decided.
 	Failed   types.UID
 	FailedAt time.Time
+	// Stranded are hashes of the UIDs of the Gateways that did not arrive at the origin in time in a rollback, and
+	// StrandedAt is when the last one was noted.
+	Stranded   []uint32
+	StrandedAt time.Time
 	// Holds is how often Gateways were held in the phase Roll, and HoldsSince the beginning of the count. LastHold is a
 	// hash of the Gateways that the last hold was for, with their resource versions.
 	Holds      int32

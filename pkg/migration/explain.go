@@ -54,7 +54,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			OriginNotReady, "the istiod in the guest has no ready pod",
-			"if it takes longer than 10 minutes, look at its Deployment in the guest",
+			"if it takes longer than 10 minutes, look at its Deployment in the guest; if it does not exist, look at its operator",
 		},
 		{OriginEnding, "pods of the istiod in the guest are terminating", ""},
 		{
@@ -108,7 +108,7 @@ func gatewayTexts() []reasonText {
 			"compare its routes with those before the move, " + thenResume,
 		},
 		{
-			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so the istiod in the guest keeps its pods",
+			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so both istiods keep their pods",
 			"remove the annotation to move them too",
 		},
 	}

@@ -108,7 +108,7 @@ func (d decision) lockIsLate() Step {
 	switch origin := d.e.Origin; {
 	case !failed && !late:
 		return nil
-	case d.needed() && origin.Exists && (origin.Replicas == 0 || !failed):
+	case d.needed() && origin.Exists && !origin.Undeployed && (origin.Replicas == 0 || !failed):
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	default:
 		return Stop{Phase: Lead, Why: LockPending}
@@ -124,7 +124,7 @@ func (d decision) keepOrigin() Step {
 	if !d.needed() || !origin.Exists || origin.Lead == WritesStatus {
 		return nil
 	}
-	if origin.Replicas == 0 {
+	if origin.isScaledDown() {
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	}
 	begun := d.m.Phase == Roll
@@ -136,7 +136,7 @@ func (d decision) keepOrigin() Step {
 
 // roll decides until all Gateways have moved. Nil: they have.
 func (d decision) roll() Step {
-	remaining := d.with(func(g Gateway) bool { return g.deployed() && g.Of != OfHosted })
+	remaining := d.with(Gateway.remains)
 	loose := d.with(func(g Gateway) bool {
 		return g.deployed() && g.Hold == model.Free && (g.Of == OfHosted || g.UID != d.m.Released)
 	})

@@ -33,8 +33,8 @@ const (
 func LeaseName(revision string) string { return model.MigrationLeaseName(revision) }
 
 const (
-	// MaxMemo is the size limit of an encoded Memo, in bytes.
-	MaxMemo = 1 << 10
+	// MaxMemo is the size limit of an encoded Memo, in bytes. All Gateways of a guest can be stranded.
+	MaxMemo = 8 << 10
 	// longestUID is the size limit of a UID, in bytes. Those of an API server have 36.
 	longestUID = 64
 	// mostReplicas is the limit of replicas of the origin, mostRoutes that of routes of a Gateway, and mostHolds that
@@ -100,6 +100,8 @@ type encodedMemo struct {
 	Arrived      bool      `json:"arrived,omitempty"`
 	Failed       types.UID `json:"failed,omitempty"`
 	FailedAt     int64     `json:"failedAt,omitempty"`
+	Stranded     []uint32  `json:"stranded,omitempty"`
+	StrandedAt   int64     `json:"strandedAt,omitempty"`
 	Holds        int32     `json:"holds,omitempty"`
 	HoldsSince   int64     `json:"holdsSince,omitempty"`
 	LastHold     uint64    `json:"lastHold,omitempty"`
@@ -113,7 +115,7 @@ func (m Memo) Encode() (string, error) {
 		Schema: memoSchema, Phase: m.Phase, Since: seconds(m.Since), Replicas: min(m.Replicas, mostReplicas),
 		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes), Arrived: m.Arrived,
 		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), Holds: min(m.Holds, mostHolds), HoldsSince: seconds(m.HoldsSince),
-		LastHold: m.LastHold,
+		LastHold: m.LastHold, Stranded: m.Stranded[:min(len(m.Stranded), model.MaxGateways)], StrandedAt: seconds(m.StrandedAt),
 		ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
 	})
 	if err != nil {
@@ -150,7 +152,7 @@ func ParseMemo(annotation string) (Memo, error) {
 		Phase: in.Phase, Since: timeOf(in.Since), Replicas: in.Replicas,
 		Released: in.Released, ReleasedAt: timeOf(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
 		Failed: in.Failed, FailedAt: timeOf(in.FailedAt), Holds: in.Holds, HoldsSince: timeOf(in.HoldsSince),
-		LastHold: in.LastHold,
+		LastHold: in.LastHold, Stranded: append([]uint32(nil), in.Stranded...), StrandedAt: timeOf(in.StrandedAt),
 		ScaledAt: timeOf(in.ScaledAt), LeadFailedAt: timeOf(in.LeadFailedAt),
 	}, nil
 }
@@ -168,8 +170,10 @@ func (e encodedMemo) check() error {
 		return errors.New("a number is out of range")
 	case max(len(e.Released), len(e.Failed)) > longestUID:
 		return errors.New("a UID is too long")
+	case len(e.Stranded) > model.MaxGateways:
+		return errors.New("too many Gateways are stranded")
 	}
-	times := []int64{e.Since, e.ReleasedAt, e.FailedAt, e.HoldsSince, e.ScaledAt, e.LeadFailedAt}
+	times := []int64{e.Since, e.ReleasedAt, e.FailedAt, e.StrandedAt, e.HoldsSince, e.ScaledAt, e.LeadFailedAt}
 	if slices.Min(times) < 0 || slices.Max(times) > latestTime {
 		return errors.New("a time is out of range")
 	}

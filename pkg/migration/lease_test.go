@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestRequests checks each request in each state.
@@ -91,7 +93,7 @@ func fullMemo() migration.Memo {
 	return migration.Memo{
 		Phase: migration.Roll, Since: start, Replicas: 2, Released: "a", ReleasedAt: start.Add(time.Second), Routes: 7,
 		Failed: "b", FailedAt: start.Add(time.Minute), Holds: 3, HoldsSince: start.Add(2 * time.Minute),
-		LastHold: 1<<64 - 1,
+		LastHold: 1<<64 - 1, Stranded: []uint32{1, 1<<32 - 1}, StrandedAt: start.Add(3 * time.Minute),
 		ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour),
 	}
 }
@@ -120,7 +122,8 @@ func TestMemoIsReadAgain(t *testing.T) {
 		"too many":       `{"schema":1,"replicas":1000}`,
 		"another time":   `{"schema":1,"since":-5}`,
 		"a long UID":     `{"schema":1,"failed":"` + strings.Repeat("a", 65) + `"}`,
-		"too long":       `{"schema":1,"failed":"` + strings.Repeat("a", 1<<10) + `"}`,
+		"too long":       `{"schema":1,"failed":"` + strings.Repeat("a", migration.MaxMemo) + `"}`,
+		"many stranded":  `{"schema":1,"stranded":[0` + strings.Repeat(",0", model.MaxGateways) + `]}`,
 	} {
 		if m, err := migration.ParseMemo(annotation); err == nil {
 			t.Errorf("%s: %+v", name, m)
@@ -142,7 +145,7 @@ func FuzzMemo(f *testing.F) {
 			if err != nil || len(encoded) > migration.MaxMemo {
 				t.Fatalf("%d bytes, %v", len(encoded), err)
 			}
-			if again, err := migration.ParseMemo(encoded); err != nil || again != m {
+			if again, err := migration.ParseMemo(encoded); err != nil || !cmp.Equal(again, m) {
 				t.Errorf("%+v is read again as %+v, %v", m, again, err)
 			}
 		}
@@ -159,12 +162,13 @@ func FuzzMemo(f *testing.F) {
 	})
 }
 
-// FuzzLongUIDs checks that a Memo with UIDs of any length fits.
+// FuzzLongUIDs checks that a Memo with UIDs of any length fits, if all Gateways are stranded.
 func FuzzLongUIDs(f *testing.F) {
 	f.Add("uid")
 	f.Fuzz(func(t *testing.T, uid string) {
 		m := fullMemo()
 		m.Released, m.Failed = types.UID(uid), types.UID(uid)
+		m.Stranded = slices.Repeat([]uint32{1<<32 - 1}, model.MaxGateways+1)
 		if encoded, err := m.Encode(); err != nil || len(encoded) > migration.MaxMemo {
 			t.Errorf("%d bytes, %v", len(encoded), err)
 		}

@@ -68,6 +68,19 @@ func (w *simulation) disturb() {
 			w.advance(time.Duration(w.random.IntN(300)) * time.Second) // the guest's API server is away
 			w.outage.EndedAt = w.now
 		}
+	case 12:
+		w.undeploy()
+	}
+}
+
+// undeploy deletes the Deployment of the origin, or lets its operator create it again.
+func (w *simulation) undeploy() {
+	switch {
+	case w.origin.gone:
+	case w.origin.undeployed:
+		w.origin.undeployed, w.origin.replicas, w.origin.at = false, 1, w.later(20)
+	case w.random.IntN(4) == 0:
+		w.origin.undeployed, w.origin.replicas, w.origin.runs = true, 0, false
 	}
 }
 
@@ -123,7 +136,7 @@ func TestAMigrationEnds(t *testing.T) {
 	t.Log(ends)
 	for _, end := range []migration.Reason{
 		migration.Parked, migration.Finished, migration.RolledBack, migration.OriginGone, migration.GatewayFailed,
-		migration.HeldByOther, migration.Skipped,
+		migration.HeldByOther, migration.Skipped, migration.OriginNotReady,
 	} {
 		if ends[string(end)] == 0 {
 			t.Errorf("no migration ends with %s: %v", end, ends)
@@ -156,7 +169,7 @@ func (w *simulation) end(seed uint64) string {
 		case model.Free:
 		}
 		count[g.Of]++
-		if g.broken {
+		if g.broken || g.stranded {
 			broken++
 		}
 		if g.Skip {
@@ -171,19 +184,34 @@ func (w *simulation) end(seed uint64) string {
 			migration.Parked:     held+count[migration.OfOrigin] == 0 && !w.origin.runs && w.origin.webhook == migration.WebhookHarmless,
 			migration.Finished:   held+count[migration.OfOrigin] == 0 && w.origin.gone && w.hosted.runs == migration.HostedAlone,
 			migration.RolledBack: held+count[migration.OfHosted] == 0 && w.hosted.runs == migration.HostedAbsent && w.origin.runs,
-			migration.Skipped:    skipped > 0 && w.origin.runs,
+			migration.Skipped:    skipped > 0 && (w.origin.runs || w.origin.undeployed),
 		}[why]
 	case migration.Stop:
 		why = s.Why
 		good = why == migration.GatewayFailed && broken > 0 || why == migration.HeldByOther && others > 0 ||
-			why == migration.OriginGone && w.origin.gone
+			why == migration.OriginGone && w.origin.gone || why == migration.OriginNotReady && w.origin.undeployed
 	case migration.Act, migration.Wait: // neither ends a migration
+	}
+	if !w.leftBehind() {
+		good = false
 	}
 	if !good {
 		w.t.Errorf("seed %d ends with %#v: %v, held %d, broken %d, others %d, skipped %d, origin %+v, hosted %+v, lock %d, memo %s",
 			seed, w.last, count, held, broken, others, skipped, w.origin, w.hosted, w.lock, w.memo)
 	}
 	return string(why)
+}
+
+// leftBehind reports whether a rollback that has ended has left only Gateways that cannot go back.
+func (w *simulation) leftBehind() bool {
+	stop, stops := w.last.(migration.Stop)
+	if w.intent.Goal != migration.Backward || stops && (stop.Why == migration.OriginGone || stop.Why == migration.OriginNotReady) {
+		return true
+	}
+	return !slices.ContainsFunc(w.gateways, func(g *simulated) bool {
+		cannot := g.stranded || g.Skip || g.Hold == model.HeldByOther
+		return !cannot && (g.Of == migration.OfHosted || g.Hold == model.Held)
+	})
 }
 
 // TestHoldsThatAreReverted plays migrations beside a client that removes each hold once Gateways move. The migration

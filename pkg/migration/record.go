@@ -92,7 +92,7 @@ func (r Record) refusal(request Request) error {
 func (r Record) mayStart() error {
 	ended, stopped := r.reached(Ended), r.reached(Stopped)
 	switch {
-	case r.Intent.Goal == NoGoal, r.Intent.Goal == Backward && (ended == RolledBack || stopped != ""):
+	case r.Intent.Goal == NoGoal, r.Intent.Goal == Backward && (ended == RolledBack || ended == Skipped || stopped != ""):
 		return nil
 	case ended == Parked, ended == Finished, ended == Skipped:
 		return errors.New("the migration has ended: " + sentence(ended))

@@ -42,6 +42,7 @@ func records() map[string]migration.Record {
 		"going back":  record(migration.Backward, migration.Waiting, migration.GatewayRolling),
 		"back stops":  record(migration.Backward, migration.Stopped, migration.GatewayFailed),
 		"back paused": record(migration.Backward, migration.Ended, migration.Paused, isPaused),
+		"back skips":  record(migration.Backward, migration.Ended, migration.Skipped),
 		"rolled back": record(migration.Backward, migration.Ended, migration.RolledBack),
 	}
 }
@@ -84,6 +85,7 @@ func TestRequestsInEachState(t *testing.T) {
 			"retire": "only after start",
 		},
 		"back stops":  {"start": changes, "pause": changes, "resume": changes, "rollback": same, "retire": "only after start"},
+		"back skips":  {"start": changes, "pause": changes, "resume": "nothing to resume", "rollback": same, "retire": "only after start"},
 		"back paused": {"start": "resume before start", "pause": same, "resume": changes, "rollback": changes, "retire": "before retire"},
 		"rolled back": {
 			"start": changes, "pause": "nothing to pause", "resume": "nothing to resume", "rollback": same, "retire": "only after start",

@@ -160,7 +160,8 @@ func (d decision) stateOf(g Gateway, step Step) GatewayState {
 		return StateNoPods
 	case g.Hold == model.HeldByOther:
 		return StateHeldByOther
-	case g.UID == d.m.Failed && d.counts(d.m.FailedAt), isAbout(step, g, GatewayFailed, FewerRoutes):
+	case g.UID == d.m.Failed && d.counts(d.m.FailedAt), isAbout(step, g, GatewayFailed, FewerRoutes),
+		d.i.Goal == Backward && d.isStranded(g):
 		return StateFailed
 	case d.onItsWay(g), isAbout(step, g, GatewayRolling):
 		return StateRolling

@@ -67,6 +67,9 @@ func TestReports(t *testing.T) {
 			}),
 			want: "Roll Stopped GatewayFailed shop/a", gateways: "a=Failed b=Held", moving: 2, origin: true,
 		},
+		"one does not go back, and the other follows": {
+			s: atOrigin(), want: "Roll Acting", gateways: "b=Held a=Failed", moving: 2, origin: true,
+		},
 		"one is left out, one is held by another client": {
 			s: held(migration.HostedLeading, migration.LockHosted).with(func(s *situation) {
 				s.e.Gateways[0].Skip, s.e.Gateways[1].Hold = true, model.HeldByOther

@@ -38,7 +38,9 @@ type simulation struct {
 }
 
 type simulatedOrigin struct {
-	gone     bool
+	// gone reports whether nothing of it is left, and undeployed whether only its Deployment is gone.
+	gone, undeployed bool
+
 	replicas int32
 	// runs reports whether its pod is ready. It follows replicas at the time at.
 	runs    bool
@@ -57,8 +59,11 @@ type simulatedHosted struct {
 type simulated struct {
 	migration.Gateway
 	// broken reports whether pods of the hosted istiod never become ready.
-	broken  bool
-	readyAt time.Time
+	broken bool
+	// stranded reports whether new pods of the origin never become ready. servedBy is the istiod of those that serve.
+	stranded bool
+	servedBy migration.Istiod
+	readyAt  time.Time
 }
 
 func newSimulation(t *testing.T, seed uint64) *simulation {
@@ -74,7 +79,7 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	}
 	for i := range w.random.IntN(6) {
 		g := &simulated{Gateway: gateway(fmt.Sprint("g", i), model.Free, migration.OfOrigin)}
-		g.broken = w.random.IntN(12) == 0
+		g.broken, g.stranded, g.servedBy = w.random.IntN(12) == 0, w.random.IntN(12) == 0, g.Of
 		switch w.random.IntN(20) {
 		case 0:
 			g.Hold = model.HeldByOther
@@ -101,7 +106,10 @@ func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration
 
 func (w *simulation) evidence() migration.Evidence {
 	e := migration.Evidence{
-		Origin: migration.Origin{Exists: !w.origin.gone, Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead},
+		Origin: migration.Origin{
+			Exists: !w.origin.gone, Undeployed: w.origin.undeployed,
+			Replicas: w.origin.replicas, Webhook: w.origin.webhook, Lead: w.origin.lead,
+		},
 		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs, Trusted: w.trusted},
 		Lock:   w.lock, Outage: w.outage,
 	}
@@ -150,11 +158,14 @@ func (w *simulation) checkAction(act migration.Act) {
 	for _, g := range w.gateways {
 		need = need || g.Of == migration.OfOrigin
 		free = free || g.Of != migration.OfNone && g.Hold == model.Free
-		ours = ours || g.Of == migration.OfHosted
+		ours = ours || g.Of == migration.OfHosted || g.servedBy == migration.OfHosted
 	}
 	switch a := act.Action.(type) {
 	case migration.ScaleOrigin:
 		isWriter := w.lock == migration.LockHosted && w.hosted.mode != migration.HostedServing
+		if w.origin.undeployed {
+			w.t.Errorf("a Deployment that does not exist is scaled")
+		}
 		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && isWriter {
 			w.t.Errorf("an origin that writes status starts beside the hosted istiod")
 		}
@@ -229,7 +240,7 @@ func (w *simulation) setHosted(mode migration.HostedMode) {
 }
 
 func (w *simulation) scale(replicas int32) {
-	if !w.origin.gone && w.origin.replicas != replicas {
+	if !w.origin.gone && !w.origin.undeployed && w.origin.replicas != replicas {
 		w.origin.replicas, w.origin.at = replicas, w.later(20)
 	}
 }
@@ -261,6 +272,7 @@ func (w *simulation) deploy(g *simulated, of migration.Istiod) {
 	g.Of, g.Connected = of, false
 	g.Deployment.State, g.Deployment.Wanted = model.DeploymentRolling, max(1, g.Deployment.Wanted)
 	g.Deployment.Generation++
+	g.Deployment.Old = g.Deployment.Wanted
 	g.readyAt = w.later(60)
 }
 
@@ -278,9 +290,11 @@ func (w *simulation) advance(by time.Duration) {
 	w.write()
 	for _, g := range w.gateways {
 		serves := g.Of == migration.OfOrigin && w.origin.runs || g.Of == migration.OfHosted && w.hosted.runs != migration.HostedAbsent
-		works := serves && (!g.broken || g.Of == migration.OfOrigin)
+		fails := g.broken && g.Of == migration.OfHosted || g.stranded && g.Of == migration.OfOrigin
+		works := serves && (!fails || g.servedBy == g.Of) // the pods of before still exist
 		if g.Deployment.State == model.DeploymentRolling && !w.now.Before(g.readyAt) && works {
 			g.Deployment.State, g.Connected = model.DeploymentComplete, g.Of == migration.OfHosted
+			g.Deployment.Old, g.servedBy = 0, g.Of
 		}
 	}
 }

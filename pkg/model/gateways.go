@@ -65,6 +65,8 @@ type GatewayDeployment struct {
 	Generation int64
 	// Wanted is the number of pods that should exist, Ready how many of the newest version are available.
 	Wanted, Ready int32
+	// Old is the number of pods of earlier versions. It is at least 1 while that is not known.
+	Old int32
 }
 
 // DeploymentState is the state of the rollout of a gateway's Deployment.

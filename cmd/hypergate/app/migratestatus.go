@@ -32,8 +32,8 @@ States of a Gateway:
   Held        It is still at the istiod in the guest, and is held. It moves later.
   Rolling     Its pods are replaced by pods that connect to the other istiod.
   AtHosted    The hosted istiod serves it.
-  Failed      It did not arrive in time. The migration stops.
-  Skipped     An annotation leaves it at the istiod in the guest.
+  Failed      It did not arrive in time. The migration stops, or a rollback after the others.
+  Skipped     An annotation leaves it where it is.
   HeldByOther Another client holds it.
   AtOther     Its pods connect to another istiod.
   NoPods      It has no pods, so there is nothing to move.
