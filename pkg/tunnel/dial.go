@@ -16,7 +16,8 @@ type Reason string
 const (
 	// Unconfigured: a file of the credential or of the identity cannot be used.
 	Unconfigured Reason = "unconfigured"
-	// NoIstiod: istiod accepts no connections. A tunnel to a relay would take gateways away from another istiod.
+	// NoIstiod: istiod does not listen, or does not answer. A tunnel to a relay would take gateways away from another
+	// istiod.
 	NoIstiod Reason = "no_istiod"
 	// Unreachable: the guest's API server does not answer, or is not verified.
 	Unreachable Reason = "unreachable"
@@ -88,11 +89,11 @@ func ofStatus(status int) Reason {
 	}
 }
 
-// dial opens a tunnel to a relay, if istiod accepts connections. It fails after limits.dial.
+// dial opens a tunnel to a relay, if istiod answers. It fails after limits.dial.
 //
-// A relay opens a stream on the tunnel with the fewest. With a tunnel to an istiod that accepts no connections, all
-// gateways would try that one again and again, and none would reach the other istiod. istiod is not asked while the API
-// server accepts no connection: each attempt costs istiod a connection without a handshake.
+// A relay opens a stream on the tunnel with the fewest. With a tunnel to an istiod that does not answer, all gateways
+// would try that one again and again, and none would reach the other istiod. istiod is not asked while the API server
+// accepts no connection: each check costs istiod a handshake.
 func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.dial)
 	defer cancel()
@@ -108,12 +109,10 @@ func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	if err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
 	}
-	istiod, err := s.target(ctx)
-	if err != nil {
+	if err := s.check(ctx); err != nil {
 		_ = raw.Close()
-		return nil, dialError{NoIstiod, fmt.Errorf("connecting to istiod: %w", err)}
+		return nil, dialError{NoIstiod, err}
 	}
-	_ = istiod.Close()
 	one, err := s.upgrade(ctx, raw, to, api, identity)
 	if err != nil {
 		_ = raw.Close()
