@@ -3,7 +3,6 @@ package tunnel
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -168,62 +167,4 @@ func prove(
 		return nil, dialError{Unproven, context.Cause(ctx)}
 	}
 	return &proven{inner, layers{between, outer}}, nil
-}
-
-// Caller connects to istiod through a relay, as a gateway does, from outside of the guest. It proves to the relay that
-// it has the sidecar's identity, because the network policy of the relays does not restrict this way.
-type Caller struct {
-	// Server is the URL of the guest's API server, CA verifies it, in PEM, and Token is for it.
-	Server, Token string
-	CA            []byte
-	// Cert and Key are the key pair of the sidecar, in PEM.
-	Cert, Key []byte
-	// Namespace has the relay pods.
-	Namespace string
-}
-
-// Dial returns a connection to istiod through a relay pod. It fails when the context ends, and after dialTime. An error
-// contains neither the token nor the address.
-func (c Caller) Dial(ctx context.Context, relay string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(c.CA) {
-		return nil, dialError{Unconfigured, errors.New("the CA of the guest's API server has no certificate in PEM")}
-	}
-	api, err := newAccess(c.Server, c.Token, roots)
-	if err != nil {
-		return nil, dialError{Unconfigured, err}
-	}
-	identity, err := tls.X509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		return nil, dialError{Unconfigured, fmt.Errorf("the key pair for the relays: %w", err)}
-	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", api.address)
-	if err != nil {
-		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
-	}
-	inner, err := prove(ctx, raw, proxyPath(api.base, c.Namespace, relay), api, &identity, []string{gatewayProtocol})
-	if err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	if got := inner.ConnectionState().NegotiatedProtocol; got != gatewayProtocol {
-		_ = raw.Close()
-		return nil, dialError{Unproven, errors.New("the relay does not support connections of hypergate: its version is older")}
-	}
-	return inner, nil
-}
-
-// DialAny returns a connection to istiod through the first relay that answers. An error has those of all relays.
-func (c Caller) DialAny(ctx context.Context, relays []string) (net.Conn, error) {
-	var errs []error
-	for _, relay := range relays {
-		conn, err := c.Dial(ctx, relay)
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, fmt.Errorf("through %s: %w", relay, err))
-	}
-	return nil, errors.Join(errs...)
 }

@@ -41,6 +41,7 @@ func TestAHungIstiod(t *testing.T) {
 	wake := second.hang()
 	b.g.Eventually(up).Should(gomega.Equal("0"))
 	b.logs("reason=" + string(NoIstiod))
+	b.g.Eventually(b.accepting).Should(gomega.Equal(1)) // a stream before that is closed
 	b.allReach(5)
 
 	t.Log("the sidecar offers no tunnel to it")
@@ -56,6 +57,19 @@ func TestAHungIstiod(t *testing.T) {
 	before := second.count()
 	b.allReach(3)
 	b.g.Eventually(second.count).Should(gomega.BeNumerically(">=", before+3))
+}
+
+// accepting returns the number of tunnels on which the relay can open streams, as far as the relay knows.
+func (b *bench) accepting() int {
+	b.relay.mu.Lock()
+	defer b.relay.mu.Unlock()
+	n := 0
+	for _, one := range b.relay.sessions {
+		if one.frames.left.Load() == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // gatewaysStay opens n connections of gateways that stay.

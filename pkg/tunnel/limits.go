@@ -74,6 +74,8 @@ const (
 	healthTime = 5 * time.Second
 	// dialTime is the time in which a sidecar gets from dialing the API server to the end of the TLS handshake.
 	dialTime = 10 * time.Second
+	// nextRelayTime is the time after which hypergate also tries the next relay. It is a part of the 5 s of a probe.
+	nextRelayTime = time.Second
 	// targetTime is the time in which istiod accepts a connection, and answers a check.
 	targetTime = 5 * time.Second
 	// checkEvery is how often a sidecar that has a tunnel checks that istiod answers. It is the interval of keepalives.
