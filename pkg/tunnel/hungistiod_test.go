@@ -59,6 +59,45 @@ func TestAHungIstiod(t *testing.T) {
 	b.g.Eventually(second.count).Should(gomega.BeNumerically(">=", before+3))
 }
 
+// TestARelayWhoseTunnelsAcceptNothingIsNotReady checks a relay with one tunnel, whose istiod hangs. It stays ready for
+// as long as a gateway waits, and its tunnel stays longer. It is ready again with a tunnel that accepts streams.
+func TestARelayWhoseTunnelsAcceptNothingIsNotReady(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.wait = 500 * time.Millisecond
+	b := newBench(t, l, supportedVersions())
+	istiod := b.istiod()
+	istiod.listen()
+	b.target = istiod.address
+	l.check, l.target = 20*time.Millisecond, 2*time.Second
+	sidecar, _ := b.sidecar(l, supportedVersions())
+	b.upAgain(sidecar)
+	b.g.Eventually(b.relay.Ready).Should(gomega.BeTrue())
+	<-time.After(2 * l.wait)
+	if !b.relay.Ready() {
+		t.Error("a relay with a tunnel that accepts streams is not ready")
+	}
+	wake := istiod.hang()
+	b.g.Eventually(b.accepting).Should(gomega.Equal(0))
+	left := b.leftAt()
+	b.g.Eventually(b.relay.Ready).Should(gomega.BeFalse())
+	if waited := time.Since(left); waited < l.wait {
+		t.Errorf("it is not ready after %s", waited)
+	}
+	if n := metric(b.relay.Handler(), "hypergate_relay_tunnels"); n != "1" {
+		t.Errorf("the relay has %s tunnels, want 1", n)
+	}
+	wake()
+	b.g.Eventually(b.relay.Ready).Should(gomega.BeTrue())
+}
+
+// leftAt returns when the only tunnel of the relay ceased to accept streams.
+func (b *bench) leftAt() time.Time {
+	b.relay.mu.Lock()
+	defer b.relay.mu.Unlock()
+	return *b.relay.sessions[0].frames.left.Load()
+}
+
 // accepting returns the number of tunnels on which the relay can open streams, as far as the relay knows.
 func (b *bench) accepting() int {
 	b.relay.mu.Lock()

@@ -83,7 +83,7 @@ const (
 	// openTime is the time in which a sidecar acknowledges a stream.
 	openTime = 10 * time.Second
 	// waitTime is how long a relay holds the connection of a gateway that waits for a tunnel. It is shorter than the
-	// connection timeout of gRPC, which is 20 s.
+	// connection timeout of gRPC, which is 20 s. A relay stays ready as long if none of its tunnels accepts streams.
 	waitTime = 10 * time.Second
 	// placeTime is how long a connection of a gateway counts for its source, at least.
 	placeTime = 10 * time.Second

@@ -56,11 +56,15 @@ func newRelay(log *slog.Logger, roots, name string, l limits, versions []Version
 	}
 }
 
-// Ready reports whether the relay holds a tunnel.
+// Ready reports whether the relay holds a tunnel that accepts streams, or one that did until a short time ago: the
+// sidecar of an istiod that starts again has another one soon. A gateway that connects waits equally long.
 func (r *Relay) Ready() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.sessions) > 0
+	return slices.ContainsFunc(r.sessions, func(s *session) bool {
+		left := s.frames.left.Load()
+		return left == nil || time.Since(*left) < r.limits.wait
+	})
 }
 
 // ServeTunnels accepts tunnels from a listener until the context ends. It closes the listener and all tunnels, and
