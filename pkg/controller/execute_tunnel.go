@@ -36,13 +36,14 @@ func (e *execution) currentSidecar(ctx context.Context) []model.MgmtObject {
 }
 
 // currentServing returns the key pair with which the sidecar proves to the relays that it is istiod's. It is new if it
-// is due, or if another CA issues certificates. If the CA is not known, it is the one in use.
+// is due, if it begins in the future, or if another CA issues certificates. If the CA is not known, it is the one in
+// use.
 func (e *execution) currentServing() (pki.Serving, error) {
 	now, serving := e.clock.Now(), e.memory.secrets.Serving()
 	if !e.ca.Exists() {
 		return serving, nil
 	}
-	if renewal := serving.RenewAt(e.ca, e.config.TunnelName()); now.Before(renewal) {
+	if renewal := serving.RenewAt(now, e.ca, e.config.TunnelName()); now.Before(renewal) {
 		e.requeueAfter(max(renewal.Sub(now), tokenRetry))
 		return serving, nil
 	}
@@ -51,6 +52,6 @@ func (e *execution) currentServing() (pki.Serving, error) {
 		return pki.Serving{}, fmt.Errorf("issuing the certificate of the tunnel's sidecar: %w", err)
 	}
 	e.memory.secrets.SetServing(serving)
-	e.requeueAfter(max(serving.RenewAt(e.ca, e.config.TunnelName()).Sub(now), tokenRetry))
+	e.requeueAfter(max(serving.RenewAt(now, e.ca, e.config.TunnelName()).Sub(now), tokenRetry))
 	return serving, nil
 }

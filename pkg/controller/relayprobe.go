@@ -51,7 +51,7 @@ func (r *Reconciler) address(plane model.ControlPlane, published model.HostPort)
 }
 
 // throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay,
-// with what istiod's sidecar has. The first relay that answers is used.
+// with what istiod's sidecar has. The first relay that answers is used, so one that does not answer hides no other.
 func (r *Reconciler) throughRelay() func(context.Context) (net.Conn, error) {
 	api, token := r.guest.OwnAPI(), r.memory.secrets.Credential(model.SidecarBearer).Token
 	pair := r.memory.secrets.Serving()

@@ -31,6 +31,9 @@ func TestTheSidecarsCertificate(t *testing.T) {
 		{"no CA is known", 3 * time.Hour, pki.CA{}, false},
 		{"before it is due", 19 * 24 * time.Hour, next, false},
 		{"due", 21 * 24 * time.Hour, next, true},
+		{"the clock is as far behind as that of a node may be", 21*24*time.Hour - 4*time.Minute, next, false},
+		{"the clock was ahead", 21*24*time.Hour - 2*time.Hour, next, true},
+		{"the same, after it went back", 21*24*time.Hour - 2*time.Hour, next, false},
 	} {
 		clock.SetTime(start.Add(step.after))
 		e := &execution{Reconciler: r, ca: step.ca}

@@ -64,11 +64,14 @@ func (c CA) issue(leaf *x509.Certificate) (Serving, error) {
 // RenewAt returns when the certificate must be replaced: after two thirds of its life. It returns the zero time, which
 // means now, unless it is a certificate of the issuing CA for dnsName that belongs to the key.
 //
+// The certificate may have been issued by a clock that was ahead, on another node. Then it begins in the future, and is
+// replaced at once: no relay accepts it before.
+//
 // After a rotation of the CA, the certificate of the CA before is still valid. It is replaced at once, because the root
 // of that CA is not trusted much longer.
-func (s Serving) RenewAt(issuer CA, dnsName string) time.Time {
+func (s Serving) RenewAt(now time.Time, issuer CA, dnsName string) time.Time {
 	leaf, err := parse(s.Cert)
-	if err != nil {
+	if err != nil || leaf.NotBefore.After(now) {
 		return time.Time{}
 	}
 	from, err := parse(issuer.Cert)

@@ -104,7 +104,7 @@ func TestServingRenewal(t *testing.T) {
 		"no PEM":            {pki.Serving{Cert: []byte("x"), Key: []byte("x")}, ca, name, false},
 		"the same, renewed": {again, ca, name, true},
 	} {
-		at := tc.serving.RenewAt(tc.ca, tc.name)
+		at := tc.serving.RenewAt(now, tc.ca, tc.name)
 		if !tc.keeps {
 			if !at.IsZero() {
 				t.Errorf("%s: it is kept until %s", what, at)

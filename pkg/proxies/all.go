@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// asksAtOnce is the number of questions of a round. They are open at the same time, so that also a load balancer or
-	// a relay that prefers the istiod with the fewest connections passes them to all.
+	// asksAtOnce is the number of questions of a round. They are open at the same time, so that also a load balancer
+	// that prefers the istiod with the fewest connections passes them to all. A relay of the tunnel passes them to each
+	// in turn.
 	asksAtOnce = 4
 	// mostRounds limits the rounds if the names of the istiods are known, manyRounds if they are not. Each connection
 	// leads to any istiod. The probability that 20 connections lead to the same one of two is 1 in 524,288, and 1 in

@@ -3,7 +3,6 @@ package tunnel
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -16,7 +15,8 @@ type Reason string
 const (
 	// Unconfigured: a file of the credential or of the identity cannot be used.
 	Unconfigured Reason = "unconfigured"
-	// NoIstiod: istiod accepts no connections. A tunnel to a relay would take gateways away from another istiod.
+	// NoIstiod: istiod does not listen, or does not answer. A tunnel to a relay would take gateways away from another
+	// istiod.
 	NoIstiod Reason = "no_istiod"
 	// Unreachable: the guest's API server does not answer, or is not verified.
 	Unreachable Reason = "unreachable"
@@ -88,11 +88,11 @@ func ofStatus(status int) Reason {
 	}
 }
 
-// dial opens a tunnel to a relay, if istiod accepts connections. It fails after limits.dial.
+// dial opens a tunnel to a relay, if istiod answers. It fails after limits.dial.
 //
-// A relay opens a stream on the tunnel with the fewest. With a tunnel to an istiod that accepts no connections, all
-// gateways would try that one again and again, and none would reach the other istiod. istiod is not asked while the API
-// server accepts no connection: each attempt costs istiod a connection without a handshake.
+// A relay opens a stream on the tunnel with the fewest. With a tunnel to an istiod that does not answer, all gateways
+// would try that one again and again, and none would reach the other istiod. istiod is not asked while the API server
+// accepts no connection: each check costs istiod a handshake.
 func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.dial)
 	defer cancel()
@@ -108,12 +108,10 @@ func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	if err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
 	}
-	istiod, err := s.target(ctx)
-	if err != nil {
+	if err := s.check(ctx); err != nil {
 		_ = raw.Close()
-		return nil, dialError{NoIstiod, fmt.Errorf("connecting to istiod: %w", err)}
+		return nil, dialError{NoIstiod, err}
 	}
-	_ = istiod.Close()
 	one, err := s.upgrade(ctx, raw, to, api, identity)
 	if err != nil {
 		_ = raw.Close()
@@ -169,62 +167,4 @@ func prove(
 		return nil, dialError{Unproven, context.Cause(ctx)}
 	}
 	return &proven{inner, layers{between, outer}}, nil
-}
-
-// Caller connects to istiod through a relay, as a gateway does, from outside of the guest. It proves to the relay that
-// it has the sidecar's identity, because the network policy of the relays does not restrict this way.
-type Caller struct {
-	// Server is the URL of the guest's API server, CA verifies it, in PEM, and Token is for it.
-	Server, Token string
-	CA            []byte
-	// Cert and Key are the key pair of the sidecar, in PEM.
-	Cert, Key []byte
-	// Namespace has the relay pods.
-	Namespace string
-}
-
-// Dial returns a connection to istiod through a relay pod. It fails when the context ends, and after dialTime. An error
-// contains neither the token nor the address.
-func (c Caller) Dial(ctx context.Context, relay string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
-	defer cancel()
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(c.CA) {
-		return nil, dialError{Unconfigured, errors.New("the CA of the guest's API server has no certificate in PEM")}
-	}
-	api, err := newAccess(c.Server, c.Token, roots)
-	if err != nil {
-		return nil, dialError{Unconfigured, err}
-	}
-	identity, err := tls.X509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		return nil, dialError{Unconfigured, fmt.Errorf("the key pair for the relays: %w", err)}
-	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", api.address)
-	if err != nil {
-		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
-	}
-	inner, err := prove(ctx, raw, proxyPath(api.base, c.Namespace, relay), api, &identity, []string{gatewayProtocol})
-	if err != nil {
-		_ = raw.Close()
-		return nil, err
-	}
-	if got := inner.ConnectionState().NegotiatedProtocol; got != gatewayProtocol {
-		_ = raw.Close()
-		return nil, dialError{Unproven, errors.New("the relay does not support connections of hypergate: its version is older")}
-	}
-	return inner, nil
-}
-
-// DialAny returns a connection to istiod through the first relay that answers. An error has those of all relays.
-func (c Caller) DialAny(ctx context.Context, relays []string) (net.Conn, error) {
-	var errs []error
-	for _, relay := range relays {
-		conn, err := c.Dial(ctx, relay)
-		if err == nil {
-			return conn, nil
-		}
-		errs = append(errs, fmt.Errorf("through %s: %w", relay, err))
-	}
-	return nil, errors.Join(errs...)
 }

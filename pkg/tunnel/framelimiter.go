@@ -15,6 +15,7 @@ const (
 	frameData   = 0
 	frameWindow = 1
 	framePing   = 2
+	frameGoAway = 3
 	flagSYN     = 1
 )
 
@@ -31,6 +32,8 @@ type frameLimiter struct {
 	inbox  *inbox // nil at a relay, whose other end is hypergate's
 	// exceeded is the error with which check ended the tunnel. Callers of yamux can get an error of yamux instead.
 	exceeded atomic.Pointer[error]
+	// left is when the other end asked for no more streams. Nil: it did not.
+	left atomic.Pointer[time.Time]
 }
 
 func newFrameLimiter(inbox *inbox) *frameLimiter {
@@ -88,6 +91,8 @@ func (f *frameLimiter) frame(now time.Time) error {
 			return errPings
 		}
 		f.pings.Take(now)
+	case frameGoAway:
+		f.left.CompareAndSwap(nil, &now)
 	}
 	return nil
 }

@@ -289,6 +289,7 @@ func TestUnreadData(t *testing.T) {
 			if tcp, is := conn.(*net.TCPConn); is {
 				_ = tcp.SetReadBuffer(4 << 10)
 			}
+			_, _ = io.WriteString(conn, "it answers")
 			<-ctx.Done()
 		})
 	})

@@ -74,12 +74,16 @@ const (
 	healthTime = 5 * time.Second
 	// dialTime is the time in which a sidecar gets from dialing the API server to the end of the TLS handshake.
 	dialTime = 10 * time.Second
-	// targetTime is the time in which istiod accepts a connection.
+	// nextRelayTime is the time after which hypergate also tries the next relay. It is a part of the 5 s of a probe.
+	nextRelayTime = time.Second
+	// targetTime is the time in which istiod accepts a connection, and answers a check.
 	targetTime = 5 * time.Second
+	// checkEvery is how often a sidecar that has a tunnel checks that istiod answers. It is the interval of keepalives.
+	checkEvery = pingEvery
 	// openTime is the time in which a sidecar acknowledges a stream.
 	openTime = 10 * time.Second
 	// waitTime is how long a relay holds the connection of a gateway that waits for a tunnel. It is shorter than the
-	// connection timeout of gRPC, which is 20 s.
+	// connection timeout of gRPC, which is 20 s. A relay stays ready as long if none of its tunnels accepts streams.
 	waitTime = 10 * time.Second
 	// placeTime is how long a connection of a gateway counts for its source, at least.
 	placeTime = 10 * time.Second
@@ -131,6 +135,7 @@ type limits struct {
 	opens, newStreams throttle.Rate
 
 	proof, dial, target, open, wait, firstByte time.Duration
+	check                                      time.Duration
 	idle, stall, closing, quiet                time.Duration
 	ping, silence, write                       time.Duration
 	firstPause, longestPause, proven, redial   time.Duration
@@ -145,7 +150,8 @@ func defaultLimits() limits {
 		opens:      throttle.Rate{Burst: openBurst, Every: streamEvery},
 		newStreams: throttle.Rate{Burst: streamBurst, Every: streamEvery},
 		proof:      proofTime, dial: dialTime, target: targetTime, open: openTime, wait: waitTime, firstByte: firstByteTime,
-		idle: idleTime, stall: stallTime, closing: closeTime, quiet: quietTime,
+		check: checkEvery,
+		idle:  idleTime, stall: stallTime, closing: closeTime, quiet: quietTime,
 		ping: pingEvery, silence: silenceTime, write: writeTime,
 		firstPause: firstPause, longestPause: longestPause, proven: provenAfter, redial: redialEvery,
 		end: endTime, drain: drainTime, stop: stopTime,

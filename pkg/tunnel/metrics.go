@@ -124,7 +124,7 @@ func (s *Sidecar) metrics() []family {
 	}
 }
 
-// Handler serves /healthz, /readyz and /metrics of a relay. It is ready while it holds a tunnel.
+// Handler serves /healthz, /readyz and /metrics of a relay. See Ready.
 func (r *Relay) Handler() http.Handler { return handler(r.Ready, r.metrics) }
 
 // Handler serves /healthz, /readyz and /metrics of a sidecar. It is always ready: istiod's pod does not depend on it.

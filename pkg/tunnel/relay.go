@@ -39,6 +39,7 @@ type Relay struct {
 	mu       sync.Mutex
 	sessions []*session    // the oldest first
 	changed  chan struct{} // closed and replaced when sessions changes
+	turn     int           // the tunnel that got the last connection of hypergate
 }
 
 // NewRelay returns a relay without tunnels.
@@ -55,11 +56,15 @@ func newRelay(log *slog.Logger, roots, name string, l limits, versions []Version
 	}
 }
 
-// Ready reports whether the relay holds a tunnel.
+// Ready reports whether the relay holds a tunnel that accepts streams, or one that did until a short time ago: the
+// sidecar of an istiod that starts again has another one soon. A gateway that connects waits equally long.
 func (r *Relay) Ready() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.sessions) > 0
+	return slices.ContainsFunc(r.sessions, func(s *session) bool {
+		left := s.frames.left.Load()
+		return left == nil || time.Since(*left) < r.limits.wait
+	})
 }
 
 // ServeTunnels accepts tunnels from a listener until the context ends. It closes the listener and all tunnels, and
@@ -81,7 +86,7 @@ func (r *Relay) tunnel(ctx context.Context, conn net.Conn) {
 		err = errors.New("a newer connection took its slot")
 	}
 	if err == nil && secure.ConnectionState().NegotiatedProtocol == gatewayProtocol {
-		r.gateway(ctx, secure)
+		r.connection(ctx, secure, r.inTurn)
 		return
 	}
 	var one *session
@@ -179,9 +184,32 @@ func (r *Relay) announce() {
 	r.changed = make(chan struct{})
 }
 
-// open opens a stream on the tunnel with the fewest. It waits for a tunnel, and for its turn among the new streams, as
-// long as limits.wait. An honest relay opens no streams so fast that the sidecar ends the tunnel.
-func (r *Relay) open(ctx context.Context) (*yamux.Stream, error) {
+// order sorts tunnels: open takes the first one that accepts a stream.
+type order func(sessions []*session) []*session
+
+// fewestFirst begins with the tunnel that has the fewest streams, so that gateways spread over all istiods.
+func fewestFirst(sessions []*session) []*session {
+	return slices.SortedStableFunc(slices.Values(sessions), func(a, b *session) int {
+		return cmp.Compare(a.mux.NumStreams(), b.mux.NumStreams())
+	})
+}
+
+// inTurn begins with the tunnel after that of the last call. hypergate asks the same question several times, and wants
+// the answers of all istiods. With fewestFirst, the one with the fewest gateways would get all of the questions.
+func (r *Relay) inTurn(sessions []*session) []*session {
+	accepting := slices.DeleteFunc(slices.Clone(sessions), func(s *session) bool { return s.frames.left.Load() != nil })
+	if len(accepting) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.turn = (r.turn + 1) % len(accepting)
+	return slices.Concat(accepting[r.turn:], accepting[:r.turn])
+}
+
+// open opens a stream on a tunnel. It waits for a tunnel, and for its turn among the new streams, as long as
+// limits.wait. An honest relay opens no streams so fast that the sidecar ends the tunnel.
+func (r *Relay) open(ctx context.Context, sorted order) (*yamux.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.limits.wait)
 	defer cancel()
 	turn, reserved := r.pace.Reserve(time.Now(), r.limits.wait)
@@ -197,8 +225,7 @@ func (r *Relay) open(ctx context.Context) (*yamux.Stream, error) {
 		r.mu.Lock()
 		sessions, changed := slices.Clone(r.sessions), r.changed
 		r.mu.Unlock()
-		slices.SortStableFunc(sessions, func(a, b *session) int { return cmp.Compare(a.mux.NumStreams(), b.mux.NumStreams()) })
-		for _, s := range sessions {
+		for _, s := range sorted(sessions) {
 			// A tunnel that the sidecar replaces accepts no more streams, and neither does one that just ended.
 			if stream, err := s.mux.OpenStream(); err == nil {
 				return stream, nil
@@ -219,7 +246,10 @@ func (r *Relay) ServeGateways(ctx context.Context, listener net.Listener) error 
 }
 
 // gateway serves one connection of a gateway.
-func (r *Relay) gateway(ctx context.Context, conn net.Conn) {
+func (r *Relay) gateway(ctx context.Context, conn net.Conn) { r.connection(ctx, conn, fewestFirst) }
+
+// connection serves one connection to istiod: of a gateway, or of hypergate.
+func (r *Relay) connection(ctx context.Context, conn net.Conn, sorted order) {
 	defer func() { _ = conn.Close() }()
 	source := sourceOf(conn)
 	leave, ok := r.sources.take(source)
@@ -239,7 +269,7 @@ func (r *Relay) gateway(ctx context.Context, conn net.Conn) {
 	if !is {
 		return
 	}
-	stream, err := r.open(ctx)
+	stream, err := r.open(ctx, sorted)
 	if err != nil {
 		r.counts.turnedAway.Add(1)
 		r.Log.Info("closed a gateway's connection", "reason", err.Error())

@@ -20,7 +20,7 @@ var (
 	errRejected = errors.New("the relay opens more streams than the sidecar accepts")
 	errPace     = errors.New("the relay opens streams faster than a relay does")
 	errStopped  = errors.New("this end is stopping")
-	errRefused  = errors.New("istiod refuses connections")
+	errRefused  = errors.New("istiod refuses connections, or does not answer")
 )
 
 // session is one tunnel after all handshakes.
@@ -38,7 +38,8 @@ type session struct {
 	cause error // why it ended; valid once done is closed
 	done  chan struct{}
 
-	// refused is closed at a sidecar when istiod refuses a connection. Then the tunnel accepts no more streams.
+	// refused is closed at a sidecar when istiod refuses a connection, or does not answer. Then the tunnel accepts no
+	// more streams.
 	refused     chan struct{}
 	refusedOnce sync.Once
 }
@@ -96,7 +97,7 @@ func (s *session) ended() bool {
 	}
 }
 
-// serves reports whether a sidecar's tunnel accepts streams: it has not ended, and istiod did not refuse a connection.
+// serves reports whether a sidecar's tunnel accepts streams: it has not ended, and istiod answered so far.
 func (s *session) serves() bool {
 	select {
 	case <-s.refused:

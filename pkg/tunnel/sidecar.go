@@ -2,14 +2,10 @@ package tunnel
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -72,6 +68,7 @@ func (s *Sidecar) Run(ctx context.Context) {
 	for _, one := range s.relays {
 		links.Go(func() { s.keep(ctx, one) })
 	}
+	links.Go(func() { s.watch(ctx) })
 	links.Wait()
 }
 
@@ -233,8 +230,8 @@ func (s *Sidecar) stream(ctx context.Context, of *session, stream streamEnd) {
 	if err != nil {
 		s.counts.failed.Add(1)
 		s.Log.Info("istiod does not accept a connection", "error", err.Error())
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			of.refuse() // istiod does not listen, so all of its other connections have ended, too
+		if refuses(err) {
+			of.refuse()
 		}
 		return
 	}
@@ -242,18 +239,4 @@ func (s *Sidecar) stream(ctx context.Context, of *session, stream streamEnd) {
 	of.add(pair)
 	defer of.remove(pair)
 	pair.run(&s.counts.toGateways, &s.counts.toIstiod)
-}
-
-// target connects to istiod.
-func (s *Sidecar) target(ctx context.Context) (*net.TCPConn, error) {
-	conn, err := (&net.Dialer{Timeout: s.limits.target}).DialContext(ctx, "tcp", s.Target.String())
-	if err != nil {
-		return nil, err
-	}
-	tcp, is := conn.(*net.TCPConn)
-	if !is {
-		_ = conn.Close()
-		return nil, fmt.Errorf("%T is not a TCP connection", conn)
-	}
-	return tcp, nil
 }

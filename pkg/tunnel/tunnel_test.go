@@ -215,7 +215,7 @@ func TestNoTunnelForTooLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		relay := NewRelay(slog.New(slog.DiscardHandler), "", tunnelName)
 		begin := time.Now()
-		if _, err := relay.open(t.Context()); err == nil || time.Since(begin) != waitTime {
+		if _, err := relay.open(t.Context(), fewestFirst); err == nil || time.Since(begin) != waitTime {
 			t.Errorf("%v after %s", err, time.Since(begin))
 		}
 	})

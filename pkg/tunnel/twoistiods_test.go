@@ -82,6 +82,8 @@ type istiod struct {
 
 	mu   sync.Mutex
 	took int
+	// wakes is closed when it accepts connections again. Nil: it does not hang.
+	wakes chan struct{}
 }
 
 // istiod returns an istiod that does not listen yet. No other test uses its address, so that its port stays free.
@@ -117,6 +119,23 @@ func (i *istiod) count() int {
 	return i.took
 }
 
+// hang makes it keep new connections, and do nothing with them, until wake is called or the test ends. So it does not
+// accept further ones, but its kernel does.
+func (i *istiod) hang() (wake func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	wakes := make(chan struct{})
+	i.wakes = wakes
+	wake = sync.OnceFunc(func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.wakes = nil
+		close(wakes)
+	})
+	i.b.t.Cleanup(wake)
+	return wake
+}
+
 // counting is a listener that counts what it accepts.
 type counting struct {
 	net.Listener
@@ -126,10 +145,15 @@ type counting struct {
 // Accept accepts a connection.
 func (c counting) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
-	if err == nil {
-		c.of.mu.Lock()
-		c.of.took++
-		c.of.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	c.of.mu.Lock()
+	c.of.took++
+	wakes := c.of.wakes
+	c.of.mu.Unlock()
+	if wakes != nil {
+		<-wakes
+	}
+	return conn, nil
 }
