@@ -20,24 +20,37 @@ func credentials() []*regexp.Regexp {
 		regexp.MustCompile(`()-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)`),
 		// A JSON Web Token, and the beginning of one.
 		regexp.MustCompile(`()\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)*`),
-		// Credentials in a header, or after a name.
+		// Credentials in a header.
 		regexp.MustCompile(`(?i)(\b(?:bearer|basic|negotiate)\s+)[A-Za-z0-9+/=._~-]{6,}`),
-		regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key)` +
-			`\\?["']?[ \t]*[:=][ \t]*\\?["']?)[^\s"',;&}\\]{4,}`),
 		// The user in a URL.
-		regexp.MustCompile(`(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@`),
+		regexp.MustCompile(`(?i)(\b[a-z][a-z0-9+.-]*://)[^\s/@]+@`),
 	}
+}
+
+// named returns an expression that matches credentials after a name.
+func named() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|token|api[-_]?key|access[-_]?key)` +
+		`\\?["']?[ \t]*[:=][ \t]*\\?["']?)[^\s"',;&}\\]{4,}`)
+}
+
+// sentence returns an expression that matches the part of a sentence that named would redact: "istiod's token: expired
+// 5m ago", and "accepts the token: context deadline exceeded". It needs an article or a genitive before the name, and
+// more than one word or duration after it. A setting has neither.
+func sentence() *regexp.Regexp {
+	return regexp.MustCompile(`(?:(?:^|\s)the|\w''?s) token: (?:[a-z]{1,16}|(?:[0-9]{1,4}[a-z]){1,2}) [a-z0-9]`)
 }
 
 // redactor replaces credentials in the objects of an API server.
 type redactor struct {
 	expressions []*regexp.Regexp
+	// named matches a credential after its name, and sentence where it does not.
+	named, sentence *regexp.Regexp
 	// encoded matches what can be base64.
 	encoded *regexp.Regexp
 }
 
 func newRedactor() redactor {
-	return redactor{credentials(), regexp.MustCompile(`[A-Za-z0-9+/_-]{24,}={0,2}`)}
+	return redactor{credentials(), named(), sentence(), regexp.MustCompile(`[A-Za-z0-9+/_-]{24,}={0,2}`)}
 }
 
 // Redact returns a text without what looks like a credential.
@@ -99,12 +112,26 @@ func (r redactor) text(s string, depth int) string {
 	for _, expression := range r.expressions {
 		s = expression.ReplaceAllString(s, "${1}"+redacted)
 	}
+	s = r.outsideSentences(s)
 	return r.encoded.ReplaceAllStringFunc(s, func(part string) string {
 		if r.isEncoded(part, depth) {
 			return redacted
 		}
 		return part
 	})
+}
+
+// outsideSentences returns a text without credentials after a name. Sentences about tokens stay.
+func (r redactor) outsideSentences(s string) string {
+	var out strings.Builder
+	from := 0
+	for _, at := range r.sentence.FindAllStringIndex(s, -1) {
+		out.WriteString(r.named.ReplaceAllString(s[from:at[0]], "${1}"+redacted))
+		from = at[1] - 1 // its last letter can begin a name
+		out.WriteString(s[at[0]:from])
+	}
+	out.WriteString(r.named.ReplaceAllString(s[from:], "${1}"+redacted))
+	return out.String()
 }
 
 // isEncoded reports whether a text is the base64 of a text with a credential.

@@ -37,7 +37,12 @@ func TestCredentialsAreRedacted(t *testing.T) {
 		"other variables": {"env": []any{
 			map[string]any{"name": "COOKIE_SECRET", "value": "hunter"}, map[string]any{"name": "X-Shared-Secret", "value": "hunter"},
 		}},
-		"a URL": {"x": "dial https://me:hunter@example.com/"},
+		"a URL":            {"x": "dial https://me:hunter@example.com/"},
+		"a scheme":         {"x": "dial HTTPS://me:hunter@example.com/ Http://hunter@example.com"},
+		"words and tokens": {"x": "the token: hunter2 is\nthe token: hunter\n's token: hunter, s token=hunter a token: hunter or"},
+		"a word before":    {"x": "password=hunter the token: expired 5m ago secret=hunter"},
+		"a name after it":  {"x": "the token: of password=hunter2"},
+		"a long word":      {"x": "the token: hunterhunterhunter a"},
 		"kubectl's copy": {"metadata": map[string]any{"annotations": map[string]any{
 			"kubectl.kubernetes.io/last-applied-configuration": `{"data":{"a":"hunter"}}`,
 		}}},
@@ -78,6 +83,20 @@ func TestOtherTextsStay(t *testing.T) {
 	newRedactor().object(value)
 	if got, err := json.Marshal(value); err != nil || string(got) != string(want) {
 		t.Errorf("%v\n%s\n%s", err, got, want)
+	}
+}
+
+// TestSentencesAboutTokensStay checks that the outcome is not redacted in a sentence of hypergate about a token.
+func TestSentencesAboutTokensStay(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"! istiod's token: expired 5m ago", "! istiod''s token: expired 5m ago", "! istiod's token: 4m30s left",
+		"checking whether the guest accepts the token: context deadline exceeded",
+		"the token: expired 5m ago\n! istiod's token: expired 5m ago",
+	} {
+		if got := Redact(text); got != text {
+			t.Errorf("%q, want %q", got, text)
+		}
 	}
 }
 

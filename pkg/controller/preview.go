@@ -46,9 +46,13 @@ func PreviewInstallation(ctx context.Context, o Options) (Previewed, error) {
 // of the Lease has: the version that istiod reported, and whether it was reached. Without it, the message of a
 // condition can be shown as changed, and all else is the same. So a Lease that cannot be read ends no preview.
 //
+// It also leaves out the renewal of hypergate's own credential for the guest: it reaches the guest with the credential
+// of its caller, which is not the one to renew. Such a renewal would fail, and Degraded would be shown as changed.
+//
 // It returns an error if a side cannot be observed before ctx ends, and ErrUnfinished if not all writes are known then.
 func Preview(ctx context.Context, o Options) (Previewed, error) {
 	o.LeaderElection, o.Probe.Off, o.dryRun = false, true, &dryrun.Recorder{}
+	o.Config.RenewGuestKubeconfig = ""
 	m, g, err := o.clusters()
 	if err != nil {
 		return Previewed{}, err

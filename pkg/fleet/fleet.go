@@ -162,13 +162,18 @@ func (c *Client) Fleet(ctx context.Context, namespace string) (Fleet, error) {
 // without returns the hosted clusters that have no installation. A namespace has at most one HostedControlPlane.
 // HyperShift creates a Cluster beside it, which does not count: its name is the infraID of the same hosted cluster
 // (hypershift-operator/controllers/hostedcluster, reconcileCAPICluster).
+//
+// An installation whose guest is not known can be that of each Cluster in its namespace. So none of them is known to be
+// without one.
 func without(installations []summary.Reading, all []Cluster) (out []Cluster) {
-	installed, ofHyperShift := map[string]bool{}, map[string]bool{}
+	installed, unknown, ofHyperShift := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range installations {
 		installed[r.Namespace] = true
-		if r.Summary != nil {
-			installed[r.Namespace+"/"+r.Summary.Guest] = true
+		if r.Summary == nil || r.Summary.Guest == "" {
+			unknown[r.Namespace] = true
+			continue
 		}
+		installed[r.Namespace+"/"+r.Summary.Guest] = true
 	}
 	for _, cluster := range all {
 		if cluster.Kind == hostedControlPlane {
@@ -180,7 +185,7 @@ func without(installations []summary.Reading, all []Cluster) (out []Cluster) {
 		if cluster.Kind != hostedControlPlane {
 			key += "/" + cluster.Name
 		}
-		if !installed[key] && (cluster.Kind == hostedControlPlane || !ofHyperShift[cluster.Namespace]) {
+		if !installed[key] && (cluster.Kind == hostedControlPlane || !ofHyperShift[cluster.Namespace] && !unknown[cluster.Namespace]) {
 			out = append(out, cluster)
 		}
 	}

@@ -29,6 +29,9 @@ func TestWithout(t *testing.T) {
 		"HyperShift, without":      {nil, []Cluster{hcp, ofHyperShift}, []Cluster{hcp}},
 		"the order does not count": {nil, []Cluster{ofHyperShift, hcp}, []Cluster{hcp}},
 		"another namespace":        {[]summary.Reading{reading("clusters-b", "a")}, []Cluster{hcp}, []Cluster{hcp}},
+		"Cluster, no summary":      {[]summary.Reading{{Namespace: "tenants"}}, []Cluster{hcp, first}, []Cluster{hcp}},
+		"Cluster, no guest":        {[]summary.Reading{reading("tenants", "")}, []Cluster{first}, nil},
+		"another one's summary":    {[]summary.Reading{reading("tenants", "first"), {Namespace: "tenants"}}, []Cluster{first, second}, nil},
 		"one of two Clusters":      {[]summary.Reading{reading("tenants", "first")}, []Cluster{hcp, first, second}, []Cluster{hcp, second}},
 	} {
 		if got := without(tc.installations, tc.all); !slices.Equal(got, tc.want) {

@@ -205,6 +205,18 @@ func TestAlertsAboutTheState(t *testing.T) {
 			name: "hypergate was uninstalled", at: 120,
 			series: []string{`hypergate_leader{} 1x30 stale`, `kube_deployment_spec_replicas{deployment="hypergate"} 1x30 stale`},
 		},
+		{
+			name: "the hosted cluster was deleted", at: 60,
+			series: []string{
+				`hypergate_leader{} 1x30 stale`, `kube_deployment_spec_replicas{deployment="hypergate"} 1x30 stale`,
+				`hypergate_on_hold{by="deleting"} 0x20 1x10 stale`,
+			},
+		},
+		{
+			name: "it was deleted, and created again without a pod", at: 60,
+			series: []string{`hypergate_leader{} 1x30 stale`, `hypergate_on_hold{by="deleting"} 0x20 1x10 stale`},
+			want:   []string{"HypergateAbsent warning"},
+		},
 		{name: "a pod is replaced", series: []string{`hypergate_leader{} 1x30 0x3 1x6000`}, at: 45},
 		{
 			name: "istiod does not serve", series: []string{availableFalse + "0x10 1x6000"}, at: 25,

@@ -35,6 +35,9 @@ The command does not connect to istiod. It assumes what hypergate reported last:
 was reached. If it has no version, or istiod was not reached, the message of a condition can be shown as changed. If the
 Lease with this report cannot be read, the command warns and continues.
 
+The command leaves out the renewal of --renew-guest-kubeconfig: it reaches the guest with your credential, and hypergate
+renews its own. If that renewal has failed, Degraded can be shown as changed.
+
 The command shows the next writes. It does not show what depends on their effect: during a first installation, the
 webhooks wait for istiod.
 

@@ -80,8 +80,8 @@ func newProxies() *cobra.Command {
 	flags.StringVar(&o.connectTo, "connect-to", "", "Address (host:port) to connect to, if it differs from the published one. "+
 		"istiod's certificate is verified for the published one.")
 	flags.StringVar(&o.guestNamespace, "guest-namespace", "openshift-ingress", "System namespace of istiod in the guest.")
-	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the name of the ConfigMap with "+
-		"the mesh roots.")
+	flags.StringVar(&o.revision, "revision", "openshift-gateway", "Revision of istiod. It is part of the names of the ConfigMap with "+
+		"the mesh roots and of hypergate's Lease. Without that Lease, the address is in another one of --namespace.")
 	flags.StringVar(&o.account, "service-account", ownAccount, "Name of the service account in --guest-namespace whose token identifies "+
 		"the command.")
 	choose(flags, &o.output, "output", "o", outputTable, "Output format. {values}.", tables()...)
@@ -186,13 +186,28 @@ func (o *proxiesOptions) published(ctx context.Context) (summary.Published, erro
 	if err != nil {
 		return summary.Published{}, err
 	}
+	if found, is := publishedOf(readings, o.revision); is {
+		return found, nil
+	}
+	return summary.Published{}, fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, "+
+		"or set --revision or --address", o.mgmt.namespace)
+}
+
+// publishedOf returns how an istiod is published, of the summaries in one namespace: that of the revision, or another
+// one that is not silent. A silent one can be left of an installation that was removed.
+func publishedOf(readings []summary.Reading, revision string) (found summary.Published, is bool) {
 	for _, r := range readings {
-		if r.Summary != nil && r.Summary.Published.Address != "" {
-			return r.Summary.Published, nil
+		if r.Summary == nil || r.Summary.Published.Address == "" {
+			continue
+		}
+		if r.Lease == fleet.LeaseName(revision) {
+			return r.Summary.Published, true
+		}
+		if !is && r.State != summary.Silent {
+			found, is = r.Summary.Published, true
 		}
 	}
-	return summary.Published{}, fmt.Errorf("hypergate reports no address of istiod in namespace %q: see hypergate status, or set --address",
-		o.mgmt.namespace)
+	return found, is
 }
 
 // roots returns the mesh roots, which istiod publishes in each namespace.

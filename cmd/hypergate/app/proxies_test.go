@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/proxies"
+	"github.com/hypergate/hypergate/pkg/summary"
 	"github.com/hypergate/hypergate/test/golden"
 )
 
@@ -41,4 +42,33 @@ func TestProxiesOutput(t *testing.T) {
 		t.Error(err)
 	}
 	golden.Equal(t, "testdata/proxies.json", out.String())
+}
+
+// TestWhichIstiodIsAsked checks which Lease of a namespace has the address: that of the revision first, and then one
+// that is not silent.
+func TestWhichIstiodIsAsked(t *testing.T) {
+	t.Parallel()
+	reading := func(lease, address string, state summary.State) summary.Reading {
+		return summary.Reading{
+			Lease: lease, State: state, Summary: &summary.Summary{Published: summary.Published{Address: address}},
+		}
+	}
+	first, wanted := reading("hypergate-canary", "canary:443", summary.OK), reading("hypergate-stable", "stable:443", summary.OK)
+	gone := reading("hypergate-canary", "canary:443", summary.Silent)
+	for name, tc := range map[string]struct {
+		readings []summary.Reading
+		want     string
+	}{
+		"that of the revision":          {[]summary.Reading{first, wanted}, "stable:443"},
+		"it is silent":                  {[]summary.Reading{first, reading("hypergate-stable", "stable:443", summary.Silent)}, "stable:443"},
+		"it has no address":             {[]summary.Reading{reading("hypergate-stable", "", summary.OK), first}, "canary:443"},
+		"it has no summary":             {[]summary.Reading{{Lease: "hypergate-stable", State: summary.Unreadable}, first}, "canary:443"},
+		"another one is silent":         {[]summary.Reading{gone}, ""},
+		"a silent one, and another one": {[]summary.Reading{gone, reading("hypergate-x", "x:443", summary.OK)}, "x:443"},
+		"there is no Lease":             {nil, ""},
+	} {
+		if got, found := publishedOf(tc.readings, "stable"); got.Address != tc.want || found != (tc.want != "") {
+			t.Errorf("%s: %q, %t, want %q", name, got.Address, found, tc.want)
+		}
+	}
 }

@@ -55,10 +55,10 @@ is new. hypergate sees it within half a minute. The command needs the permission
 Secret. A hypergate without a Lease (--leader-elect=false) takes the same annotation on the Secret ` + model.CASecretName + `.
 
 Exit codes:
-  0  The rotation is requested. With --wait: it is complete.
+  0  The rotation is requested. With --wait: it is complete, even if another action is required (hypergate status).
   1  An error occurred. For example, the mesh CA does not exist, or another party created it. Without --wait, also if a
      rotation is already in progress.
-  2  With --wait: the time has expired, and an action is required (hypergate status).
+  2  With --wait: the time has expired before it is complete, and an action is required (hypergate status).
   3  With --wait: the time has expired, and the rotation is in progress.`
 
 func newRotateCA() *cobra.Command {
@@ -214,19 +214,21 @@ func (o *rotateOptions) follow(ctx context.Context, client *fleet.Client, namesp
 	return nil
 }
 
-// progressOf returns what is done of a requested rotation, and the same in words.
+// progressOf returns what is done of a requested rotation, and the same in words. Another problem does not keep a
+// rotation from being complete. Before that, it is named, because it can be what the rotation waits for.
 func progressOf(r summary.Reading, request string) (summary.Outcome, string) {
-	outcome := max(summary.UnderWay, r.State.Outcome())
-	switch {
-	case outcome == summary.Act:
-		return outcome, fmt.Sprintf("%s: %s", stateWord(r.State), oneLine(r.Why))
-	case r.Summary == nil || r.Summary.CA.Request != request:
-		return outcome, "waiting until hypergate begins; it does not rotate a CA of your own"
-	case r.Summary.CA.Phase == summary.PhaseSteady:
+	begun := r.Summary != nil && r.Summary.CA.Request == request
+	if begun && r.Summary.CA.Phase == summary.PhaseSteady && isCurrent(r) {
 		return summary.Well, "done: the old root is removed"
-	default:
-		return outcome, phaseText(r.Summary.CA.Phase)
 	}
+	outcome, step := max(summary.UnderWay, r.State.Outcome()), "waiting until hypergate begins; it does not rotate a CA of your own"
+	if begun {
+		step = phaseText(r.Summary.CA.Phase)
+	}
+	if outcome == summary.Act {
+		step += fmt.Sprintf("; %s: %s", stateWord(r.State), oneLine(r.Why))
+	}
+	return outcome, step
 }
 
 // phaseText returns a phase of a rotation in words.

@@ -60,10 +60,6 @@ func TestProgressOfARotation(t *testing.T) {
 			problem: "hypergate did not create the mesh CA in namespace ns, and does not rotate it: rotate it with the tool that created " +
 				"the Secret cacerts",
 		},
-		"degraded": {
-			reading: read(summary.IsDegraded, summary.CA{Phase: "steady", Request: request}), code: 2, text: "DEGRADED: a reason",
-		},
-		"silent": {reading: summary.Reading{State: summary.Silent, Why: "no pod"}, code: 2, text: "SILENT: no pod"},
 		"done": {
 			reading: read(summary.InProgress, summary.CA{Phase: "steady", Request: request}), code: 0,
 			text: "done: the old root is removed",
@@ -76,6 +72,42 @@ func TestProgressOfARotation(t *testing.T) {
 		if problem := errorText(mayRotate(tc.reading)); problem != errorText(errorOf(tc.problem)) {
 			t.Errorf("%s: %q, want %q", name, problem, tc.problem)
 		}
+	}
+}
+
+// TestProgressBesideAnotherProblem checks that another problem does not keep a rotation from being complete, and that
+// it is named before that. An old summary shows no complete rotation.
+func TestProgressBesideAnotherProblem(t *testing.T) {
+	t.Parallel()
+	const (
+		request  = "2026-11-23T12:00:00Z"
+		waiting  = "waiting until hypergate begins; it does not rotate a CA of your own"
+		settling = "settling: the new CA issues certificates; the old root is still trusted"
+		done     = "done: the old root is removed"
+	)
+	for name, tc := range map[string]struct {
+		state          summary.State
+		phase, request string
+		code           int
+		want           string
+	}{
+		"degraded, done":     {summary.IsDegraded, "steady", request, 0, done},
+		"expiring, done":     {summary.Expiring, "steady", request, 0, done},
+		"degraded, settling": {summary.IsDegraded, "settling", request, 2, settling + "; DEGRADED: a reason"},
+		"degraded, waiting":  {summary.IsDegraded, "steady", "an older one", 2, waiting + "; DEGRADED: a reason"},
+		"silent":             {summary.Silent, "steady", request, 2, "steady; SILENT: a reason"},
+		"overdue":            {summary.Overdue, "steady", request, 2, "steady; OVERDUE: a reason"},
+		"another pod's":      {summary.Unreported, "steady", request, 3, "steady"},
+	} {
+		reading := summary.Reading{State: tc.state, Why: "a reason"}
+		reading.Summary = &summary.Summary{CA: summary.CA{Phase: tc.phase, Request: tc.request}}
+		if outcome, got := progressOf(reading, request); exitCode(outcome) != tc.code || got != tc.want {
+			t.Errorf("%s: code %d, %q, want %d, %q", name, exitCode(outcome), got, tc.code, tc.want)
+		}
+	}
+	unread := summary.Reading{State: summary.Silent, Why: "no pod"}
+	if outcome, got := progressOf(unread, request); exitCode(outcome) != 2 || got != waiting+"; SILENT: no pod" {
+		t.Errorf("no summary: code %d, %q", exitCode(outcome), got)
 	}
 }
 
