@@ -28,7 +28,7 @@ func (d decider) withRollout(o observation, c converge) converge {
 	}
 	e := rollout.Evidence{
 		Now: o.now, Mode: cmp.Or(d.config.GatewayRollout, model.OneByOne),
-		Wanted: wanted, Has: has, Installed: c.plan.Installed,
+		Wanted: wanted, Has: has, Installed: c.plan.Installed, Elected: o.mgmt.IstiodWanted > 1,
 		Istiod: o.mgmt.Istiod, Rollout: o.mgmt.Rollout, Gateways: o.guest.Gateways, Outage: o.outage,
 	}
 	memo := d.rollout.Before(e)

@@ -34,10 +34,12 @@ type rolledGateway struct {
 	metav1.ObjectMeta
 	class string
 	hold  model.GatewayHold
+	// deployment is the name that istiod gives the Gateway's Deployment.
+	deployment string
 }
 
 // KeptBytes returns the number of bytes that are kept besides the metadata.
-func (g *rolledGateway) KeptBytes() int { return 2*stringSize + len(g.class) }
+func (g *rolledGateway) KeptBytes() int { return 3*stringSize + len(g.class) + len(g.deployment) }
 
 // rolledDeployment is the part of a gateway's Deployment that is kept. gateway is the UID of the Gateway that owns it.
 type rolledDeployment struct {
@@ -48,6 +50,10 @@ type rolledDeployment struct {
 
 // KeptBytes returns the number of bytes that are kept besides the metadata.
 func (d *rolledDeployment) KeptBytes() int { return 4*stringSize + len(d.gateway) }
+
+// nameOverride is the annotation of a Gateway with the name of its objects. Without it, the name is that of the Gateway
+// and of its class (istio pilot/pkg/config/kube/gateway/deploymentcontroller.go, getDefaultName).
+const nameOverride = "gateway.istio.io/name-override"
 
 // gatewayNameLabel is on each Deployment that istiod makes for a Gateway. Its value is the Gateway's name.
 const gatewayNameLabel = "gateway.networking.k8s.io/gateway-name"
@@ -81,7 +87,7 @@ func sameForRollout(before, now any) bool {
 	switch now := now.(type) {
 	case *rolledGateway:
 		old, is := before.(*rolledGateway)
-		return is && old.UID == now.UID && old.class == now.class && old.hold == now.hold
+		return is && old.UID == now.UID && old.class == now.class && old.hold == now.hold && old.deployment == now.deployment
 	case *rolledDeployment:
 		old, is := before.(*rolledDeployment)
 		return is && old.gateway == now.gateway && old.GatewayDeployment == now.GatewayDeployment
@@ -99,12 +105,14 @@ func rolledGatewayOnly(own string) func(*unstructured.Unstructured) *rolledGatew
 // this hypergate holds it.
 func rolledGatewayOf(u *unstructured.Unstructured, own string) *rolledGateway {
 	class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
-	value, annotated := u.GetAnnotations()[model.HoldAnnotation]
+	annotations := u.GetAnnotations()
+	value, annotated := annotations[model.HoldAnnotation]
 	return &rolledGateway{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 		},
 		class: bounded(class, maxName), hold: model.HoldOf(value, own, annotated),
+		deployment: bounded(cmp.Or(annotations[nameOverride], u.GetName()+"-"+class), maxName),
 	}
 }
 
@@ -214,17 +222,19 @@ func viewOf(watches ...*watch.Watch) model.GatewayView {
 	return model.GatewaysKnown
 }
 
-// rolledGateways joins Gateways with their Deployments, by the owner reference.
+// rolledGateways joins Gateways with their Deployments, by the owner reference. istiod leaves the Deployment of before
+// if a Gateway gets another class or another name for its objects. That one does not count.
 func rolledGateways(gateways, deployments []any, classes map[string]bool) model.ObservedGateways {
 	// An owner reference of another namespace says nothing.
 	type owned struct {
 		namespace string
 		gateway   types.UID
 	}
-	of := map[owned]model.GatewayDeployment{}
+	of := map[owned][]*rolledDeployment{}
 	for _, obj := range deployments {
 		if d, is := obj.(*rolledDeployment); is && d.gateway != "" {
-			of[owned{d.Namespace, d.gateway}] = d.GatewayDeployment
+			key := owned{d.Namespace, d.gateway}
+			of[key] = append(of[key], d)
 		}
 	}
 	out := model.ObservedGateways{View: model.GatewaysKnown}
@@ -236,16 +246,35 @@ func rolledGateways(gateways, deployments []any, classes map[string]bool) model.
 		key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 		out.List = append(out.List, model.Gateway{
 			ForeignObject: model.ForeignObject{Key: key, UID: g.UID, ResourceVersion: g.ResourceVersion},
-			Hold:          g.hold, Deployment: of[owned{g.Namespace, g.UID}],
+			Hold:          g.hold, Deployment: g.deploymentAmong(of[owned{g.Namespace, g.UID}]),
 		})
 	}
 	slices.SortFunc(out.List, func(a, b model.Gateway) int {
 		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
 	})
+	if len(out.List) > model.MaxGateways { // one without pods and without a hold does not roll
+		out.List = slices.DeleteFunc(out.List, func(g model.Gateway) bool {
+			return g.Hold != model.Held && g.Deployment.State == model.DeploymentMissing
+		})
+	}
 	if len(out.List) > model.MaxGateways {
 		out.View = model.GatewaysTooMany
 		out.List = slices.DeleteFunc(out.List, func(g model.Gateway) bool { return g.Hold != model.Held })
 		out.List = out.List[:min(len(out.List), model.MaxGateways)]
 	}
 	return out
+}
+
+// deploymentAmong returns the state of the Gateway's Deployment: the one with the name that istiod gives it, or the
+// only one. The zero value: it has none.
+func (g *rolledGateway) deploymentAmong(all []*rolledDeployment) model.GatewayDeployment {
+	at := slices.IndexFunc(all, func(d *rolledDeployment) bool { return d.Name == g.deployment })
+	switch {
+	case at >= 0:
+		return all[at].GatewayDeployment
+	case len(all) == 1:
+		return all[0].GatewayDeployment
+	default:
+		return model.GatewayDeployment{}
+	}
 }

@@ -113,8 +113,49 @@ func TestObservedGateways(t *testing.T) {
 		gateways = append(gateways, rolledOf(t, fmt.Sprint("many-", i), "ours", ""))
 	}
 	got = rolledGateways(gateways, deployments, map[string]bool{"ours": true})
+	if got.View != model.GatewaysKnown || len(got.List) != 2 {
+		t.Errorf("many without pods: view %d with %d Gateways, want %d with the 2 that are held", got.View, len(got.List), model.GatewaysKnown)
+	}
+	for i := range model.MaxGateways {
+		deployments = append(deployments, in("n", types.UID(fmt.Sprint("uid-many-", i))))
+	}
+	got = rolledGateways(gateways, deployments, map[string]bool{"ours": true})
 	if got.View != model.GatewaysTooMany || len(got.List) != 2 {
 		t.Errorf("too many: view %d with %d Gateways, want %d with the 2 that are held", got.View, len(got.List), model.GatewaysTooMany)
+	}
+}
+
+// TestTheDeploymentOfAGateway checks which Deployment counts if istiod left one of an earlier class or name.
+func TestTheDeploymentOfAGateway(t *testing.T) {
+	t.Parallel()
+	now := model.GatewayDeployment{State: model.DeploymentComplete, Generation: 2}
+	before := model.GatewayDeployment{State: model.DeploymentStuck, Generation: 9}
+	named := func(name string, d model.GatewayDeployment) any {
+		return &rolledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, gateway: "uid-a", GatewayDeployment: d}
+	}
+	override := rolledOf(t, "a", "ours", "")
+	override.deployment = "edge"
+	for name, tc := range map[string]struct {
+		gateway     *rolledGateway
+		deployments []any
+		want        model.GatewayDeployment
+	}{
+		"of another class":  {rolledOf(t, "a", "ours", ""), []any{named("a-theirs", before), named("a-ours", now)}, now},
+		"of another name":   {override, []any{named("a-ours", before), named("edge", now)}, now},
+		"the only one":      {override, []any{named("a-ours", now)}, now},
+		"none of its names": {override, []any{named("a-ours", before), named("a-theirs", before)}, model.GatewayDeployment{}},
+	} {
+		for range 2 {
+			got := rolledGateways([]any{tc.gateway}, tc.deployments, map[string]bool{"ours": true})
+			if diff := cmp.Diff(tc.want, got.List[0].Deployment); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+			slices.Reverse(tc.deployments)
+		}
+	}
+	u := fromJSON(t, `{"metadata":{"name":"a","annotations":{"gateway.istio.io/name-override":"edge"}},"spec":{"gatewayClassName":"ours"}}`)
+	if got := rolledGatewayOf(u, "").deployment; got != "edge" {
+		t.Errorf("with an override, the Deployment is %q", got)
 	}
 }
 

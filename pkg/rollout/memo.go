@@ -35,6 +35,15 @@ func (m Memo) Before(e Evidence) Memo {
 	if changed {
 		m.Changing = false
 	}
+	switch {
+	case !e.hasChanged():
+		m.ChangedSince, m.Deploys = time.Time{}, false
+	case m.ChangedSince.IsZero():
+		m.ChangedSince = e.Now
+	}
+	if last, known := e.released(m); known && last.Deployment.Generation != m.Generation && m.ReleasedAt.After(m.ChangedSince) {
+		m.Deploys = true
+	}
 	if e.Gateways.View != model.GatewaysKnown {
 		m.KnownSince = time.Time{}
 		return m

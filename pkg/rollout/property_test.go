@@ -22,7 +22,10 @@ type simulation struct {
 	// has is the configuration of istiod's Deployment, runs that of the pod that deploys gateways.
 	has, runs, wanted string
 	rollsUntil        time.Time
-	watched           bool
+	// elected reports whether there are several istiods. leads is when one of them deploys Gateways after a change.
+	elected bool
+	leads   time.Time
+	watched bool
 	// failing is the share of patches, in percent, that fail.
 	failing   int
 	forbidden bool
@@ -51,6 +54,7 @@ type simulated struct {
 func newSimulation(seed uint64) *simulation {
 	w := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), now: start, mode: model.OneByOne, has: "1", runs: "1", wanted: "1",
+		elected: seed%2 == 1,
 	}
 	for i := range w.random.IntN(8) {
 		g := &simulated{Gateway: free(fmt.Sprint("g", i)), of: "1", inert: w.random.IntN(6) == 0}
@@ -70,7 +74,7 @@ func newSimulation(seed uint64) *simulation {
 func (w *simulation) evidence() rollout.Evidence {
 	e := rollout.Evidence{
 		Now: w.now, Mode: w.mode, Wanted: w.wanted, Has: w.has, Installed: true, Istiod: model.Available, Rollout: model.RolledOut,
-		Outage: w.outage,
+		Outage: w.outage, Elected: w.elected,
 	}
 	if w.now.Before(w.rollsUntil) {
 		e.Rollout = model.Rolling
@@ -163,7 +167,11 @@ func (w *simulation) mayRelease(t *testing.T, next model.Gateway) {
 func (w *simulation) deploy(g *simulated) {
 	g.pending = ""
 	if g.of != w.runs && !g.inert {
-		g.pending, g.at = w.runs, w.now.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
+		from := w.now
+		if w.leads.After(from) {
+			from = w.leads
+		}
+		g.pending, g.at = w.runs, from.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
 	}
 }
 
@@ -172,6 +180,9 @@ func (w *simulation) advance(by time.Duration) {
 	w.now = w.now.Add(by)
 	if !w.now.Before(w.rollsUntil) && w.runs != w.has {
 		w.runs = w.has
+		if w.elected {
+			w.leads = w.rollsUntil.Add(time.Duration(w.random.IntN(47)) * time.Second)
+		}
 		for _, g := range w.gateways {
 			if g.Hold == model.Free {
 				w.deploy(g)

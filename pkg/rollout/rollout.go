@@ -25,6 +25,10 @@ const (
 	// settleTime is how long a released Gateway whose Deployment does not change is waited for. istiod writes within a
 	// second. It writes nothing if the new configuration makes no difference for the Gateway.
 	settleTime = 5 * time.Second
+	// electionTime is the same for this long after istiod changed, if several istiods elect the one that deploys
+	// Gateways. Another one takes over when the Lease of 30 s has ended, and it looks every 7.5 to 16.5 s
+	// (istio pilot/pkg/leaderelection/leaderelection.go). Before that, no released Gateway changes.
+	electionTime = 50 * time.Second
 	// refusedTime is when a release that was refused is tried again.
 	refusedTime = time.Minute
 )
@@ -36,8 +40,9 @@ type Evidence struct {
 	// Wanted is the hash of the configuration that istiod should have. Empty: istiod is not installed, or waits for its
 	// endpoint. Has is the hash of its Deployment.
 	Wanted, Has string
-	// Installed reports whether istiod is requested.
-	Installed bool
+	// Installed reports whether istiod is requested. Elected reports whether several istiods elect the one that deploys
+	// Gateways.
+	Installed, Elected bool
 	// Istiod and Rollout are the state of its Deployment.
 	Istiod   model.Availability
 	Rollout  model.Rollout
@@ -70,6 +75,10 @@ type Memo struct {
 	// held: it deploys these a moment after its own rollout, without a release.
 	HoldingSince, KnownSince time.Time
 	Changing                 bool
+	// ChangedSince is since when istiod runs with the wanted configuration. Deploys reports whether a Gateway that was
+	// released since then changed: the istiod that deploys Gateways is elected.
+	ChangedSince time.Time
+	Deploys      bool
 	// Released is the Gateway that was released last, and when. Generation is that of its Deployment at this time.
 	Released   types.UID
 	ReleasedAt time.Time
@@ -259,16 +268,14 @@ func (e Evidence) mayNotRelease(m Memo) Step {
 // More than one can roll if clients create or release Gateways themselves. The one that was released last is named, or
 // else the first one that is stuck. Without held Gateways, none waits for a Gateway that this process did not release.
 func (e Evidence) inProgress(m Memo, more bool) Step {
-	settled := e.Now.Sub(m.ReleasedAt)
 	last, known := e.released(m)
-	if known && last.Deployment.Generation == m.Generation && settled < settleTime {
-		return Wait{Gateway: last, Progress: e.progress(1), Again: settleTime - settled}
+	if left := e.settlesFor(m); known && last.Deployment.Generation == m.Generation && left > 0 {
+		return Wait{Gateway: last, Progress: e.progress(1), Again: left}
 	}
 	rolling := e.rolling(m, more)
 	if len(rolling) == 0 {
-		if settled := e.Now.Sub(m.KnownSince); more && settled < settleTime {
-			// A process before, or istiod's own rollout, may have released a Gateway that does not show it yet.
-			return Wait{Progress: e.progress(0), Again: settleTime - settled}
+		if left := e.settlesBefore(m); more && left > 0 {
+			return Wait{Progress: e.progress(0), Again: left}
 		}
 		return nil
 	}
@@ -277,6 +284,25 @@ func (e Evidence) inProgress(m Memo, more bool) Step {
 		return Stop{Why: PodsNotReady, Gateway: rolling[0], Progress: e.progress(len(rolling))}
 	}
 	return Wait{Gateway: rolling[0], Progress: e.progress(len(rolling)), Again: ReadyTime - since}
+}
+
+// settlesFor returns how long a released Gateway that does not change is still waited for.
+func (e Evidence) settlesFor(m Memo) time.Duration {
+	left := settleTime - e.Now.Sub(m.ReleasedAt)
+	if e.Elected && !m.Deploys {
+		left = max(left, electionTime-e.Now.Sub(m.ChangedSince))
+	}
+	return left
+}
+
+// settlesBefore returns how long the first release waits: a process before, or istiod's own rollout, may have released
+// a Gateway that does not show it yet.
+func (e Evidence) settlesBefore(m Memo) time.Duration {
+	left := settleTime - e.Now.Sub(m.KnownSince)
+	if e.Elected && !m.Deploys && !m.KnownSince.Before(m.ChangedSince) {
+		left = max(left, electionTime-e.Now.Sub(m.ChangedSince))
+	}
+	return left
 }
 
 // rolling returns the Gateways that istiod deploys and whose pods are not all new and ready. The one that a message

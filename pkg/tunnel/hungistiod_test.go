@@ -141,8 +141,8 @@ func aTimeoutOfIstiod(t *testing.T) {
 	}
 }
 
-// TestWhetherIstiodAnswers checks what counts as an answer. A complete handshake ends without an error at istiod, which
-// would log it. istiod's verdict on the parameters of TLS is an answer, too: gateways can have others.
+// TestWhetherIstiodAnswers checks what counts as an answer. A complete handshake ends without an error at istiod.
+// Its verdict on the parameters of TLS is an answer, too: gateways can have others.
 func TestWhetherIstiodAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, defaultLimits(), supportedVersions())

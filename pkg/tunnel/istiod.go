@@ -31,8 +31,8 @@ func refuses(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) || is
 // that is stopped or hangs, so only bytes show that istiod lives.
 //
 // Every byte is an answer, also the rejection of the handshake. The check is not about the parameters and certificates
-// of TLS, on which the gateways and istiod must agree. It completes the handshake if it can, because istiod logs one
-// that is not.
+// of TLS, on which the gateways and istiod must agree. It completes the handshake if it can: istiod's gRPC logs a
+// handshake that fails, and not a connection that ends after it.
 func (s *Sidecar) check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limits.target)
 	defer cancel()

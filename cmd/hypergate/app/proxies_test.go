@@ -54,13 +54,13 @@ func TestWhichIstiodIsAsked(t *testing.T) {
 		}
 	}
 	first, wanted := reading("hypergate-canary", "canary:443", summary.OK), reading("hypergate-stable", "stable:443", summary.OK)
-	gone := reading("hypergate-canary", "canary:443", summary.Silent)
+	gone, silent := reading("hypergate-canary", "canary:443", summary.Silent), reading("hypergate-stable", "stable:443", summary.Silent)
 	for name, tc := range map[string]struct {
 		readings []summary.Reading
 		want     string
 	}{
 		"that of the revision":          {[]summary.Reading{first, wanted}, "stable:443"},
-		"it is silent":                  {[]summary.Reading{first, reading("hypergate-stable", "stable:443", summary.Silent)}, "stable:443"},
+		"it is silent":                  {[]summary.Reading{first, silent}, "stable:443"},
 		"it has no address":             {[]summary.Reading{reading("hypergate-stable", "", summary.OK), first}, "canary:443"},
 		"it has no summary":             {[]summary.Reading{{Lease: "hypergate-stable", State: summary.Unreadable}, first}, "canary:443"},
 		"another one is silent":         {[]summary.Reading{gone}, ""},
