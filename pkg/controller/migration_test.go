@@ -331,9 +331,11 @@ func TestConnectedGateways(t *testing.T) {
 		synced map[string]bool
 		want   map[types.UID]int64
 	}{
-		"both":             {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
-		"one":              {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
-		"stale":            {map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{}},
+		"both": {map[string]bool{"web-1.shop": true, "web-2.shop": true}, map[types.UID]int64{"g-1": 4}},
+		"one":  {map[string]bool{"web-1.shop": true}, map[types.UID]int64{}},
+		"stale": {
+			map[string]bool{"web-1.shop": true, "web-2.shop": state(proxies.Synced, proxies.Stale)}, map[types.UID]int64{},
+		},
 		"nothing":          {map[string]bool{"web-1.shop": true, "web-2.shop": state()}, map[types.UID]int64{}},
 		"nothing sent":     {second(state(proxies.NotSent, proxies.NotSent, proxies.NotSent)), map[types.UID]int64{}},
 		"no listeners yet": {second(state(proxies.Synced, proxies.NotSent)), map[types.UID]int64{}},

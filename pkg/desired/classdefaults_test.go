@@ -80,7 +80,8 @@ func TestReplicasOfGateways(t *testing.T) {
 		got := defaultsOf(t, tc.values, tc.infrastructure, "a")
 		want := map[string]any{}
 		for kind, text := range map[string]string{
-			"horizontalPodAutoscaler": "{spec: " + tc.autoscaler + "}", "podDisruptionBudget": "{spec: " + strings.Replace(tc.budget, "{", "{unhealthyPodEvictionPolicy: AlwaysAllow, ", 1) + "}",
+			"horizontalPodAutoscaler": "{spec: " + tc.autoscaler + "}",
+			"podDisruptionBudget":     "{spec: " + strings.Replace(tc.budget, "{", "{unhealthyPodEvictionPolicy: AlwaysAllow, ", 1) + "}",
 			"deployment": "{spec: {template: {spec: {containers: [" +
 				"{name: istio-proxy, terminationMessagePolicy: FallbackToLogsOnError}]}}}}",
 		} {

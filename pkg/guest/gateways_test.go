@@ -3,6 +3,7 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,7 +115,8 @@ func TestObservedGateways(t *testing.T) {
 	}
 	got = rolledGateways(gateways, deployments, map[string]bool{"ours": true})
 	if got.View != model.GatewaysKnown || len(got.List) != 2 {
-		t.Errorf("many without pods: view %d with %d Gateways, want %d with the 2 that are held", got.View, len(got.List), model.GatewaysKnown)
+		t.Errorf("many without pods: view %d with %d Gateways, want %d with the 2 that are held", got.View, len(got.List),
+			model.GatewaysKnown)
 	}
 	for i := range model.MaxGateways {
 		deployments = append(deployments, in("n", types.UID(fmt.Sprint("uid-many-", i))))
@@ -153,7 +155,8 @@ func TestTheDeploymentOfAGateway(t *testing.T) {
 			slices.Reverse(tc.deployments)
 		}
 	}
-	u := fromJSON(t, `{"metadata":{"name":"a","annotations":{"gateway.istio.io/name-override":"edge"}},"spec":{"gatewayClassName":"ours"}}`)
+	u := fromJSON(t, `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"Gateway","metadata":{"name":"a","annotations":
+		{"gateway.istio.io/name-override":"edge"}},"spec":{"gatewayClassName":"ours"}}`)
 	if got := rolledGatewayOf(u, "").deployment; got != "edge" {
 		t.Errorf("with an override, the Deployment is %q", got)
 	}
