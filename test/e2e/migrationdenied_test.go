@@ -59,7 +59,7 @@ func (t *migrationTest) deny(name string, rule admissionregistrationv1.Rule, con
 					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update}, Rule: rule,
 				},
 			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "!(" + condition + ")", Message: "a change freeze of the guest"}},
+			Validations: []admissionregistrationv1.Validation{{Expression: "!(" + condition + ")", Message: "a change freeze"}},
 		},
 	}, metav1.CreateOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
