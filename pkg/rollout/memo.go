@@ -21,12 +21,14 @@ func (m Memo) isForbidden(now time.Time) bool {
 	return !m.ForbiddenAt.IsZero() && now.Sub(m.ForbiddenAt) < refusedTime
 }
 
-// waitsFrom returns since when a Gateway is waited for.
+// waitsFrom returns since when a Gateway is waited for. Those that this process did not release count together: clients
+// can create one after another, and a rollout that waits for ever would not be reported.
 func (m Memo) waitsFrom(gateway types.UID, now time.Time) time.Time {
-	if m.WaitsFor != gateway {
-		return now
+	isOther := func(uid types.UID) bool { return uid != "" && uid != m.Released }
+	if m.WaitsFor == gateway || isOther(m.WaitsFor) && isOther(gateway) {
+		return m.WaitsSince
 	}
-	return m.WaitsSince
+	return now
 }
 
 // Before returns the memo for a decision with this evidence.
@@ -82,9 +84,7 @@ func (m Memo) After(e Evidence, s Step) Memo {
 	case Stop:
 		waitsFor = s.Gateway.UID
 	}
-	if waitsFor != m.WaitsFor {
-		m.WaitsFor, m.WaitsSince = waitsFor, e.Now
-	}
+	m.WaitsFor, m.WaitsSince = waitsFor, m.waitsFrom(waitsFor, e.Now)
 	return m
 }
 

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -437,5 +438,28 @@ func TestAnAPIServerThatIsAwayAgainAndAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff(rollout.Step(rollout.Change{Limit: rollout.NotInTime}), rollout.Decide(e, memo.Before(e))); diff != "" {
 		t.Errorf("after ten minutes (-want +got):\n%s", diff)
+	}
+}
+
+// TestGatewaysThatClientsCreateOneAfterAnother checks that a tenant who replaces a Gateway that never becomes ready,
+// under another identity each time, does not make the rollout wait without a report.
+func TestGatewaysThatClientsCreateOneAfterAnother(t *testing.T) {
+	t.Parallel()
+	e, memo := changed(known(held("a"))), settled()
+	for i := range 20 {
+		created := free(fmt.Sprint("preview-", i))
+		created.Deployment.State = model.DeploymentRolling
+		e.Gateways = known(held("a"), created)
+		memo = memo.Before(e)
+		step := rollout.Decide(e, memo)
+		if _, stops := step.(rollout.Stop); stops != (i >= 15) {
+			t.Errorf("after %d minutes: %T", i, step)
+		}
+		memo = memo.After(e, step)
+		e.Now = e.Now.Add(time.Minute)
+	}
+	e.Gateways = known(held("a"))
+	if step, releases := rollout.Decide(e, memo.Before(e)).(rollout.Release); !releases {
+		t.Errorf("without such a Gateway: %T", step)
 	}
 }
