@@ -387,7 +387,7 @@ func TestAllWatchesShareATotalLimit(t *testing.T) {
 		send(w, listEnd)
 	})
 	limits := small()
-	limits.FirstPause, limits.MaxPause = time.Millisecond, time.Millisecond
+	limits.FirstPause, limits.MaxPause = time.Second, time.Second // the list after the stream is within the pause
 	budget := watch.NewBudget(limits)
 	first, second := watch.New(l.options(t, budget)), watch.New(l.options(t, budget))
 	ctx, cancel := context.WithCancel(t.Context())
