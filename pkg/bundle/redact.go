@@ -34,10 +34,10 @@ func named() *regexp.Regexp {
 }
 
 // sentence returns an expression that matches the part of a sentence that named would redact: "istiod's token: expired
-// 5m ago", and "accepts the token: context deadline exceeded". It needs an article or a genitive before the name, and
-// more than one word or duration after it. A setting has neither.
+// 5m ago", and "accepts the token: context deadline exceeded". It needs an article or a genitive before the name, and a
+// word of these sentences or a duration after it. A setting has neither.
 func sentence() *regexp.Regexp {
-	return regexp.MustCompile(`(?:(?:^|\s)the|\w''?s) token: (?:[a-z]{1,16}|(?:[0-9]{1,4}[a-z]){1,2}) [a-z0-9]`)
+	return regexp.MustCompile(`(?:^|\s)(?:the|[a-z]+''?s) token: (?:expired|context|(?:[0-9]{1,4}[a-z]){1,2}) [a-z0-9]`)
 }
 
 // redactor replaces credentials in the objects of an API server.

@@ -55,6 +55,11 @@ func (d *rolledDeployment) KeptBytes() int { return 4*stringSize + len(d.gateway
 // and of its class (istio pilot/pkg/config/kube/gateway/deploymentcontroller.go, getDefaultName).
 const nameOverride = "gateway.istio.io/name-override"
 
+// deploymentName returns the name that istiod gives the Deployment of a Gateway.
+func deploymentName(gateway *unstructured.Unstructured, class string) string {
+	return cmp.Or(gateway.GetAnnotations()[nameOverride], gateway.GetName()+"-"+class)
+}
+
 // gatewayNameLabel is on each Deployment that istiod makes for a Gateway. Its value is the Gateway's name.
 const gatewayNameLabel = "gateway.networking.k8s.io/gateway-name"
 
@@ -105,14 +110,13 @@ func rolledGatewayOnly(own string) func(*unstructured.Unstructured) *rolledGatew
 // this hypergate holds it.
 func rolledGatewayOf(u *unstructured.Unstructured, own string) *rolledGateway {
 	class, _, _ := unstructured.NestedString(u.Object, "spec", "gatewayClassName")
-	annotations := u.GetAnnotations()
-	value, annotated := annotations[model.HoldAnnotation]
+	value, annotated := u.GetAnnotations()[model.HoldAnnotation]
 	return &rolledGateway{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 		},
 		class: bounded(class, maxName), hold: model.HoldOf(value, own, annotated),
-		deployment: bounded(cmp.Or(annotations[nameOverride], u.GetName()+"-"+class), maxName),
+		deployment: bounded(deploymentName(u, class), maxName),
 	}
 }
 

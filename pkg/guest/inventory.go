@@ -64,10 +64,12 @@ type inventoryReader struct {
 	out migration.Inventory
 	// published is where gateways reach the hosted istiod. Empty: at the address of the flags, if there is one.
 	published string
-	// originObject is the Deployment of the origin, and originPods are its pods. deployments are those of the Gateways.
+	// originObject is the Deployment of the origin, and originPods are its pods. deployments are those of the Gateways,
+	// and names are the names that istiod gives them.
 	originObject model.ForeignObject
 	originPods   []string
 	deployments  map[types.UID]model.ForeignObject
+	names        map[types.UID]string
 	// own are the names of the GatewayClasses of hypergate's controller.
 	own map[string]bool
 	// ignored and included are the resources that the origin does not serve, and the exceptions.
@@ -260,6 +262,7 @@ func sailSubscription() types.NamespacedName {
 // gateways reads the Gateways of hypergate's classes, and those that hypergate holds.
 func (r *inventoryReader) gateways(ctx context.Context) error {
 	own := model.HoldValue(r.c.cfg.Revision)
+	r.names = map[types.UID]string{}
 	return r.each(ctx, gatewayResource(), "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
 		var g gatewayv1.Gateway
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &g); err != nil {
@@ -272,6 +275,7 @@ func (r *inventoryReader) gateways(ctx context.Context) error {
 			return true
 		}
 		r.out.Gateways = append(r.out.Gateways, found)
+		r.names[found.UID] = bounded(deploymentName(u, found.Class), maxName)
 		for _, l := range g.Spec.Listeners {
 			if l.Protocol == gatewayv1.TLSProtocolType {
 				r.passthrough = appendNamed(r.passthrough, "Gateway", u)
@@ -298,7 +302,8 @@ func inventoryGateway(g gatewayv1.Gateway) migration.InventoryGateway {
 	return out
 }
 
-// gatewayDeployments reads the Deployments of these Gateways.
+// gatewayDeployments reads the Deployments of these Gateways. Of several, the one counts that has the name that istiod
+// gives it: istiod leaves that of an earlier class or name.
 func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 	if len(r.out.Gateways) == 0 {
 		return nil
@@ -316,6 +321,9 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 			return true // an owner reference of another namespace says nothing
 		}
 		g := &r.out.Gateways[i]
+		if _, several := r.deployments[g.UID]; several && u.GetName() != r.names[g.UID] {
+			return true
+		}
 		g.Deployment, g.Of = rolled.GatewayDeployment, migration.OfOther
 		r.deployments[g.UID] = foreignObjectOf(u)
 		var d appsv1.Deployment

@@ -150,6 +150,9 @@ func TestInventoryOfGateways(t *testing.T) {
 	}, []string{
 		w.deployment("web", migration.OriginAddress(w.cfg)), w.deployment("moved", w.cfg.XDS.String()),
 		w.deployment("mesh", "istiod.mesh.svc:15012"), w.deployment("theirs", "istiod.mesh.svc:15012"),
+		// istiod leaves the Deployment of an earlier class.
+		strings.Replace(w.deployment("moved", migration.OriginAddress(w.cfg)), "moved-ours", "moved-second", 1),
+		strings.Replace(w.deployment("web", w.cfg.XDS.String()), "web-ours", "web-first", 1),
 	})
 	got := map[string]string{}
 	for _, g := range w.read().Gateways {

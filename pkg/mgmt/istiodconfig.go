@@ -20,7 +20,7 @@ func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 		model.ConfigHashAnnotation: t.Annotations[model.ConfigHashAnnotation],
 		model.IstiodModeAnnotation: t.Annotations[model.IstiodModeAnnotation],
 	}}}
-	for _, name := range []string{model.IgnoredCRDsAnnotation, model.IgnoredSinceAnnotation} {
+	for _, name := range []string{model.IgnoredCRDsAnnotation, model.IgnoredSinceAnnotation, ignoredPoolsAnnotation} {
 		if value, is := t.Annotations[name]; is {
 			out.Annotations[name] = value
 		}
@@ -54,6 +54,10 @@ func modeOf(t corev1.PodTemplateSpec) model.IstiodMode {
 	}
 }
 
+// ignoredPoolsAnnotation is what an earlier hypergate wrote in place of both annotations, if istiod ignored
+// InferencePools. Its value is that of model.IgnoredSinceAnnotation, or another text.
+const ignoredPoolsAnnotation = "gateway.hypergate.dev/inference-pools-ignored"
+
 // ignoredOf returns the CRDs whose objects istiod ignores with a pod template, and since when, if that is known.
 func ignoredOf(t corev1.PodTemplateSpec, cfg model.Config) (names []string, since time.Time) {
 	ignored := strings.Split(t.Annotations[model.IgnoredCRDsAnnotation], ",")
@@ -62,8 +66,12 @@ func ignoredOf(t corev1.PodTemplateSpec, cfg model.Config) (names []string, sinc
 			names = append(names, kind.CRD())
 		}
 	}
+	at := t.Annotations[model.IgnoredSinceAnnotation]
+	if before, is := t.Annotations[ignoredPoolsAnnotation]; is && len(names) == 0 {
+		names, at = []string{model.InferencePoolCRD}, before
+	}
 	if len(names) > 0 {
-		since, _ = time.Parse(time.RFC3339, t.Annotations[model.IgnoredSinceAnnotation]) // another value has no time
+		since, _ = time.Parse(time.RFC3339, at) // another value has no time
 	}
 	return names, since
 }

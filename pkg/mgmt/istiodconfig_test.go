@@ -58,12 +58,15 @@ func TestIgnoredCRDsAreObserved(t *testing.T) {
 		Since time.Time
 	}
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	names := strings.NewReplacer("%s", rules, "crds:", model.IgnoredCRDsAnnotation+":", "since:", model.IgnoredSinceAnnotation+":")
+	names := strings.NewReplacer("%s", rules, "crds:", model.IgnoredCRDsAnnotation+":", "since:", model.IgnoredSinceAnnotation+":",
+		"before:", "gateway.hypergate.dev/inference-pools-ignored:")
 	for annotations, want := range map[string]seen{
-		"{}":             {},
-		"{crds: ''}":     {},
-		"{crds: %s}":     {CRDs: []string{rules}},
-		"{crds: '%s,x'}": {CRDs: []string{rules}},
+		"{}":                               {},
+		"{crds: ''}":                       {},
+		"{before: '2026-02-03T04:05:06Z'}": {[]string{model.InferencePoolCRD}, at},
+		"{before: 'true'}":                 {CRDs: []string{model.InferencePoolCRD}},
+		"{crds: %s}":                       {CRDs: []string{rules}},
+		"{crds: '%s,x'}":                   {CRDs: []string{rules}},
 		"{crds: x, since: '2026-02-03T04:05:06Z'}":                                   {},
 		"{since: '2026-02-03T04:05:06Z'}":                                            {},
 		"{crds: %s, since: yesterday}":                                               {CRDs: []string{rules}},

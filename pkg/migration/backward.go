@@ -104,7 +104,7 @@ func (d decision) behind() (held, failed, others, skipped []Gateway) {
 	for _, g := range InOrder(d.e.Gateways) {
 		switch isOther := g.Hold == model.HeldByOther; {
 		case isOther && !g.usesHosted():
-		case g.Skip && g.usesHosted():
+		case g.Skip && g.usesHosted() && (g.Hold != model.Held || g.Of != OfOrigin):
 			skipped = append(skipped, g)
 		case isOther:
 			others = append(others, g)
@@ -117,17 +117,18 @@ func (d decision) behind() (held, failed, others, skipped []Gateway) {
 	return held, failed, others, skipped
 }
 
-// returning returns a Gateway that is on its way to the origin, and has time left.
+// returning returns a Gateway that is on its way to the origin, and has time left. The one that was released last comes
+// first: its time must not begin again because another one rolls meanwhile.
 func (d decision) returning() (Gateway, bool) {
-	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool {
+	on := d.with(func(g Gateway) bool {
 		isReleased := g.UID == d.m.Released
 		onItsWay := isReleased && g.deployed() && !g.complete() || g.usesHosted() && (isReleased || !g.Skip)
 		return g.Hold == model.Free && onItsWay && !d.isStranded(g) && d.timeFor(g) > 0
 	})
-	if at < 0 {
+	if len(on) == 0 {
 		return Gateway{}, false
 	}
-	return d.e.Gateways[at], true
+	return on[max(0, slices.IndexFunc(on, func(g Gateway) bool { return g.UID == d.m.Released }))], true
 }
 
 // isStranded reports whether a Gateway did not arrive at the origin in time, since the last request. One that is only
@@ -143,7 +144,8 @@ func (d decision) isStranded(g Gateway) bool {
 	return g.UID == d.m.Released && tried && d.timeFor(g) <= 0
 }
 
-// memoOfStranded adds the Gateway that was released last if it is stranded: another one can be released then.
+// memoOfStranded adds the Gateway that was released last if it is stranded: another one can be released then. It omits
+// those that have arrived since.
 func (d decision) memoOfStranded(phase Phase, m Memo) Memo {
 	if d.i.Goal != Backward {
 		m.Stranded, m.StrandedAt = nil, time.Time{}
@@ -151,12 +153,14 @@ func (d decision) memoOfStranded(phase Phase, m Memo) Memo {
 	}
 	g, is := d.released()
 	isNoted := d.counts(m.StrandedAt) && slices.Contains(m.Stranded, hashOfUID(g.UID))
-	if !is || phase != Roll || isNoted || !d.isStranded(g) {
+	if is && phase == Roll && !isNoted && d.isStranded(g) {
+		m.StrandedAt = d.now
+	} else if !d.counts(m.StrandedAt) {
 		return m
 	}
-	m.Stranded, m.StrandedAt = nil, d.now
-	for _, other := range d.with(d.isStranded) {
-		m.Stranded = append(m.Stranded, hashOfUID(other.UID))
+	m.Stranded = nil
+	for _, stranded := range d.with(d.isStranded) {
+		m.Stranded = append(m.Stranded, hashOfUID(stranded.UID))
 	}
 	return m
 }

@@ -475,6 +475,20 @@ func atOrigin() situation {
 	})
 }
 
+// TestAnArrivalIsNoted checks that a Gateway that arrives late has its whole time again when it rolls later.
+func TestAnArrivalIsNoted(t *testing.T) {
+	t.Parallel()
+	s := atOrigin()
+	_, noted := migration.Decide(s.e, s.i, s.memo, start)
+	if len(noted.Stranded) != 1 {
+		t.Fatalf("noted: %v", noted.Stranded)
+	}
+	s.e.Gateways[0].Deployment.State, s.e.Gateways[0].Deployment.Old = model.DeploymentComplete, 0
+	if _, arrived := migration.Decide(s.e, s.i, noted, start); len(arrived.Stranded) != 0 {
+		t.Errorf("after its arrival: %v", arrived.Stranded)
+	}
+}
+
 // TestBackwardWithoutArrival checks what becomes of a Gateway that cannot go back, and of the others.
 func TestBackwardWithoutArrival(t *testing.T) {
 	t.Parallel()
@@ -500,6 +514,23 @@ func TestBackwardWithoutArrival(t *testing.T) {
 		{
 			"each of the others is waited for", noted.with(func(s *situation) { s.e.Gateways[1].Of = migration.OfHosted }),
 			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: b, Again: 9 * time.Minute},
+		},
+		{
+			"another one that rolls does not begin its time again",
+			held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+				back(s)
+				s.e.Gateways[0].Hold, s.e.Gateways[0].Deployment.Old = model.Free, 1
+				s.e.Gateways[1].Hold, s.e.Gateways[1].Of = model.Free, migration.OfHosted
+				s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Hour), Released: "uid-b", ReleasedAt: ago(9 * time.Minute)}
+			}),
+			migration.Wait{Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: b, Again: time.Minute},
+		},
+		{
+			"one that is left out and never moved is released", atOrigin().with(func(s *situation) {
+				skip(s)
+				s.e.Gateways[0].Hold, s.memo.Released, s.e.Gateways[1].Hold = model.Held, "", model.Free
+			}),
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
 		},
 		{"the rollback stops after them", noted, failed},
 		{"it stays the same", noted.with(func(s *situation) { _, s.memo = migration.Decide(s.e, s.i, s.memo, start) }), failed},

@@ -169,7 +169,7 @@ type GuestObservation struct {
 	Namespace Presence
 	// WebhookProbe is whether the guest's API server is known to reach istiod's webhook.
 	WebhookProbe WebhookProbe
-	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel.
+	// ReadyRelays is how many relays of the tunnel are ready: each holds a tunnel that accepts streams.
 	ReadyRelays int `json:"-"`
 }
 

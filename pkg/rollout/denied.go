@@ -19,7 +19,8 @@ type Denial struct {
 	// At is when the last patch was denied, or undone. Times is how many were in a row.
 	At    time.Time
 	Times int
-	// Releases is how often the Gateway was released since hypergate held it.
+	// Releases is how often the Gateway was released since hypergate held it, each at most againTime after the one
+	// before.
 	Releases int
 }
 
@@ -27,15 +28,22 @@ type Denial struct {
 // Gateway again. An example is a client that restores each Gateway from a copy, which was made while it was held.
 const heldAgainTimes = 3
 
+// againTime is how long a release counts. It is longer than the pauses between releases of a Gateway that is held
+// again.
+const againTime = time.Hour
+
 // isHeldAgain reports whether another client holds the Gateway again after each release.
 func (d Denial) isHeldAgain() bool { return d.Cause == "" && d.Releases >= heldAgainTimes }
 
 // afterRelease returns what is known of a Gateway after one more release. The next one follows after a pause if another
 // client holds it again.
 func (d Denial) afterRelease(now time.Time) Denial {
-	out := Denial{Releases: d.Releases + 1}
+	out := Denial{Releases: 1, At: now}
+	if now.Sub(d.At) < againTime {
+		out.Releases += d.Releases
+	}
 	if out.isHeldAgain() {
-		out.At, out.Times = now, deniedTimes
+		out.Times = deniedTimes
 	}
 	return out
 }

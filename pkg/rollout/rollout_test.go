@@ -309,6 +309,11 @@ func TestAnotherClientHoldsAGatewayAgain(t *testing.T) {
 	if step, releases := rollout.Decide(more, memo).(rollout.Release); !releases || step.Gateway.UID != held("b").UID {
 		t.Errorf("with another held Gateway: %+v", step)
 	}
+	late := evidence
+	late.Now = late.Now.Add(time.Hour)
+	if after := memo.AfterPatches(late, release, []types.UID{held("a").UID}, nil); !reflect.DeepEqual(after.Tried(late, release), release) {
+		t.Errorf("an hour later: %+v", after.Tried(late, release))
+	}
 	memo = memo.AfterPatches(evidence, rollout.Hold{}, []types.UID{held("a").UID}, nil)
 	if got := released(release); !reflect.DeepEqual(got, release) {
 		t.Errorf("after a hold: %+v", got)

@@ -65,10 +65,13 @@ func (h *hearing) Read(into []byte) (int, error) {
 	return n, err
 }
 
-// watch checks istiod in each limits.check while a tunnel accepts streams. If istiod does not answer, no tunnel accepts
-// any more. Each check costs istiod a handshake, so one serves all tunnels. Without a tunnel, dial checks.
+// failedChecks is how many checks in a row must fail: an istiod that is busy for a moment still serves.
+const failedChecks = 2
+
+// watch checks istiod in each limits.check while a tunnel accepts streams. If istiod does not answer twice, no tunnel
+// accepts any more. Each check costs istiod a handshake, so one serves all tunnels. Without a tunnel, dial checks.
 func (s *Sidecar) watch(ctx context.Context) {
-	for {
+	for failed := 0; ; {
 		select {
 		case <-ctx.Done():
 			return
@@ -80,6 +83,10 @@ func (s *Sidecar) watch(ctx context.Context) {
 		}
 		err := s.check(ctx)
 		if err == nil || ctx.Err() != nil {
+			failed = 0
+			continue
+		}
+		if failed++; failed < failedChecks {
 			continue
 		}
 		s.Log.Info("the tunnels accept no more streams", "error", err.Error())
