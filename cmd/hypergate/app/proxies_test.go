@@ -65,7 +65,7 @@ func TestWhichIstiodIsAsked(t *testing.T) {
 		"it has no summary":             {[]summary.Reading{{Lease: "hypergate-stable", State: summary.Unreadable}, first}, "canary:443"},
 		"another one is silent":         {[]summary.Reading{gone}, ""},
 		"a silent one, and another one": {[]summary.Reading{gone, reading("hypergate-x", "x:443", summary.OK)}, "x:443"},
-		"there is no Lease":             {nil, ""},
+		"without a Lease":               {nil, ""},
 	} {
 		if got, found := publishedOf(tc.readings, "stable"); got.Address != tc.want || found != (tc.want != "") {
 			t.Errorf("%s: %q, %t, want %q", name, got.Address, found, tc.want)
