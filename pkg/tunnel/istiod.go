@@ -79,6 +79,7 @@ func (s *Sidecar) watch(ctx context.Context) {
 		}
 		serving := s.serving()
 		if len(serving) == 0 {
+			failed = 0
 			continue
 		}
 		err := s.check(ctx)
