@@ -6,7 +6,8 @@
 # Without root, no test can run. The script then fails, because a success without the main tests would be misleading.
 # ALLOW_NO_ROOT=1 turns this failure into a success.
 #
-# MODULE is the folder of the packages' Go module. By default, it is the main module.
+# MODULE is the folder of the packages' Go module. By default, it is the main module. TRAFFIC_REPORTS is the folder for
+# the reports of the load, as JSON.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,5 +29,6 @@ fi
 hack/system-packages.sh
 # Run one package at a time: the tests already start two management clusters at once, and a small machine cannot run
 # more.
+export TRAFFIC_REPORTS=${TRAFFIC_REPORTS:-$PWD/bin/traffic}
 cd "${MODULE:-.}"
 exec go test -count=1 -p 1 -timeout 60m "$@"

@@ -69,8 +69,25 @@ func started(t *testing.T, options world.Options) *fixture {
 		if t.Failed() {
 			fixture.explain()
 		}
+		if options.GuestNodes > 0 || options.RealGateways {
+			fixture.usedMemory()
+		}
 	})
 	return fixture
+}
+
+// usedMemory fails the test if clusters with real gateways have used more memory than they may.
+func (t *fixture) usedMemory() {
+	t.Helper()
+	peak, err := t.PeakMemory()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	t.Logf("peak memory of all clusters, page cache included: %.1f GiB", float64(peak)/(1<<30))
+	if peak < 1<<30 || peak > 12<<30 {
+		t.Errorf("the peak memory is %d bytes: between 1 and 12 GiB are possible", peak)
+	}
 }
 
 // clusterAPI checks that the management cluster's garbage collector deletes hypergate's objects with the Cluster.

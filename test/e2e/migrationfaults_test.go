@@ -84,8 +84,11 @@ func backendsReplacedMeanwhile(t *migrationTest) {
 	for last := (leaseSeen{}); !ended(last.record, migration.Parked); last, _ = m.seen.last() {
 		t.Expect(last.record.Report.Progress).NotTo(gomega.Equal(migration.Stopped), "%+v", last.record.Report)
 		<-pace.C
-		t.replaceOldestBackend(replicas)
-		m.replaced = append(m.replaced, time.Now())
+		deleted, err := t.replaceOldestBackend(t.ctx, replicas)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		if deleted {
+			m.replaced = append(m.replaced, time.Now())
+		}
 	}
 	m.parks()
 	m.rollsBack()

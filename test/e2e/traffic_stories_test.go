@@ -1,7 +1,10 @@
 package e2e_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/onsi/gomega"
@@ -76,33 +79,79 @@ func gatewayReplaced(t *fixture, edge *edgeOfTheGuest) {
 	t.judge(load, 1000)
 }
 
-// backendsReplaced deletes the oldest of four backends every two seconds. A backend serves for five seconds after the
-// order to end (preStop), until all gateways know its end. Then it ends each connection with its last request.
+// backendsReplaced replaces a backend every two seconds. See replacesBackends.
 func backendsReplaced(t *fixture, edge *edgeOfTheGuest) {
-	const replaced, replicas = 10, 4
-	t.scale(backends, "backend", replicas)
-	defer t.scale(backends, "backend", 2)
-	t.served(edge)
+	const least = 10
+	backends := t.replacesBackends(edge)
 	t.undisturbedUnder(edge, t.loaded(edge.streams(8*time.Second, 5*time.Second)), func() {
-		pace := time.NewTicker(2 * time.Second)
-		defer pace.Stop()
-		for range replaced {
-			<-pace.C
-			t.replaceOldestBackend(replicas)
-		}
+		t.Eventually(backends.replaced.Load).Should(gomega.BeNumerically(">=", least))
 	})
+	backends.end(t, least)
 }
 
-// replaceOldestBackend deletes the oldest backend, once all but one of the others are ready.
-func (t *fixture) replaceOldestBackend(replicas int) {
+// replacedBackends are backends of which one is replaced every two seconds.
+type replacedBackends struct {
+	replaced atomic.Int64
+	cancel   context.CancelFunc
+	ended    chan error
+}
+
+// replacesBackends scales the backends to four, and deletes the oldest one every two seconds. A backend serves for five
+// seconds after the order to end (preStop), until all gateways know its end. Then it ends each connection with its last
+// request. No backend is deleted while another one still starts.
+func (t *fixture) replacesBackends(edge *edgeOfTheGuest) *replacedBackends {
 	t.Helper()
-	var oldest corev1.Pod
-	t.Eventually(func(g gomega.Gomega) {
-		ready := slices.DeleteFunc(t.podsOf(backends, "app=backend"), func(p corev1.Pod) bool { return !servesRequests(&p) })
-		g.Expect(len(ready)).To(gomega.BeNumerically(">=", replicas-1))
-		oldest = slices.MinFunc(ready, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	}).Should(gomega.Succeed())
-	t.Expect(t.GuestClient.CoreV1().Pods(backends).Delete(t.ctx, oldest.Name, metav1.DeleteOptions{})).To(gomega.Succeed())
+	const replicas = 4
+	t.scale(backends, "backend", replicas)
+	t.served(edge)
+	ctx, cancel := context.WithCancel(t.ctx)
+	b := &replacedBackends{cancel: cancel, ended: make(chan error, 1)}
+	go func() {
+		pace := time.NewTicker(2 * time.Second)
+		defer pace.Stop()
+		var errs []error
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-pace.C:
+				deleted, err := t.replaceOldestBackend(ctx, replicas)
+				if err != nil && ctx.Err() == nil {
+					errs = append(errs, err)
+				}
+				if deleted {
+					b.replaced.Add(1)
+				}
+			}
+		}
+		b.ended <- errors.Join(errs...)
+	}()
+	t.Cleanup(cancel)
+	return b
+}
+
+// end ends the replacements, and fails the story if there were fewer than the least number.
+func (b *replacedBackends) end(t *fixture, least int64) {
+	t.Helper()
+	b.cancel()
+	t.Expect(<-b.ended).To(gomega.Succeed())
+	t.Logf("%d backends were replaced", b.replaced.Load())
+	t.Expect(b.replaced.Load()).To(gomega.BeNumerically(">=", least))
+	t.scale(backends, "backend", 2)
+}
+
+// replaceOldestBackend deletes the oldest backend, if all but one of the others are ready.
+func (t *fixture) replaceOldestBackend(ctx context.Context, replicas int) (bool, error) {
+	pods, err := t.GuestClient.CoreV1().Pods(backends).List(ctx, metav1.ListOptions{LabelSelector: "app=backend"})
+	if err != nil {
+		return false, err
+	}
+	ready := slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !servesRequests(&p) })
+	if len(ready) < replicas-1 {
+		return false, nil
+	}
+	oldest := slices.MinFunc(ready, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	err = t.GuestClient.CoreV1().Pods(backends).Delete(ctx, oldest.Name, metav1.DeleteOptions{})
+	return err == nil, err
 }
 
 // servesRequests reports whether a pod is ready and was not asked to end.
@@ -252,10 +301,13 @@ func usersDefaultRevision(t *fixture, edge *edgeOfTheGuest) {
 }
 
 // twoIstiodsReplaced gives istiod's Deployment two pods, as hypergate does for a highly available control plane, and
-// replaces them. hypergate itself would put them on two nodes, and the management cluster has one.
+// replaces them, while backends are replaced, too. A HostedControlPlane would put them on two nodes, and the management
+// cluster has one.
 func twoIstiodsReplaced(t *fixture, edge *edgeOfTheGuest) {
 	defer t.twoByHand()()
+	backends := t.replacesBackends(edge)
 	t.undisturbed(edge, t.restartBoth)
+	backends.end(t, 1)
 }
 
 // twoByHand gives istiod's Deployment two pods, of which one leads.

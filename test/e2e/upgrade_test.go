@@ -39,6 +39,7 @@ func TestUpgrade(t *testing.T) {
 	u := upgrades(fixture, other, embeddedRelease())
 	u.run(fixture)
 	u.replaced(fixture)
+	u.withTwo(fixture)
 }
 
 // TestUpgradeToTheNextIstio is TestUpgrade from the embedded Istio to a development snapshot, which stands for the next
@@ -90,6 +91,8 @@ type upgrade struct {
 	gateways []string
 	// small are the addresses of the Gateways with one pod and few requests, by name.
 	small map[string]string
+	// istiods is the number of istiod's pods after a change.
+	istiods int
 }
 
 // upgrades installs the older release with three Gateways. The one with two pods rolls last.
@@ -97,7 +100,9 @@ func upgrades(t *fixture, older, newer release) *upgrade {
 	t.Helper()
 	t.settings = older.flags()
 	h := t.installed()
-	u := &upgrade{older: older, newer: newer, edge: t.edge(), gateways: []string{trafficGateway}, small: map[string]string{}}
+	u := &upgrade{
+		older: older, newer: newer, edge: t.edge(), gateways: []string{trafficGateway}, small: map[string]string{}, istiods: 1,
+	}
 	t.scale(world.GuestNamespace, trafficGateway+"-"+class, 2)
 	for _, name := range []string{"small-a", "small-b"} {
 		u.gateways, u.small[name] = append(u.gateways, name), t.smallGateway(name, "24h")
@@ -159,13 +164,15 @@ func (u *upgrade) changesWith(t *fixture, to release, broken int, start func() *
 		if slices.Contains(had, strings.TrimSuffix(d.Name, "-"+class)) {
 			return true
 		}
-		// Only the new istiod deploys the new gateways.
+		// Only the new istiod deploys the new gateways. Of two, an old one can still end.
 		for _, pod := range t.istiodPods() {
-			t.Expect(pod.Spec.Containers[0].Image).To(gomega.Equal(to.pilot), "%s has rolled while %s runs", d.Name, pod.Name)
+			if u.istiods == 1 || pod.DeletionTimestamp == nil {
+				t.Expect(pod.Spec.Containers[0].Image).To(gomega.Equal(to.pilot), "%s has rolled while %s runs", d.Name, pod.Name)
+			}
 		}
 		return true
 	})
-	t.rolledOut()
+	t.rolledOutTo(u.istiods)
 	for _, pod := range t.istiodPods() {
 		t.Expect(pod.Spec.Containers[0].Image).To(gomega.Equal(to.pilot))
 	}
@@ -291,6 +298,31 @@ func (u *upgrade) takesOver(t *fixture, most int, start func() *world.Hypergate)
 	t.reconfigured(u.edge)
 	t.more(load, 500)
 	t.judge(load, 3000)
+}
+
+// withTwo changes Istio with two istiods, of which one is elected and deploys the gateways.
+func (u *upgrade) withTwo(t *fixture) {
+	u.istiods = 2
+	two := func(r release) func() *world.Hypergate {
+		return func() *world.Hypergate { return t.start(append(r.flags(), "--replicas=2")...) }
+	}
+	t.runAll(u.edge, []trafficStory{
+		{"istiod gets a second pod, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			u.changesWith(t, u.newer, 0, two(u.newer))
+		}},
+		{"back from an upgrade with two istiods, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			u.changesWith(t, u.older, 0, two(u.older))
+		}},
+		{"upgraded with two istiods while backends are replaced, and no request fails", func(t *fixture, edge *edgeOfTheGuest) {
+			backends := t.replacesBackends(edge)
+			u.changesWith(t, u.newer, 0, two(u.newer))
+			backends.end(t, 10)
+		}},
+		{"one istiod again, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
+			u.istiods = 1
+			u.changes(t, u.newer, 0)
+		}},
+	})
 }
 
 func proxyImageOf(d *appsv1.Deployment) string { return d.Spec.Template.Spec.Containers[0].Image }
