@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/onsi/gomega"
@@ -445,6 +446,32 @@ func twoIstiodsBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
 		t.restartBoth()
 		t.eachRelayHolds(2)
 		t.reconfigured(edge)
+	})
+}
+
+// hungIstiodBehindTheTunnel stops the process of one of two istiods, whose kernel still accepts connections. Its
+// sidecar's tunnels accept no more streams, and gateways whose connection is silent make a new one. So the other istiod
+// configures all gateways, also a new one.
+func hungIstiodBehindTheTunnel(t *fixture, edge *edgeOfTheGuest) {
+	const fresh = "fresh"
+	t.start()
+	t.tunnelUp()
+	defer t.twoByHand()()
+	t.eachRelayHolds(2)
+	t.undisturbed(edge, func() {
+		hung, err := t.ProcessIn(t.istiodPod().UID, "pilot-discovery")
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Expect(syscall.Kill(hung, syscall.SIGSTOP)).To(gomega.Succeed())
+		goOn := func() { _ = syscall.Kill(hung, syscall.SIGCONT) }
+		t.Cleanup(goOn)
+		begin := time.Now()
+		t.smallGateway(fresh, "24h")
+		t.Logf("a new Gateway is programmed, and has its pod, after %s", time.Since(begin).Round(100*time.Millisecond))
+		t.reconfigured(edge)
+		t.Logf("a new route is served after %s", time.Since(begin).Round(100*time.Millisecond))
+		goOn()
+		t.eachRelayHolds(2)
+		t.deleteSmallGateway(fresh)
 	})
 }
 

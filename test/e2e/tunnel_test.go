@@ -49,6 +49,7 @@ func tunnelStories() []trafficStory {
 		{"both tunnels carry nothing any more, and no request fails", halfOpen},
 		{"istiod is replaced behind the tunnel, and no request fails", istiodRollsBehindTheTunnel},
 		{"two istiods are replaced behind the tunnel, and no request fails", twoIstiodsBehindTheTunnel},
+		{"one of two istiods hangs behind the tunnel, and no request fails", hungIstiodBehindTheTunnel},
 		{"the mesh CA is rotated behind the tunnel, and no request fails", rotationBehindTheTunnel},
 		{"a node with a relay is drained, and no request fails", relayNodeDrained},
 		{"istiod leaves the tunnel and returns, and no request fails", strategySwitched},
