@@ -303,19 +303,15 @@ func (u *upgrade) takesOver(t *fixture, most int, start func() *world.Hypergate)
 // withTwo changes Istio with two istiods, of which one is elected and deploys the gateways.
 func (u *upgrade) withTwo(t *fixture) {
 	u.istiods = 2
-	two := func(r release) func() *world.Hypergate {
-		return func() *world.Hypergate { return t.start(append(r.flags(), "--replicas=2")...) }
+	changes := func(t *fixture, to release) {
+		u.changesWith(t, to, 0, func() *world.Hypergate { return t.start(append(to.flags(), "--replicas=2")...) })
 	}
 	t.runAll(u.edge, []trafficStory{
-		{"istiod gets a second pod, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
-			u.changesWith(t, u.newer, 0, two(u.newer))
-		}},
-		{"back from an upgrade with two istiods, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
-			u.changesWith(t, u.older, 0, two(u.older))
-		}},
+		{"istiod gets a second pod, and no request fails", func(t *fixture, _ *edgeOfTheGuest) { changes(t, u.newer) }},
+		{"back from an upgrade with two istiods, and no request fails", func(t *fixture, _ *edgeOfTheGuest) { changes(t, u.older) }},
 		{"upgraded with two istiods while backends are replaced, and no request fails", func(t *fixture, edge *edgeOfTheGuest) {
 			backends := t.replacesBackends(edge)
-			u.changesWith(t, u.newer, 0, two(u.newer))
+			changes(t, u.newer)
 			backends.end(t, 10)
 		}},
 		{"one istiod again, and no request fails", func(t *fixture, _ *edgeOfTheGuest) {
