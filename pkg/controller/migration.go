@@ -74,10 +74,17 @@ func (d decider) decideMigration(o observation) migrationStep {
 	if m.reading == nil || !installs || ended && d.rollout.Holding() {
 		return out // the holds of a rollout are not those of a migration
 	}
-	evidence := migrationEvidence(o, m.reading, m.record.Intent.Accepted)
+	evidence, record := migrationEvidence(o, m.reading, m.record.Intent.Accepted), m.record
+	if m.reading.err == nil {
+		out.step, out.memo = migration.Decide(evidence, record.Intent, record.Memo, o.now)
+	} else if out.step, out.memo = migration.Rescue(evidence, record.Intent, record.Memo, o.now); out.step == nil {
+		return out
+	}
 	out.facts = m.reading.facts
-	out.step, out.memo = migration.Decide(evidence, m.record.Intent, m.record.Memo, o.now)
-	out.report = migration.NewReport(evidence, m.record.Intent, out.step, out.memo, m.record.Report, o.now)
+	out.report = migration.NewReport(evidence, record.Intent, out.step, out.memo, record.Report, o.now)
+	if m.reading.err != nil {
+		out.report = out.report.WithGatewaysOf(record.Report)
+	}
 	if act, is := out.step.(migration.Act); is {
 		if set, is := act.Action.(migration.SetHosted); is {
 			out.mode = modeOf(set.Mode)
@@ -198,6 +205,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		Lock:   leaderOf(facts),
 		Outage: o.outage,
 	}
+	out.Origin.NotReadable = origin.NotReadable
 	out.Origin.Undeployed = out.Origin.Exists && deployment == nil && !origin.NotReadable
 	if deployment != nil {
 		out.Origin.Replicas, out.Origin.Pods, out.Origin.Ready = deployment.Wanted, deployment.Existing, deployment.Ready
@@ -214,6 +222,9 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		out.Gateways = append(out.Gateways, g.Gateway)
 	}
 	out.Denial = o.migration.denial
+	if r.err != nil {
+		return out // what was not read cannot be checked
+	}
 	out.Findings, out.Leftovers = migration.Run(r.checked, accepted), facts.Inventory.Leftovers()
 	return out
 }
@@ -305,18 +316,21 @@ func (m *migrationMemory) in(session uint64) {
 	m.unread, m.unreadSince, m.unasked = nil, time.Time{}, nil
 }
 
-// take returns a reading that has ended, with what an earlier one has found. Nil: the guest could not be read.
+// take returns a reading that has ended, with what an earlier one has found. Nil: nothing of it can be used.
 func (m *migrationMemory) take(r migrationReading, now time.Time) *migrationReading {
 	m.unread, m.unasked = r.err, r.unasked
-	switch {
-	case r.err == nil:
+	if r.err == nil {
 		m.keep(&r, now)
 		m.unreadSince = time.Time{}
 		return &r
-	case m.unreadSince.IsZero():
+	}
+	if m.unreadSince.IsZero() {
 		m.unreadSince = now
 	}
-	return nil
+	if !r.facts.Essential {
+		return nil
+	}
+	return &r
 }
 
 // keep remembers what a reading has found, and adds to it what an earlier one has found.

@@ -284,7 +284,7 @@ func TestEvidenceOfAnOriginWithoutADeployment(t *testing.T) {
 			func(f *guest.MigrationFacts) {
 				f.Inventory.Origin.Deployment, f.Inventory.Origin.NotReadable = nil, true
 			},
-			migration.Origin{Exists: true},
+			migration.Origin{Exists: true, NotReadable: true},
 		},
 		"gone": {func(f *guest.MigrationFacts) { f.Inventory.Origin = migration.OriginFacts{} }, migration.Origin{}},
 	} {
@@ -441,6 +441,57 @@ func TestUntilReading(t *testing.T) {
 			if got := untilReading(step); got != want {
 				t.Errorf("%#v: %s, want %s", step, got, want)
 			}
+		}
+	}
+}
+
+// TestAReadingThatIsNotComplete checks that only an origin without pods is started, and that the report keeps the
+// Gateways.
+func TestAReadingThatIsNotComplete(t *testing.T) {
+	d := newTestDecider(t)
+	decided := func(edit func(*guest.MigrationFacts)) (observedMigration, migrationStep) {
+		observed := d.observed(func(o *observation) {
+			besideOrigin(migration.Forward)(o)
+			deployed(model.IstiodLeading)(o)
+		})
+		memo, err := migration.Memo{Phase: migration.Lead, Replicas: 2, ScaledAt: observed.now.Add(-time.Minute)}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := migration.Report{
+			Intent: migration.Intent{Goal: migration.Forward}, Phase: migration.Lead, Progress: migration.Waiting, Moving: 1,
+			Gateways: []migration.ReportedGateway{{Namespace: "shop", Name: "web", State: migration.StateHeld}},
+		}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		observed.mgmt.Migration.Annotations = map[string]string{
+			migration.GoalAnnotation: string(migration.Forward), migration.MemoAnnotation: memo, migration.ReportAnnotation: report,
+		}
+		m := migrationMemory{result: make(chan migrationReading, 1)}
+		facts := originFacts(func(f *guest.MigrationFacts) {
+			f.Essential, f.Checked, f.Inventory.Gateways, f.Leader = true, false, nil, ""
+			f.Inventory.Origin.Deployment.Wanted, f.Inventory.Origin.Deployment.Existing = 0, 0
+			edit(f)
+		})
+		m.result <- migrationReading{facts: facts, err: errors.New("no answer")}
+		observed.migration = m.observe(observed, 0, true)
+		return observed.migration, d.decideMigration(observed)
+	}
+	seen, step := decided(func(*guest.MigrationFacts) {})
+	want := migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}
+	if diff := cmp.Diff(migration.Step(want), step.step); diff != "" || seen.unread == nil {
+		t.Errorf("unread: %v (-want +got):\n%s", seen.unread, diff)
+	}
+	if step.facts.Origin.UID != "d" || step.report.Moving != 1 || len(step.report.Gateways) != 1 || step.mode != model.IstiodLeading {
+		t.Errorf("step: %+v", step)
+	}
+	for name, edit := range map[string]func(*guest.MigrationFacts){
+		"the origin has pods": func(f *guest.MigrationFacts) { f.Inventory.Origin.Deployment.Wanted = 1 },
+		"nothing is known":    func(f *guest.MigrationFacts) { f.Essential = false },
+	} {
+		if seen, step := decided(edit); step.step != nil || seen.unread == nil || step.mode != model.IstiodLeading {
+			t.Errorf("%s: step %+v, unread %v", name, step, seen.unread)
 		}
 	}
 }

@@ -151,6 +151,7 @@ func (r *inventoryReader) unread(verb string, gvr schema.GroupVersionResource, e
 
 func (r *inventoryReader) classes(ctx context.Context) error {
 	r.own = map[string]bool{}
+	unread := len(r.out.Unread)
 	gvr := schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gatewayclasses"}
 	err := r.each(ctx, gvr, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
 		controller, _, _ := unstructured.NestedString(u.Object, "spec", "controllerName")
@@ -163,7 +164,7 @@ func (r *inventoryReader) classes(ctx context.Context) error {
 		}
 		return true
 	})
-	if len(r.own) == 0 && len(r.out.Unread) == 0 { // it is the first request
+	if len(r.own) == 0 && len(r.out.Unread) == unread {
 		r.out.ClassMissing = r.c.cfg.ControllerName
 	}
 	return err

@@ -1,12 +1,14 @@
 package guest_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -237,6 +239,34 @@ func TestInventoryOfBlockers(t *testing.T) {
 	for _, request := range w.api.Requests(fakeapi.Collection{}) {
 		if strings.Contains(request, "secrets") || !strings.HasPrefix(request, "GET ") {
 			t.Errorf("an inventory sends %s", request)
+		}
+	}
+}
+
+// TestAMigrationReadsTheOriginFirst checks that the state of the origin and the lock are known if later reads fail. An
+// origin without pods must be able to start again.
+func TestAMigrationReadsTheOriginFirst(t *testing.T) {
+	t.Parallel()
+	deployments := collection("apps", "v1", config().GuestNamespace, "deployments", "Deployment")
+	fails := apierrors.NewInternalError(errors.New("no"))
+	for _, c := range []struct {
+		name      string
+		failing   fakeapi.Collection
+		essential bool
+	}{{"classes", theClasses, true}, {"the origin", deployments, false}} {
+		w := newInventoried(t)
+		w.api.Fail(c.failing, fails)
+		conn, err := guestconn.Fixed(w.api.Config())
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		cluster, err := guest.New(conn, w.cfg, nil)
+		w.Expect(err).NotTo(gomega.HaveOccurred())
+		facts, err := cluster.Migration(t.Context(), guest.MigrationQuestion{})
+		w.Expect(err).To(gomega.HaveOccurred(), c.name)
+		w.Expect(facts.Essential).To(gomega.Equal(c.essential), c.name)
+		if c.essential {
+			w.Expect(facts.Inventory.Origin.Deployment.Wanted).To(gomega.BeEquivalentTo(2))
+			w.Expect(facts.Origin.Key.Name).To(gomega.Equal(w.cfg.IstiodName()))
+			w.Expect(facts.Pods).To(gomega.Equal([]string{"istiod-1"}))
 		}
 	}
 }

@@ -41,6 +41,9 @@ type MigrationQuestion struct {
 
 // MigrationFacts is what the guest shows of a migration.
 type MigrationFacts struct {
+	// Essential reports whether Origin, Leader and Pods are complete, and Inventory has the Deployment of the origin.
+	// It can be true beside an error of a later read.
+	Essential bool
 	// Inventory is what the check follows from. Without Check, it has only the origin and the Gateways.
 	Inventory migration.Inventory
 	Checked   bool
@@ -73,12 +76,19 @@ const (
 
 // Migration reads what a step of a migration follows from. It sends reads only, and reads no Secret. ctx limits the
 // time. It returns an error if a request fails, unless the guest does not permit it: that is in Inventory.Unread.
+// Beside an error, the facts are what was read before. The state of the origin and the lock are read first.
 func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
 	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
 	m := &migrationReader{inventoryReader: r, facts: MigrationFacts{
 		Checked: q.Check, Deployments: map[types.UID]model.ForeignObject{}, GatewayPods: map[types.UID][]string{},
 	}}
-	reads := []func(context.Context) error{r.classes, r.origin, r.originObjects, m.lock, m.webhook, r.gateways, r.gatewayDeployments}
+	essential := func(context.Context) error {
+		m.facts.Essential = true
+		return nil
+	}
+	reads := []func(context.Context) error{
+		r.origin, m.lock, essential, r.classes, r.originObjects, m.webhook, r.gateways, r.gatewayDeployments,
+	}
 	if q.Check {
 		reads = append(reads, r.foreign, r.alpha, r.sidecars, r.root, m.permissions)
 	}
@@ -91,14 +101,15 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 	if !q.NoPods {
 		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
 	}
+	var err error
 	for _, read := range reads {
-		if err := read(ctx); err != nil {
-			return MigrationFacts{}, err
+		if err = read(ctx); err != nil {
+			break
 		}
 	}
 	m.facts.Inventory = r.out
 	m.facts.Origin, m.facts.Pods, m.facts.Deployments = r.originObject, r.originPods, r.deployments
-	return m.facts, nil
+	return m.facts, err
 }
 
 // migrationReader reads what only a step needs, besides an inventory.

@@ -18,8 +18,12 @@ const (
 	// holdTime is how long it may take to hold all Gateways.
 	holdTime = 2 * time.Minute
 	// leadTime is how long the lock may be without the hosted istiod after the origin was scaled to 0. Meanwhile, no
-	// istiod configures the origin's proxies. A lock expires after 30 s.
-	leadTime = 90 * time.Second
+	// istiod configures the origin's proxies. A lock expires after 30 s. The origin then starts again: proxies are
+	// without an istiod for about a minute at most.
+	leadTime = 45 * time.Second
+	// originTime is how long the origin may take, from the beginning of the phase Lead, to serve its proxies again.
+	// After that, Gateways move without it.
+	originTime = 90 * time.Second
 	// rootsTime is how long the hosted istiod may take to publish its roots while the origin has pods.
 	rootsTime = 20 * time.Second
 	// gatewayTime is how long a released Gateway may take.
@@ -64,6 +68,9 @@ func (d decision) step() Step {
 		return d.paused()
 	}
 	if len(d.unknown()) > 0 {
+		if step := d.rescue(); step != nil {
+			return step
+		}
 		return Stop{Phase: d.lastPhase(), Why: Blocked, Findings: d.blocked()}
 	}
 	if d.i.Goal == Backward {
@@ -75,9 +82,10 @@ func (d decision) step() Step {
 // paused starts an origin that has no pods because a pause came while the lock moved: its proxies would get no
 // configuration until the pause ends. Otherwise, it does nothing.
 func (d decision) paused() Step {
-	origin := d.e.Origin
-	if d.lastPhase() == Lead && origin.isScaledDown() && origin.Lead == Follows && d.needed() && len(d.unknown()) == 0 {
-		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	if d.needed() || len(d.unknown()) > 0 {
+		if step := d.rescue(); step != nil {
+			return step
+		}
 	}
 	return Rest{d.lastPhase(), Paused}
 }

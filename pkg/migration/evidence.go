@@ -37,6 +37,8 @@ type Origin struct {
 	// Undeployed reports whether its Deployment does not exist, although something else of the installation does: its
 	// operator has not created it yet, or creates it again.
 	Undeployed bool
+	// NotReadable reports whether the guest does not permit to read its Deployment.
+	NotReadable bool
 	// Replicas is spec.replicas of its Deployment. Pods is how many of its pods exist, Ready how many are ready.
 	Replicas, Pods, Ready int32
 	// Webhook is whether its validating webhook can block writes.

@@ -128,8 +128,8 @@ func (d decision) keepOrigin() Step {
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	}
 	begun := d.m.Phase == Roll
-	if origin.Ready == 0 && !begun && d.inLead() < leadTime {
-		return Wait{Phase: Lead, Why: OriginNotReady, Again: leadTime - d.inLead()}
+	if origin.Ready == 0 && !begun && d.inLead() < originTime {
+		return Wait{Phase: Lead, Why: OriginNotReady, Again: originTime - d.inLead()}
 	}
 	return nil
 }

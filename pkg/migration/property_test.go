@@ -17,7 +17,7 @@ func (w *simulation) disturb() {
 		}
 		return w.gateways[w.random.IntN(len(w.gateways))]
 	}
-	switch w.random.IntN(25) {
+	switch w.random.IntN(26) {
 	case 0:
 		w.failing = 25 * w.random.IntN(3)
 	case 1:
@@ -70,6 +70,8 @@ func (w *simulation) disturb() {
 		}
 	case 12:
 		w.undeploy()
+	case 13:
+		w.unreadable = w.random.IntN(3) > 0
 	}
 }
 
@@ -114,7 +116,7 @@ func TestAMigrationEnds(t *testing.T) {
 			w.pass()
 			w.advance(time.Duration(w.random.IntN(4000)) * time.Millisecond)
 		}
-		w.failing = 0
+		w.failing, w.unreadable = 0, false
 		w.advance(time.Minute)
 		goal := []migration.Request{migration.RequestStart, migration.RequestRollback, migration.RequestRetire}[seed%3]
 		if goal == migration.RequestRetire {
@@ -261,6 +263,38 @@ func (w *simulation) ended() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// TestAnUnreadableGuestKeepsNoProxyWithoutIstiod plays migrations whose guest can no longer be read while the lock
+// moves. After a minute, the origin has pods again.
+func TestAnUnreadableGuestKeepsNoProxyWithoutIstiod(t *testing.T) {
+	t.Parallel()
+	seen := 0
+	for seed := range uint64(300) {
+		w := newSimulation(t, seed)
+		w.origin.lead = migration.Follows
+		w.request(migration.RequestStart)
+		moves := func() bool { return w.last != nil && w.last.In() == migration.Lead && w.origin.replicas == 0 }
+		for i := 0; i < 200 && !moves(); i++ {
+			w.pass()
+			w.advance(time.Second)
+		}
+		if !moves() {
+			continue
+		}
+		seen++
+		w.unreadable = true
+		for range 60 {
+			w.pass()
+			w.advance(time.Second)
+		}
+		if w.origin.replicas == 0 {
+			t.Fatalf("seed %d: no istiod configures the proxies of the origin", seed)
+		}
+	}
+	if seen < 100 {
+		t.Errorf("%d migrations were in the phase Lead", seen)
 	}
 }
 

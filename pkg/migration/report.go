@@ -122,6 +122,13 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 	return out.clean()
 }
 
+// WithGatewaysOf returns the report with the Gateways of an earlier one. It is for a step that follows from evidence
+// without them.
+func (r Report) WithGatewaysOf(before Report) Report {
+	r.Gateways, r.More, r.Moved, r.Moving = before.Gateways, before.More, before.Moved, before.Moving
+	return r
+}
+
 // answer adds what a step says.
 func (r *Report) answer(step Step) {
 	var about model.ForeignObject

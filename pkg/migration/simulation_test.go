@@ -35,6 +35,8 @@ type simulation struct {
 	// failing is the share of writes, in percent, that fail. idle is the number of passes in a row without a step.
 	failing, idle int
 	outage        model.Outage
+	// unreadable reports whether the guest answers reads of the origin and of the lock, and no others.
+	unreadable bool
 }
 
 type simulatedOrigin struct {
@@ -129,7 +131,14 @@ func (w *simulation) pass() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	step, memo := migration.Decide(w.evidence(), w.intent, memo, w.now)
+	decide := migration.Decide
+	if w.unreadable {
+		decide = migration.Rescue
+	}
+	step, memo := decide(w.evidence(), w.intent, memo, w.now)
+	if step == nil {
+		return
+	}
 	w.last = step
 	act, acts := step.(migration.Act)
 	if acts && !slices.Contains(migration.Permitted(act.Phase), act.Action.Writes()) {
