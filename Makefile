@@ -233,7 +233,7 @@ race: ## Run all tests of unit and adversary under the race detector. Charts ren
 adversary: ## Run hypergate against API servers that return false responses. Only needs Go.
 	go test -timeout 30m -skip '^($(RACES))$$' ./test/adversary
 	go test -race -count=1 -timeout 30m -run '^($(RACES))$$' ./test/adversary
-	@# A guest that lies, for half a minute. The seed is fixed, so that CI repeats the same moves.
+	@# A guest that lies, for half a minute, and until it has lied in each way. The same seed gives the same order.
 	go test -race -count=1 -timeout 20m -run '^TestHostile$$' ./test/hostile -seed=1 -duration=30s
 
 .PHONY: core

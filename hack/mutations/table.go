@@ -20,7 +20,7 @@ func guarantees() []string {
 
 // mutations returns the table.
 func mutations() []mutation {
-	return slices.Concat(ofAnswers(), ofPasses(), ofTruth(), ofContent())
+	return slices.Concat(ofAnswers(), ofPasses(), ofTruth(), ofContent(), ofHangs())
 }
 
 // ofAnswers returns the mutations about how much of an answer is kept.
@@ -30,6 +30,10 @@ func ofAnswers() []mutation {
 			"bytes", "the limit of a failure's body", "pkg/answer/failure.go",
 			"readCloser{&cutJSON{source: io.LimitReader(response.Body, failureRead), code: response.StatusCode}, response.Body}",
 			"readCloser{response.Body, response.Body}", "./pkg/answer", "TestFailuresAreTruncatedAndReadable",
+		},
+		{
+			"bytes", "the limit of the answer to a write", "pkg/answer/limit.go",
+			"return writeLimit, writeMemory", "return listLimit, readMemory", "./pkg/answer", "TestSuccessfulResponsesAreLimitedByRequest",
 		},
 		{
 			"bytes", "the limit of the fields of a log line", "pkg/logs/logs.go",
@@ -58,6 +62,11 @@ func ofAnswers() []mutation {
 			"m.weigh(object, m.budget.take(size))", "m.budget.take(size)", "./pkg/watch", "TestWatchLimitsAfterTheList",
 		},
 		{
+			"lists", "what is kept of the classes of others", "pkg/guest/classes.go",
+			"if string(class.Spec.ControllerName) != w.controllerName {", "if class.Name == \"\" {",
+			"./pkg/guest", "TestForeignClassesKeepLittleMemory",
+		},
+		{
 			"lists", "the pages that preflight reads", "cmd/hypergate/app/preflightgateways.go",
 			"for range parametersPages {", "for range 2 * parametersPages {", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
 		},
@@ -76,6 +85,11 @@ func ofPasses() []mutation {
 			"time", "the look at the holder of the Lease", "pkg/controller/lease.go",
 			`if l.leads() && l.holder != "" && l.holder != l.Identity() {`, `if l.leads() && l.holder == "" {`,
 			"./pkg/controller", "TestLeaderStopsWhenItsLeaseIsTaken",
+		},
+		{
+			"time", "the management side first", "pkg/controller/execute.go",
+			"out.mgmt = e.mgmt.Apply(ctx, plan.Mgmt)", "<-work.done; out.mgmt = e.mgmt.Apply(ctx, plan.Mgmt)",
+			"./test/adversary", "TestTheManagementSideDoesNotWaitForTheGuest",
 		},
 		{
 			"time", "the deadline of a pass in the guest", "pkg/controller/execute.go",
@@ -121,6 +135,16 @@ func ofTruth() []mutation {
 			"case !c.resumes(opened, in):", "case !c.resumes(opened, in) && false:", "./pkg/watch", "TestWatchResumesWithoutAList",
 		},
 		{
+			"restored", "the list that is as new as a write", "pkg/apply/restored.go",
+			"return m.number <= l.begun.answered || !newer(m.rv, l.rv) || l.backwards",
+			"return m.number <= l.begun.answered || l.backwards", "./pkg/apply", "TestTrackerListsAndRestores",
+		},
+		{
+			"restored", "the loss of a write that a list does not show", "pkg/apply/restored.go",
+			"case s.state == gone || s.uid != r.memo.uid || s.fields != r.memo.fields:", "case s.state == gone:",
+			"./pkg/apply", "TestTrackerListsAndRestores",
+		},
+		{
 			"clocks", "a token from the future", "pkg/controller/execute_token.go",
 			"|| credential.Issued.After(now) ||", "||", "./pkg/controller", "TestATokenIssuedByAWrongClockIsReplaced",
 		},
@@ -140,7 +164,7 @@ func ofTruth() []mutation {
 	}
 }
 
-// ofContent returns the mutations about contents, and about requests that hang.
+// ofContent returns the mutations about the size of contents, and about texts.
 func ofContent() []mutation {
 	return []mutation{
 		{
@@ -153,6 +177,10 @@ func ofContent() []mutation {
 			"if len(token) > tokenLimit {", "if len(token) < 0 {", "./pkg/guest", "TestOwnTokenProblem",
 		},
 		{
+			"sizes", "the loss of a credential that is refused", "pkg/mgmt/secrets.go",
+			"held.current = held.accepted", "held.accepted = held.current", "./pkg/mgmt", "TestARefusedCredentialIsNotUsed",
+		},
+		{
 			"text", "characters from right to left", "pkg/text/text.go",
 			" || isBlank(r) || isRightToLeft(r) {", " || isBlank(r) {", "./pkg/text", "TestTextsCannotHideOrReorderOthers",
 		},
@@ -160,6 +188,25 @@ func ofContent() []mutation {
 			"text", "brackets of others", "pkg/text/text.go",
 			"return round(printable(r))", "return printable(r)", "./pkg/text", "TestTexts",
 		},
+		{
+			"text", "the content of a CRD in a condition", "pkg/status/crds.go",
+			"return plain(crd.Explain()) + nextStep(plain(next))", "return crd.Explain() + nextStep(next)",
+			"./pkg/status", "TestForeignTextIsOnePrintableLine",
+		},
+		{
+			"text", "the names of a CRD in a condition", "pkg/status/crds.go",
+			"quoted(crd.Definition.Why, longestQuote)", "crd.Definition.Why", "./pkg/status", "TestForeignTextIsOnePrintableLine",
+		},
+		{
+			"text", "the limit of a CRD's names and versions", "pkg/guest/definition.go",
+			"if n > maxDefinition {", "if n < 0 {", "./pkg/guest", "TestTheDefinitionOfACRDIsLimited",
+		},
+	}
+}
+
+// ofHangs returns the mutations about requests and passes that hang.
+func ofHangs() []mutation {
+	return []mutation{
 		{
 			"hangs", "the deadline of each request", "pkg/controller/bounded.go",
 			"ctx, cancel := context.WithTimeout(r.Context(), limit)", "ctx, cancel := context.WithTimeout(r.Context(), 1000*limit)",

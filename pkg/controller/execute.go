@@ -73,6 +73,7 @@ type execution struct {
 	ca pki.CA
 	// credentials are the Secrets of istiod's pod as this pass has applied them.
 	credentials []model.MgmtObject
+	tokenChecks tokenChecks
 	outcome     outcome
 }
 

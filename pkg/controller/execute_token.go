@@ -33,6 +33,14 @@ type tokens struct {
 	inUse accountInUse
 }
 
+// tokenChecks is what the guest said about tokens in one pass.
+type tokenChecks struct {
+	// unanswered means that the guest did not answer: no other token is checked.
+	unanswered bool
+	// refused is the last token of each bearer that the guest does not accept.
+	refused [model.Bearers]string
+}
+
 // accountInUse is the account that istiod's Secret has a token of, and since when this process knows that it does. The
 // zero value: it is not known.
 type accountInUse struct {
@@ -162,19 +170,26 @@ func (e *execution) needsToken(bearer model.Bearer, credential model.Credential,
 
 // isRefused reports whether the guest does not accept a token that a process before this one requested. The Secret, or
 // the guest, may be restored from a backup, and the guest's signing key may be another one since. Without an answer the
-// token is good, and is checked again in the next pass.
+// token is good, and is checked again in the next pass. A pass needs the credentials more than once, and a guest that
+// does not answer holds it up only once.
 func (e *execution) isRefused(ctx context.Context, bearer model.Bearer, credential model.Credential) bool {
-	t := &e.memory.tokens[bearer]
-	if credential.Token == t.accepted {
+	t, checks := &e.memory.tokens[bearer], &e.tokenChecks
+	switch {
+	case credential.Token == checks.refused[bearer]:
+		return true
+	case credential.Token == t.accepted, checks.unanswered:
 		return false
 	}
 	accepted, err := e.guest.Accepts(ctx, credential.Token)
 	switch {
 	case err != nil:
+		checks.unanswered = true
 		logr.FromContextOrDiscard(ctx).V(1).Info("Checking a guest token failed", "of", bearer.String(), "err", err.Error())
 		return false
 	case accepted:
 		t.accepted = credential.Token
+	default:
+		checks.refused[bearer] = credential.Token
 	}
 	return !accepted
 }

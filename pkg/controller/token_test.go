@@ -1,8 +1,17 @@
 package controller
 
 import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestServingSinceAfterAReplacedAccount checks the times at which the status changes after istiod's account was
@@ -30,5 +39,49 @@ func TestServingSinceAfterAReplacedAccount(t *testing.T) {
 		if !got.Equal(tc.want) || again != tc.again {
 			t.Errorf("%s: since %s, again in %s; want %s, %s", name, got, again, tc.want, tc.again)
 		}
+	}
+}
+
+// TestATokenIsCheckedOnceAPass checks how often a pass asks the guest about the tokens of an earlier process. A pass
+// needs the credentials more than once. A guest that does not answer would hold up the pass each time.
+func TestATokenIsCheckedOnceAPass(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		answer func(http.ResponseWriter)
+		// requests are those of one pass, and of two. refused are the results.
+		requests [2]int64
+		refused  bool
+	}{
+		"no answer":  {func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, [2]int64{1, 2}, false},
+		"refused":    {func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) }, [2]int64{2, 4}, true},
+		"it accepts": {func(http.ResponseWriter) {}, [2]int64{2, 2}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != "/version" {
+					return
+				}
+				asked.Add(1)
+				tc.answer(w)
+			}))
+			t.Cleanup(api.Close)
+			ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+			r := newTestReconciler(t, clock.RealClock{}, &rest.Config{Host: api.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+			for pass, want := range tc.requests {
+				e := newExecution(r, observation{})
+				for range 2 {
+					for bearer, token := range map[model.Bearer]string{model.IstiodBearer: "i", model.SidecarBearer: "s"} {
+						if got := e.isRefused(t.Context(), bearer, model.Credential{Token: token}); got != tc.refused {
+							t.Errorf("the token of %s is refused: %t", bearer, got)
+						}
+					}
+				}
+				if got := asked.Load(); got != want {
+					t.Errorf("after pass %d: %d requests, want %d", pass+1, got, want)
+				}
+			}
+		})
 	}
 }

@@ -98,10 +98,10 @@ func (e events) before(obj any) any {
 }
 
 // Replace stores a new list. An object of the old copy that the list does not have is gone, although no event showed
-// it.
+// it. If a list has a name twice, the last object counts, as in the store.
 func (e events) Replace(list []any, resourceVersion string) error {
 	kept, before := make([]any, 0, len(list)), make([]any, 0, len(list))
-	names := map[string]bool{}
+	places := map[string]int{}
 	for _, obj := range list {
 		obj, err := e.transform(obj)
 		if err != nil {
@@ -111,10 +111,14 @@ func (e events) Replace(list []any, resourceVersion string) error {
 		if err != nil {
 			return fmt.Errorf("keeping an object of %s: %w", e.opts.Name, err)
 		}
-		names[key] = true
+		if i, twice := places[key]; twice {
+			kept[i] = obj
+			continue
+		}
+		places[key] = len(kept)
 		kept, before = append(kept, obj), append(before, e.before(obj))
 	}
-	gone := e.missing(names)
+	gone := e.missing(places)
 	wasOver := e.meter.Over() != nil
 	if err := e.meter.Listed(resourceVersion); err != nil {
 		return err
@@ -139,11 +143,14 @@ func (e events) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// missing returns the kept objects that a new list does not have.
-func (e events) missing(names map[string]bool) []any {
+// missing returns the kept objects that a new list does not have. places has the keys of the list.
+func (e events) missing(places map[string]int) []any {
 	var gone []any
 	for _, key := range e.store.ListKeys() {
-		if old, found, _ := e.store.GetByKey(key); found && !names[key] {
+		if _, listed := places[key]; listed {
+			continue
+		}
+		if old, found, _ := e.store.GetByKey(key); found {
 			gone = append(gone, old)
 		}
 	}

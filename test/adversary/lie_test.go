@@ -63,4 +63,7 @@ func TestShapes(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	if !got.Has("a") || got.Has("b") || got.Has("a", "b") {
+		t.Error("the shape has other fields than a, m and x")
+	}
 }

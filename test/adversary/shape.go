@@ -138,6 +138,16 @@ func ShapeOfSchema(schema map[string]any) *Shape {
 	}
 }
 
+// Has reports whether a shape has a field of a field.
+func (s *Shape) Has(path ...string) bool {
+	for _, field := range path {
+		if s = s.Fields[field]; s == nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Paths returns the number of places in a shape where a Liar can put a value.
 func (s *Shape) Paths() int {
 	n := 1

@@ -4,7 +4,7 @@
 // # Responsibility
 //
 // TestHostile makes one move after another. A seed decides their order. A move has two parts: a change of the guest's
-// behaviour, and the function that undoes it. Several moves are active at once.
+// behaviour, and the function that undoes it. Several moves are active at once. Another seed combines other moves.
 //
 // A move answers requests in the guest's place, changes the objects in answers and watches, or changes stored objects
 // as the guest's administrator can. Changes of answers follow the schemas of the kinds that hypergate reads. The
@@ -14,7 +14,8 @@
 //
 //	make hostile SEED=7 DURATION=10m
 //
-// CI runs it for 30 seconds with a fixed seed, under the race detector. To add a new lie, add a row to moves or
+// Each run makes each move once before it repeats any, and fails otherwise. CI runs it for 30 seconds with a fixed
+// seed, under the race detector, or for as long as all moves take once. To add a new lie, add a row to moves or
 // objectMoves.
 //
 // # Invariants

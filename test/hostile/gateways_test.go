@@ -15,6 +15,7 @@ const (
 	deployments = "deployments"
 	gateways    = "gateways"
 	configAPI   = "config.openshift.io/v1"
+	operatorAPI = "operator.openshift.io/v1alpha1"
 )
 
 // gatewayMoves returns the lies about Gateways, their Deployments, and the settings that gateways follow from.

@@ -17,7 +17,7 @@ import (
 
 var (
 	seedFlag     = flag.Uint64("seed", 1, "seed of TestHostile; 0: another one each time")
-	durationFlag = flag.Duration("duration", 30*time.Second, "how long TestHostile's guest lies")
+	durationFlag = flag.Duration("duration", 30*time.Second, "how long TestHostile's guest lies; it makes each move once at least")
 	limitedFlag  = flag.Bool("limited", false, "run TestEveryMoveWithinTheMemoryLimit, which needs root")
 )
 
@@ -165,7 +165,7 @@ func (w *hostileRun) installHonestly() {
 	w.honest, w.original, w.root = w.snapshot(), w.g.Objects(), w.meshRoot()
 	w.migrateHonestly()
 	w.watcher.learn()
-	w.shapes = shapes(w.g)
+	w.shapes = shapes(w.t, w.g)
 	n := 0
 	for _, shape := range w.shapes {
 		n += shape.Paths()
@@ -184,27 +184,42 @@ func (w *hostileRun) running() bool {
 	return true
 }
 
-// lie makes and undoes moves for this duration.
+// lie makes and undoes moves for this duration, and until each was made once.
 func (w *hostileRun) lie(duration time.Duration) {
 	w.t.Helper()
-	end := time.Now().Add(duration)
-	w.lieWhile(func(int) bool { return time.Now().Before(end) })
+	end, all := time.Now().Add(duration), len(moves())
+	w.lieWhile(func(step int) (goOn bool, longest time.Duration) {
+		if step <= all {
+			return true, shortStep
+		}
+		return time.Now().Before(end), longStep
+	})
 }
 
 // lieOnce makes each move once.
 func (w *hostileRun) lieOnce() {
 	w.t.Helper()
-	w.lieWhile(func(step int) bool { return step <= len(moves()) })
+	w.lieWhile(func(step int) (bool, time.Duration) { return step <= len(moves()), longStep })
 }
 
-// lieWhile makes and undoes moves. It makes each move once before it repeats any.
-func (w *hostileRun) lieWhile(goOn func(step int) bool) {
+// A step waits for 200 ms at least, and for one of these times at most. With the short one, the steps of all moves wait
+// for 22 seconds together. A move stays active for several steps.
+const shortStep, longStep = 600 * time.Millisecond, 1500 * time.Millisecond
+
+// lieWhile makes and undoes moves. It makes each move once before it repeats any. goOn returns whether there is another
+// step, and how long it lasts at most.
+func (w *hostileRun) lieWhile(goOn func(step int) (bool, time.Duration)) {
 	w.t.Helper()
-	all := moves()
+	const shortest = 200 * time.Millisecond
 	var next []move
-	for step := 1; goOn(step); step++ {
+	made := map[string]bool{}
+	for step := 1; ; step++ {
+		more, longest := goOn(step)
+		if !more {
+			break
+		}
 		if len(next) == 0 {
-			next = slices.Clone(all)
+			next = moves()
 			w.random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
 		if len(w.active) >= mostActive || len(w.active) > 0 && w.random.IntN(4) == 0 {
@@ -212,13 +227,20 @@ func (w *hostileRun) lieWhile(goOn func(step int) bool) {
 		}
 		if m := next[0]; !slices.ContainsFunc(w.active, func(l *lie) bool { return l.name == m.name }) {
 			w.active = append(w.active, &lie{m, m.make(w)})
+			made[m.name] = true
 		}
 		next = next[1:]
 		begin := time.Now()
-		<-time.After(200*time.Millisecond + time.Duration(w.random.IntN(1300))*time.Millisecond)
+		<-time.After(shortest + time.Duration(w.random.Int64N(int64(longest-shortest))))
 		w.running()
 		w.check(fmt.Sprintf("step %d (%s)", step, strings.Join(w.names(), "; ")), time.Since(begin))
 	}
+	for _, m := range moves() {
+		if !made[m.name] {
+			w.t.Errorf("this move was never made: %s", m.name)
+		}
+	}
+	w.t.Logf("%d of %d moves were made", len(made), len(moves()))
 }
 
 func (w *hostileRun) undo(i int) {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -20,14 +22,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/ocpcrds"
 )
 
-// more are kinds that a guest serves only if another product is installed.
+// more are kinds that a guest serves only if another product is installed: API version, resource, kind, and the group
+// of a CRD that a move installs.
 var more = [][4]string{
 	{"operators.coreos.com/v1alpha1", "subscriptions", "Subscription", "operators.coreos.com"},
 	{"operators.coreos.com/v1alpha1", "installplans", "InstallPlan", "operators.coreos.com"},
 	{"operators.coreos.com/v1alpha1", "clusterserviceversions", "ClusterServiceVersion", "operators.coreos.com"},
-	{"operator.openshift.io/v1alpha1", "ingresses", "Ingress", "operator.openshift.io"},
+	{operatorAPI, "ingresses", "Ingress", "operator.openshift.io"},
 	{"sailoperator.io/v1", "istios", "Istio", "sailoperator.io"},
 	{configAPI, "proxies", "Proxy", "config.openshift.io"},
 	{configAPI, "infrastructures", "Infrastructure", "config.openshift.io"},
@@ -43,9 +47,10 @@ func serveMore(g *adversary.Server) {
 	}
 }
 
-// shapes returns the shapes of a guest's kinds. They come from the Go types of Kubernetes' own kinds and from the
-// schemas of the installed CRDs.
-func shapes(g *adversary.Server) map[string]*adversary.Shape {
+// shapes returns the shapes of a guest's kinds. They come from the Go types of Kubernetes' own kinds, and from the
+// schemas of the installed CRDs and of OpenShift's.
+func shapes(t *testing.T, g *adversary.Server) map[string]*adversary.Shape {
+	t.Helper()
 	out := map[string]*adversary.Shape{
 		"v1/namespaces":                             adversary.ShapeOfType(corev1.Namespace{}),
 		"v1/serviceaccounts":                        adversary.ShapeOfType(corev1.ServiceAccount{}),
@@ -67,34 +72,71 @@ func shapes(g *adversary.Server) map[string]*adversary.Shape {
 			admissionregistrationv1.ValidatingAdmissionPolicyBinding{}),
 		crdAPI + "/" + crdResource: adversary.ShapeOfType(apiextensionsv1.CustomResourceDefinition{}),
 	}
-	metadata := adversary.ShapeOfType(metav1.ObjectMeta{})
 	for _, o := range g.Objects() {
-		spec, _ := o["spec"].(map[string]any)
-		names, _ := spec["names"].(map[string]any)
-		versions, _ := spec["versions"].([]any)
-		for _, v := range versions {
-			version, _ := v.(map[string]any)
-			holder, _ := version["schema"].(map[string]any)
-			schema, ok := holder["openAPIV3Schema"].(map[string]any)
-			if !ok {
-				continue
-			}
-			shape := adversary.ShapeOfSchema(schema)
-			if shape.Fields == nil {
-				continue
-			}
-			shape.Fields["metadata"] = metadata
-			out[fmt.Sprintf("%v/%v/%v", spec["group"], version["name"], names["plural"])] = shape
+		addShapes(out, o)
+	}
+	for _, file := range []string{ocpcrds.Proxies, ocpcrds.Infrastructures, ocpcrds.APIServers} {
+		crd, err := ocpcrds.CRD(t.Context(), file)
+		if err != nil {
+			t.Fatal(err)
 		}
+		addShapes(out, crd.Object)
 	}
 	for _, kind := range more {
 		if key := kind[0] + "/" + kind[1]; out[key] == nil {
-			out[key] = &adversary.Shape{Type: adversary.Object, Fields: map[string]*adversary.Shape{
-				"metadata": metadata, "spec": {Type: adversary.Any}, "status": {Type: adversary.Any},
-			}}
+			out[key] = unread(kind[0])
+		}
+	}
+	for key, fields := range configuration {
+		if at := out[key]; at == nil || !at.Has(fields...) {
+			t.Fatalf("the shape of %s has no field %s", key, strings.Join(fields, "."))
 		}
 	}
 	return out
+}
+
+// configuration are fields that hypergate reads of OpenShift's configuration. The shapes must have them, so that lies
+// reach them.
+var configuration = map[string][]string{
+	operatorAPI + "/ingresses":     {"spec", "gatewayAPI", "managementMode"},
+	configAPI + "/proxies":         {"status", "httpsProxy"},
+	configAPI + "/infrastructures": {"status", "infrastructureTopology"},
+	configAPI + "/apiservers":      {"spec", "tlsSecurityProfile", "custom", "ciphers"},
+}
+
+// addShapes adds the shapes of all versions of a CRD. Any other object has none.
+func addShapes(to map[string]*adversary.Shape, crd map[string]any) {
+	spec, _ := crd["spec"].(map[string]any)
+	names, _ := spec["names"].(map[string]any)
+	for _, v := range list(spec["versions"]) {
+		version, _ := v.(map[string]any)
+		holder, _ := version["schema"].(map[string]any)
+		schema, ok := holder["openAPIV3Schema"].(map[string]any)
+		if !ok {
+			continue
+		}
+		shape := adversary.ShapeOfSchema(schema)
+		if shape.Fields == nil {
+			continue
+		}
+		shape.Fields["metadata"] = adversary.ShapeOfType(metav1.ObjectMeta{})
+		to[fmt.Sprintf("%v/%v/%v", spec["group"], version["name"], names["plural"])] = shape
+	}
+}
+
+// unread returns the shape of a kind without a schema here. hypergate reads only the metadata of such kinds, and one
+// field of the ingress operator's configuration (openshift/api, operator/v1alpha1/types_ingress.go).
+func unread(apiVersion string) *adversary.Shape {
+	spec := &adversary.Shape{Type: adversary.Any}
+	if apiVersion == operatorAPI {
+		gatewayAPI := map[string]*adversary.Shape{"managementMode": {Type: adversary.String}}
+		spec = &adversary.Shape{Type: adversary.Object, Fields: map[string]*adversary.Shape{
+			"gatewayAPI": {Type: adversary.Object, Fields: gatewayAPI},
+		}}
+	}
+	return &adversary.Shape{Type: adversary.Object, Fields: map[string]*adversary.Shape{
+		"metadata": adversary.ShapeOfType(metav1.ObjectMeta{}), "spec": spec, "status": {Type: adversary.Any},
+	}}
 }
 
 // objectMoves returns the lies about objects.
@@ -251,24 +293,28 @@ func crdMoves() []move {
 					name + ", kind: X}, versions: [{name: v1, served: true, storage: true, schema: 7}]}}"
 			})
 		}},
-		{"CRDs of other products", func(w *hostileRun) func() {
-			var undo []func()
+		{"CRDs of other products, whose objects have wrong types in any field", func(w *hostileRun) func() {
+			var put, undo []func()
 			for _, kind := range more {
 				if kind[3] == "" {
 					continue
 				}
-				name := kind[1] + "." + kind[3]
+				name, o := kind[1]+"."+kind[3], w.objectOf(kind)
 				w.g.Put(crdAPI, crdResource,
 					"{metadata: {name: "+name+"}, spec: {group: "+kind[3]+", names: {plural: "+kind[1]+", kind: "+kind[2]+"}}}")
-				w.g.Put(kind[0], kind[1],
-					"{metadata: {name: cluster, namespace: x, labels: {operators.coreos.com/p.x: ''}}, spec: {gatewayAPI: "+
-						"{managementMode: "+strings.Repeat("M", 4<<10)+"}}}")
+				put = append(put, func() { w.g.PutObject(kind[0], kind[1], o()) })
 				undo = append(undo, func() {
-					w.g.Delete(kind[0], kind[1], "x", "cluster")
+					remove(w.g, kind[0]+"/"+kind[1]+" ", o())
 					w.g.Delete(crdAPI, crdResource, "", name)
 				})
 			}
+			stop := w.repeat(100*time.Millisecond, func() {
+				for _, f := range put {
+					f()
+				}
+			})
 			return func() {
+				stop()
 				for _, f := range undo {
 					f()
 				}
@@ -360,6 +406,26 @@ func ownershipMoves() []move {
 				starts()
 			}
 		}},
+	}
+}
+
+// objectOf returns a function that returns an object of a kind of more, with other lies in spec and status each time.
+// hypergate reads the configuration of a cluster by its name, and finds the other objects by a label.
+func (w *hostileRun) objectOf(kind [4]string) func() map[string]any {
+	all := w.shapes[kind[0]+"/"+kind[1]]
+	content := &adversary.Shape{Type: adversary.Object, Fields: map[string]*adversary.Shape{
+		"spec": all.Fields["spec"], "status": all.Fields["status"],
+	}}
+	metadata := map[string]any{"name": "cluster", "labels": map[string]any{"operators.coreos.com/p.x": ""}}
+	if kind[0] != configAPI && kind[0] != operatorAPI {
+		metadata["namespace"] = "x"
+	}
+	return func() map[string]any {
+		o := map[string]any{"metadata": maps.Clone(metadata)}
+		for range 1 + lies(w, func(l *adversary.Liar) int { return l.IntN(3) }) {
+			lies(w, func(l *adversary.Liar) string { return l.Lie(o, content) })
+		}
+		return o
 	}
 }
 
