@@ -311,7 +311,7 @@ next: servers ## Install development snapshots of Istio with a newer Gateway API
 	hack/e2e.sh -v -run '^TestUpgradeToTheNextIstio$$' ./test/e2e
 
 .PHONY: migration
-migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGIN_ISTIO=1.28.2 is an older one. Takes hours. Needs root.
+migration: servers ## Move Gateways from an istiod in the guest, of 1.29 and of 1.28, and back. Takes hours. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent pilot-discovery-1.28 sail-operator ingress-operator helm
 	go test -count=1 -timeout 20m ./test/origin
 	hack/e2e.sh -v -timeout 30m -run '^TestMigration$$' ./test/e2e
@@ -320,6 +320,9 @@ migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGI
 	hack/e2e.sh -v -timeout 2h -run '^TestMigrationFromSail$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromHelm$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationStandalone$$' ./test/e2e
+	@# The main stories again with an older istiod in the guest.
+	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromOLM$$/(an_OLM|three_Gateways|rolled_back_from_Roll)' ./test/e2e
+	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFrom(Sail|Helm)$$/(a_guest|three_Gateways|rolled_back)' ./test/e2e
 
 .PHONY: monitoring
 monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through four faults and a pause. Needs root.

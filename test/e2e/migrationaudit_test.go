@@ -27,24 +27,35 @@ func originUser() string { return deploy.UserOf(world.GuestNamespace, origin.Dep
 // audited checks the guest's audit log since the begin of the story.
 func (m *move) audited() {
 	m.Helper()
-	all := m.requests()
+	sent := m.sent()
 	if m.Topology == model.TopologyStandalone { // both sides have one audit log
-		all = slices.DeleteFunc(all, func(r audit.Request) bool { return r.Namespace == m.MgmtNamespace })
+		sent = slices.DeleteFunc(sent, func(r audit.Request) bool { return r.Namespace == m.MgmtNamespace })
 	}
+	all := succeeded(sent)
 	slices.SortStableFunc(all, func(a, b audit.Request) int { return a.At.Compare(b.At) })
 	istiods := map[string]int{}
 	m.Expect(besideHolder(all, m.GuestUser(), m.IstiodUser(), istiods)).To(gomega.BeEmpty(), "writes to Deployments of gateways")
 	m.Expect(notPermitted(all, m.GuestUser(), m.seen.phasesAt)).To(gomega.BeEmpty(), "writes of hypergate that the phase does not have")
-	m.Expect(secretsOf(all, m.GuestUser())).To(gomega.BeEmpty(), "requests of hypergate for Secrets of the guest")
+	m.Expect(secretsOf(sent, m.GuestUser())).To(gomega.BeEmpty(), "requests of hypergate for Secrets of the guest")
 	m.Logf("writes of istiods to Deployments of gateways: %v", istiods)
 }
 
-// requests returns the successful requests to the guest's API server since the begin of the story.
-func (m *move) requests() []audit.Request {
+// sent returns the requests to the guest's API server since the begin of the story, also those that were denied.
+func (m *move) sent() []audit.Request {
 	m.Helper()
 	all, err := audit.Read(m.AuditLog(model.SideGuest))
 	m.Expect(err).NotTo(gomega.HaveOccurred())
-	return slices.DeleteFunc(all, func(r audit.Request) bool { return r.At.Before(m.began) || !r.Succeeded() })
+	return slices.DeleteFunc(all, func(r audit.Request) bool { return r.At.Before(m.began) })
+}
+
+// requests returns those that succeeded.
+func (m *move) requests() []audit.Request {
+	m.Helper()
+	return succeeded(m.sent())
+}
+
+func succeeded(all []audit.Request) []audit.Request {
+	return slices.DeleteFunc(slices.Clone(all), func(r audit.Request) bool { return !r.Succeeded() })
 }
 
 // besideHolder returns the writes to Deployments of gateways by an istiod that did not hold the lock then, and by

@@ -20,9 +20,8 @@ func writesDenied(t *migrationTest) {
 	t.addTwo()
 	m := t.moving()
 	last := t.small[len(t.small)-1]
-	allow := t.deny(noRelease, admissionregistrationv1.Rule{
-		APIGroups: []string{"gateway.networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"gateways"},
-	}, fmt.Sprintf(`object.metadata.name == %q && %s && !(%s)`, last.name, isHeld("oldObject"), isHeld("object")))
+	allow := t.deny(noRelease, gatewayUpdates(),
+		fmt.Sprintf(`object.metadata.name == %q && %s && !(%s)`, last.name, isHeld("oldObject"), isHeld("object")))
 	m.request("start")
 	m.isDenied(last.String(), noRelease)
 	t.Expect(t.deployedBy(m.XDS().String())).To(gomega.HaveLen(len(t.gateways())-1), "the other Gateways have moved")
@@ -39,6 +38,13 @@ func writesDenied(t *migrationTest) {
 	allow()
 	m.returned(migration.WriteDenied)
 	m.arrives()
+}
+
+// gatewayUpdates are the requests that policies of holds are about.
+func gatewayUpdates() admissionregistrationv1.Rule {
+	return admissionregistrationv1.Rule{
+		APIGroups: []string{"gateway.networking.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"gateways"},
+	}
 }
 
 // isHeld returns the expression of a policy that reports whether a Gateway is held.
@@ -77,8 +83,8 @@ func (t *migrationTest) deny(name string, rule admissionregistrationv1.Rule, con
 	}
 }
 
-// noRelease and noReplicas are the names of the policies.
-const noRelease, noReplicas = "e2e-no-release", "e2e-no-replicas"
+// The names of the policies.
+const noHold, noRelease, noReplicas = "e2e-no-hold", "e2e-no-release", "e2e-no-replicas"
 
 // isDenied waits until the migration reports that the guest denies a write to an object. It stays so while the policy
 // is in force, and conditions and the command have its name.

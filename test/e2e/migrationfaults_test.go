@@ -95,27 +95,49 @@ func backendsReplacedMeanwhile(t *migrationTest) {
 	m.arrives()
 }
 
-// originRestarted deletes the pods of the istiod in the guest as soon as a phase begins, there and back.
+// originRestarted restarts the istiod in the guest in each phase, there and back: it deletes its pods as soon as the
+// phase begins. Where it has no pods any more, it scales it up. It is parked again then.
 func originRestarted(t *migrationTest) {
 	t.addTwo()
 	m := t.moving()
 	m.request("start")
-	restart := func() {
-		t.Expect(t.GuestClient.CoreV1().Pods(world.GuestNamespace).DeleteCollection(t.ctx, metav1.DeleteOptions{},
-			metav1.ListOptions{LabelSelector: "app=istiod"})).To(gomega.Succeed())
-	}
-	for _, phase := range []migration.Phase{migration.StandBy, migration.Hold, migration.Lead, migration.Roll, migration.Park} {
+	ofOrigin, restarted := metav1.ListOptions{LabelSelector: "app=istiod"}, map[migration.Phase]int{}
+	restart := func(phase migration.Phase) {
 		m.reaches(phase)
-		restart()
+		pods := t.GuestClient.CoreV1().Pods(world.GuestNamespace)
+		all, err := pods.List(t.ctx, ofOrigin)
+		t.Expect(err).NotTo(gomega.HaveOccurred())
+		restarted[phase] += len(all.Items)
+		t.Expect(pods.DeleteCollection(t.ctx, metav1.DeleteOptions{}, ofOrigin)).To(gomega.Succeed())
+	}
+	for _, phase := range []migration.Phase{migration.StandBy, migration.Hold, migration.Lead, migration.Roll} {
+		restart(phase)
 	}
 	m.parks()
+	t.returnsAndIsParked()
+	m.request("retire")
+	m.until("it waits for the owner", waitsForOwner)
+	t.returnsAndIsParked()
+	m.allAt(t.XDS().String())
 	m.request("rollback")
-	for _, phase := range []migration.Phase{migration.Lead, migration.Roll} {
-		m.reaches(phase)
-		restart()
-	}
+	restart(migration.Lead)
+	restart(migration.Roll)
 	m.returned()
 	m.arrives()
+	t.Logf("pods that were deleted: %v", restarted)
+	t.Expect(restarted).To(gomega.And(gomega.HaveKeyWithValue(migration.StandBy, gomega.BeNumerically(">", 0)),
+		gomega.HaveKeyWithValue(migration.Roll, gomega.BeNumerically(">", 0))))
+}
+
+// returnsAndIsParked scales the istiod in the guest up, and waits until hypergate has scaled it down again.
+func (t *migrationTest) returnsAndIsParked() {
+	t.Helper()
+	_, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).UpdateScale(t.ctx, origin.Deployment, &autoscalingv1.Scale{
+		ObjectMeta: metav1.ObjectMeta{Name: origin.Deployment, Namespace: world.GuestNamespace},
+		Spec:       autoscalingv1.ScaleSpec{Replicas: 1},
+	}, metav1.UpdateOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	t.Eventually(t.originReplicas).Should(gomega.BeZero())
 }
 
 // publishedAddressAway ends the router when the first Gateway is released. Its new pods get no configuration, and are
@@ -310,12 +332,7 @@ func operatorsReturn(t *migrationTest) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	began := time.Now()
 	for range 2 {
-		_, err := t.GuestClient.AppsV1().Deployments(world.GuestNamespace).UpdateScale(t.ctx, origin.Deployment, &autoscalingv1.Scale{
-			ObjectMeta: metav1.ObjectMeta{Name: origin.Deployment, Namespace: world.GuestNamespace},
-			Spec:       autoscalingv1.ScaleSpec{Replicas: 1},
-		}, metav1.UpdateOptions{})
-		t.Expect(err).NotTo(gomega.HaveOccurred())
-		t.Eventually(t.originReplicas).Should(gomega.BeZero())
+		t.returnsAndIsParked()
 	}
 	writes := m.parkings(began)
 	t.Logf("parked again at %v", writes)

@@ -189,9 +189,14 @@ func threeThereAndBack(t *migrationTest) {
 	thereAndBack(t)
 }
 
-// rolledBackFrom asks for the way back as soon as the migration is in a phase. Hold lasts for one step, so that the way
-// back can begin in the phase after it.
+// rolledBackFrom asks for the way back while the migration is in a phase. Hold lasts for one step, so a policy of the
+// guest denies one of the holds.
 func rolledBackFrom(t *migrationTest, phase migration.Phase) {
+	allow := func() {}
+	if phase == migration.Hold {
+		allow = t.deny(noHold, gatewayUpdates(), fmt.Sprintf(
+			`object.metadata.name == %q && !(%s) && %s`, trafficGateway, isHeld("oldObject"), isHeld("object")))
+	}
 	m := t.moving()
 	m.request("start")
 	switch phase {
@@ -205,8 +210,9 @@ func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 		m.reaches(phase)
 	}
 	m.request("rollback")
-	began := m.until("the rollback is seen", func(r migration.Record) bool { return r.Report.Intent.Goal == migration.Backward })
-	m.Logf("the way back began in %s", began.record.Report.Phase)
+	asked := m.until("the rollback is requested", func(r migration.Record) bool { return r.Intent.Goal == migration.Backward })
+	t.Expect(asked.record.Memo.Phase).To(gomega.Equal(phase), "where the way back began")
+	allow()
 	m.returned()
 	m.arrives()
 }
