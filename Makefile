@@ -322,7 +322,7 @@ migration: servers ## Move Gateways from an istiod in the guest, and back. ORIGI
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationStandalone$$' ./test/e2e
 
 .PHONY: monitoring
-monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through four faults and a pause. Needs root.
+monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through five faults. Needs root.
 	@hack/servers/build.sh prometheus
 	hack/e2e.sh -v -timeout 30m -run '^TestAlerts$$' ./test/e2e
 
