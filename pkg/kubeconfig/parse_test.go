@@ -50,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 	checkRefused(t, map[string]refusedKubeconfig{
 		"no YAML":          {"{", []string{"it is not a kubeconfig"}},
 		"another object":   {"{apiVersion: v1, kind: Secret, data: {}}", []string{"it is not a kubeconfig"}},
-		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is not a kubeconfig"}},
+		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is not a kubeconfig: it has no apiVersion and kind"}},
 		"no context":       {"{apiVersion: v1, kind: Config}", []string{`current-context is ""`}},
 		"another context":  {with(t, "current-context: x", "current-context: z"), []string{`current-context is "z"`}},
 		"another cluster":  {with(t, "cluster: c,", "cluster: d,"), []string{`names the cluster "d"`}},
@@ -135,6 +135,9 @@ func checkRefused(t *testing.T, cases map[string]refusedKubeconfig) {
 		if err == nil {
 			t.Errorf("%s: accepted: %+v", name, config)
 			continue
+		}
+		if strings.Contains(err.Error(), "Go value") {
+			t.Errorf("%s: the error has a Go type: %v", name, err)
 		}
 		if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: the error contains the password: %v", name, err)

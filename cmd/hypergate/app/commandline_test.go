@@ -42,7 +42,8 @@ func TestHelpOfOtherCommands(t *testing.T) {
 			continue
 		}
 		help := execute(t, verb, "--help").out
-		if strings.Count(help, "  -h, --help ") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 {
+		if strings.Count(help, "  -h, --help ") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 ||
+			verb != "help" && !strings.Contains(help, "\nExamples:\n") {
 			t.Errorf("%s --help:\n%s", verb, help)
 		}
 	}
@@ -88,6 +89,17 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, r.out, want)
 		}
 	}
+	t.Setenv("KUBECONFIG", kubeconfigOf(t, "https://127.0.0.1:1"))
+	for line, want := range map[string]string{ // contexts, files and nothing
+		"status --context ": "guest1 none :4", "crds --guest-context n": "none :4",
+		"status --kubeconfig /does/not/exist --context ": ":4", "status --kubeconfig ": ":0", "bundle -o ": ":0", "render -f ": ":0",
+		"status ": ":4", "status -n ": ":4", "crds --timeout ": ":4", "version ": ":4",
+	} {
+		r := execute(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if got := strings.Join(strings.Fields(r.out), " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
 	for _, verb := range append(manyFlags(), "status", "fleet", "crds", "version") {
 		if help := execute(t, verb, "--help").out; strings.Contains(help, "flag '") {
 			t.Errorf("%s: a completion is not registered", verb)
@@ -105,6 +117,7 @@ func TestErrorsNameTheHelp(t *testing.T) {
 	fails(t, []string{"version", "a"}, `unknown command "a" for "hypergate version": see hypergate version --help`)
 	fails(t, []string{"frob"}, `unknown command "frob" for "hypergate": see hypergate --help`)
 	fails(t, []string{"stat"}, `unknown command "stat" for "hypergate" (similar: status): see hypergate --help`)
+	fails(t, []string{"help", "stat"}, `unknown command "stat" for "hypergate" (similar: status): see hypergate --help`)
 	fails(t, []string{"completion", "ksh"}, `unknown command "ksh"`, "see hypergate completion --help")
 }
 
