@@ -58,7 +58,11 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return int(code)
 	}
 	if err != nil {
-		printError(errOut, args, errorText(err))
+		message := errorText(err)
+		if ctx.Err() != nil { // a signal
+			message = strings.Replace(message, context.Canceled.Error(), "interrupted", 1)
+		}
+		printError(errOut, args, message)
 		return exitError
 	}
 	return exitOK

@@ -1,10 +1,14 @@
 package app_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
 )
 
 // manyFlags are the commands whose flags are in groups.
@@ -30,6 +34,36 @@ func TestHelpHasGroups(t *testing.T) {
 	_, general, _ := strings.Cut(execute(t, "run", "--help").out, "\nFlags:\n")
 	if n := strings.Count(general, "--"); n != 1 {
 		t.Errorf("%d flags of run have no group:\n%s", n, general)
+	}
+}
+
+// TestHelpOnANarrowScreen checks that the lines of flags fit. Names of flags, and words, are not cut.
+func TestHelpOnANarrowScreen(t *testing.T) {
+	t.Setenv("COLUMNS", "40")
+	for verb, title := range map[string]string{"run": "Clusters", "status": "Flags", "bundle": "Flags"} {
+		help := execute(t, verb, "--help").out
+		_, flags, _ := strings.Cut(help, "\n"+title+":\n")
+		for line := range strings.Lines(flags) {
+			words := strings.TrimSpace(line)
+			if len(strings.TrimRight(line, "\n")) > 40 && strings.Contains(words, " ") && !strings.HasPrefix(words, "-") {
+				t.Errorf("%s --help has a line of %d columns: %s", verb, len(line), line)
+			}
+		}
+		if text := strings.Join(strings.Fields(flags), " "); !strings.Contains(text, "defaults to the environment variable KUBECONFIG") &&
+			!strings.Contains(text, "The environment variable KUBECONFIG is ignored") {
+			t.Errorf("%s --help lacks a text:\n%s", verb, flags)
+		}
+	}
+}
+
+// TestAnInterruption checks the error of a command that a signal ends.
+func TestAnInterruption(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errOut bytes.Buffer
+	code := app.Execute(ctx, []string{"fleet", "--wait", "--kubeconfig=" + kubeconfigOf(t, "https://127.0.0.1:1")}, &out, &errOut)
+	if got := errOut.String(); code != 1 || !strings.HasSuffix(got, "interrupted\n") {
+		t.Errorf("%d: %s", code, got)
 	}
 }
 
