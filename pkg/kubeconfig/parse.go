@@ -64,7 +64,7 @@ func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) e
 		return fmt.Errorf("it gets its credentials from the auth-provider %s, which hypergate does not know: "+
 			"give it a client certificate, or a token", user.AuthProvider.Name)
 	case len(cluster.CertificateAuthorityData) == 0:
-		return errors.New("it has no certificate-authority-data: istiod could not verify the guest's API server")
+		return errors.New("it has no certificate-authority-data: add it, because istiod could not verify the guest's API server")
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func TestParseRefuses(t *testing.T) {
 		"no server":        {with(t, "https://guest.example.com:6443", ""), []string{"has no server"}},
 		"no CA": {
 			with(t, "certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
-			[]string{"certificate-authority-data", "istiod could not verify"},
+			[]string{"certificate-authority-data: add it", "istiod could not verify"},
 		},
 		"a CA that is a file": {
 			with(t, "certificate-authority-data: Y2E=", "certificate-authority: /var/run/ca.crt"),
