@@ -322,10 +322,11 @@ migration: servers ## Move Gateways from an istiod in the guest, of 1.29 and of 
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationStandalone$$' ./test/e2e
 	@# The main stories again with an older istiod in the guest.
 	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromOLM$$/(an_OLM|three_Gateways|rolled_back_from_Roll)' ./test/e2e
-	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFrom(Sail|Helm)$$/(a_guest|three_Gateways|rolled_back)' ./test/e2e
+	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromSail$$/(a_guest|rolled_back)' ./test/e2e
+	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromHelm$$/(a_guest|three_Gateways|rolled_back)' ./test/e2e
 
 .PHONY: monitoring
-monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through four faults and a pause. Needs root.
+monitoring: servers build ## Run a real Prometheus beside hypergate, with the rules of deploy/monitoring, through five faults. Needs root.
 	@hack/servers/build.sh prometheus
 	hack/e2e.sh -v -timeout 30m -run '^TestAlerts$$' ./test/e2e
 

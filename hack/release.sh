@@ -20,7 +20,7 @@ if [ -n "$(git status --porcelain)" ]; then
 fi
 unset MAKEFLAGS MAKELEVEL
 # Settings of the user that would change the binaries.
-export GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOWORK=off
+export GOFLAGS= GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOWORK=off
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

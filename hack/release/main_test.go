@@ -281,3 +281,20 @@ func TestNoRelease(t *testing.T) {
 		t.Errorf("binaries of another architecture: %v", err)
 	}
 }
+
+// TestTheSettingsOfTheUserDoNotCount checks that release.sh sets each variable that changes a binary. Two builds with
+// the same settings would not show it.
+func TestTheSettingsOfTheUserDoNotCount(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("../release.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, exported, _ := strings.Cut(string(script), "\nexport ")
+	exported, _, _ = strings.Cut(exported, "\n")
+	for _, name := range []string{"GOFLAGS", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140", "GOWORK"} {
+		if !strings.Contains(" "+exported, " "+name+"=") {
+			t.Errorf("release.sh does not set %s: %s", name, exported)
+		}
+	}
+}

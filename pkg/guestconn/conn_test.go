@@ -99,7 +99,8 @@ func TestAnInvalidKubeconfigIsIgnored(t *testing.T) {
 		},
 		"without a CA": {
 			noCA, nil, nil,
-			"the new guest kubeconfig is not used; the previous one stays in use: the kubeconfig has no certificate-authority",
+			"the new guest kubeconfig is not used; the previous one stays in use: " +
+				"the kubeconfig has no certificate-authority: add it, because",
 		},
 		"a key of another":       {mixed, nil, nil, "private key does not match"},
 		"unknown certificate":    {server.config(), nil, nil, "401"},

@@ -27,7 +27,8 @@ func endpointOf(config *rest.Config) (Endpoint, error) {
 		return Endpoint{config.Host, config.CAData}, nil
 	}
 	if config.CAFile == "" {
-		return Endpoint{}, errors.New("the kubeconfig has no certificate-authority: istiod could not verify the guest's API server")
+		return Endpoint{}, errors.New("the kubeconfig has no certificate-authority: add it, because " +
+			"istiod could not verify the guest's API server")
 	}
 	data, err := os.ReadFile(config.CAFile)
 	if err != nil {

@@ -74,7 +74,7 @@ func LoadFile(path string) (*rest.Config, error) {
 	}
 	raw, err := clientcmd.LoadFromFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a kubeconfig: %w", path, err)
+		return nil, fmt.Errorf("%s is not a kubeconfig: %w", path, Brief(err))
 	}
 	if err := checkContext(raw); err != nil {
 		return nil, fmt.Errorf("%s cannot be used: %w", path, err)

@@ -18,7 +18,7 @@ import (
 func Parse(data []byte) (*rest.Config, error) {
 	raw, err := clientcmd.Load(data)
 	if err != nil {
-		return nil, fmt.Errorf("it is not a kubeconfig: %w", err)
+		return nil, fmt.Errorf("it is not a kubeconfig: %w", Brief(err))
 	}
 	if err := checkContext(raw); err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
@@ -32,6 +32,15 @@ func Parse(data []byte) (*rest.Config, error) {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
 	return config, nil
+}
+
+// Brief returns an error of client-go about the content of a kubeconfig without names of Go types. For a file that is
+// not an object, client-go adds the Go type into which it could not read the file.
+func Brief(err error) error {
+	if before, _, cut := strings.Cut(err.Error(), "; json parse error: "); cut {
+		return errors.New(strings.Replace(before, "couldn't get version/kind", "it has no apiVersion and kind", 1))
+	}
+	return err
 }
 
 // selfContained rejects references to anything outside the kubeconfig.
@@ -55,7 +64,7 @@ func selfContained(cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) e
 		return fmt.Errorf("it gets its credentials from the auth-provider %s, which hypergate does not know: "+
 			"give it a client certificate, or a token", user.AuthProvider.Name)
 	case len(cluster.CertificateAuthorityData) == 0:
-		return errors.New("it has no certificate-authority-data: istiod could not verify the guest's API server")
+		return errors.New("it has no certificate-authority-data: add it, because istiod could not verify the guest's API server")
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 	checkRefused(t, map[string]refusedKubeconfig{
 		"no YAML":          {"{", []string{"it is not a kubeconfig"}},
 		"another object":   {"{apiVersion: v1, kind: Secret, data: {}}", []string{"it is not a kubeconfig"}},
-		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is not a kubeconfig"}},
+		"base64 once more": {"YXBpVmVyc2lvbjogdjEK", []string{"it is not a kubeconfig: it has no apiVersion and kind"}},
 		"no context":       {"{apiVersion: v1, kind: Config}", []string{`current-context is ""`}},
 		"another context":  {with(t, "current-context: x", "current-context: z"), []string{`current-context is "z"`}},
 		"another cluster":  {with(t, "cluster: c,", "cluster: d,"), []string{`names the cluster "d"`}},
@@ -58,7 +58,7 @@ func TestParseRefuses(t *testing.T) {
 		"no server":        {with(t, "https://guest.example.com:6443", ""), []string{"has no server"}},
 		"no CA": {
 			with(t, "certificate-authority-data: Y2E=", "insecure-skip-tls-verify: true"),
-			[]string{"certificate-authority-data", "istiod could not verify"},
+			[]string{"certificate-authority-data: add it", "istiod could not verify"},
 		},
 		"a CA that is a file": {
 			with(t, "certificate-authority-data: Y2E=", "certificate-authority: /var/run/ca.crt"),
@@ -135,6 +135,9 @@ func checkRefused(t *testing.T, cases map[string]refusedKubeconfig) {
 		if err == nil {
 			t.Errorf("%s: accepted: %+v", name, config)
 			continue
+		}
+		if strings.Contains(err.Error(), "Go value") {
+			t.Errorf("%s: the error has a Go type: %v", name, err)
 		}
 		if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: the error contains the password: %v", name, err)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
@@ -63,6 +64,10 @@ func faults() []fault {
 			name: "the published address is gone", begin: (*alerted).withoutRouter, status: "EndpointUnreachable",
 			alerts: []string{"HypergateEndpointUnreachable"}, meanwhile: (*alerted).silentWhilePaused,
 		},
+		{
+			name: "the control plane is paused, and forgotten", begin: (*alerted).pause, status: "paused",
+			alerts: []string{"HypergatePaused"},
+		},
 		{name: "hypergate does not run", begin: (*alerted).withoutHypergate, status: "SILENT", alerts: []string{"HypergateAbsent"}},
 	}
 }
@@ -98,19 +103,20 @@ type alerted struct {
 	metrics, api string
 }
 
-// startPrometheus starts Prometheus, and returns its address. It scrapes each second, with the label namespace that a
-// PodMonitor adds.
+// startPrometheus starts Prometheus, and returns its address. It scrapes each second, as the PodMonitors say.
 func (t *fixture) startPrometheus(metrics string) string {
 	t.Helper()
 	found, err := servers.Find(t.ctx, "prometheus")
 	t.Expect(err).NotTo(gomega.HaveOccurred())
+	root, err := servers.ModuleRoot()
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	jobs, err := scrapeConfigs(root, t.MgmtNamespace, metrics)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
 	dir, address := t.TempDir(), freeport.Address(t.T)
 	for name, content := range map[string]any{"rules.yaml": map[string]any{"groups": t.fasterRules()}, "prometheus.yaml": map[string]any{
-		"global":     map[string]any{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
-		"rule_files": []string{"rules.yaml"},
-		"scrape_configs": []any{map[string]any{"job_name": "hypergate", "static_configs": []any{map[string]any{
-			"targets": []string{metrics}, "labels": map[string]string{"namespace": t.MgmtNamespace},
-		}}}},
+		"global":         map[string]any{"scrape_timeout": "1s", "scrape_interval": "1s", "evaluation_interval": "1s"},
+		"rule_files":     []string{"rules.yaml"},
+		"scrape_configs": jobs,
 	}} {
 		data, err := yaml.Marshal(content)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -121,6 +127,49 @@ func (t *fixture) startPrometheus(metrics string) string {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(p.Kill)
 	return address
+}
+
+// scrapeConfigs returns what Prometheus scrapes: the PodMonitors of deploy/monitoring, as test/monitoring translates
+// them, with shorter times. hypergate is a process here. Its target has the labels that the service discovery gives to
+// the pod of its Deployment, so a PodMonitor that does not select the pod scrapes nothing.
+func scrapeConfigs(root, namespace, address string) ([]map[string]any, error) {
+	var translated struct {
+		Jobs []map[string]any `json:"scrape_configs"`
+	}
+	var deployment appsv1.Deployment
+	for path, into := range map[string]any{
+		"test/monitoring/testdata/scrape_configs.yaml": &translated, "deploy/hosted/management/deployment.yaml": &deployment,
+	} {
+		data, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal(data, into); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	var targets []map[string]any
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, port := range container.Ports {
+			labels := map[string]string{
+				"__meta_kubernetes_namespace": namespace, "__meta_kubernetes_pod_name": "hypergate-0",
+				"__meta_kubernetes_pod_container_name": container.Name, "__meta_kubernetes_pod_container_port_name": port.Name,
+			}
+			for name, value := range deployment.Spec.Template.Labels {
+				name = regexp.MustCompile(`[^a-zA-Z0-9_]`).ReplaceAllString(name, "_")
+				labels["__meta_kubernetes_pod_label_"+name], labels["__meta_kubernetes_pod_labelpresent_"+name] = value, "true"
+			}
+			targets = append(targets, map[string]any{"targets": []string{address}, "labels": labels})
+		}
+	}
+	for _, job := range translated.Jobs {
+		interval, err := time.ParseDuration(fmt.Sprint(job["scrape_interval"]))
+		if err != nil {
+			return nil, err
+		}
+		job["scrape_interval"], job["static_configs"] = (interval / fasterFor).String(), targets
+	}
+	return translated.Jobs, nil
 }
 
 // fasterRules returns the rule groups of deploy/monitoring, with shorter times.
@@ -351,17 +400,23 @@ func (a *alerted) silentWhilePaused() {
 	a.Helper()
 	before, err := a.firing()
 	a.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = a.controlPlanes().Patch(a.step(), a.GuestName, types.MergePatchType,
-		[]byte(`{"spec":{"pausedUntil":"true"}}`), metav1.PatchOptions{})
-	a.Expect(err).NotTo(gomega.HaveOccurred())
+	end := a.pause()
 	onlyPause := gomega.Or(gomega.BeEmpty(), gomega.ConsistOf("HypergatePaused"))
 	a.Eventually(a.firing).Should(onlyPause)
 	a.Eventually(a.status).Should(gomega.ContainSubstring("paused"))
 	a.Log("\n" + a.status())
 	a.Expect(a.firing()).To(onlyPause)
 	a.Eventually(a.firing).Should(gomega.ConsistOf("HypergatePaused"))
-	a.endPause()
+	end()
 	a.Eventually(a.firing).Should(gomega.Equal(before))
+}
+
+// pause pauses the HostedControlPlane.
+func (a *alerted) pause() (mitigate func()) {
+	_, err := a.controlPlanes().Patch(a.step(), a.GuestName, types.MergePatchType,
+		[]byte(`{"spec":{"pausedUntil":"true"}}`), metav1.PatchOptions{})
+	a.Expect(err).NotTo(gomega.HaveOccurred())
+	return a.endPause
 }
 
 // endPause ends a pause with the command of the page to which the runbook of HypergatePaused refers. Only the

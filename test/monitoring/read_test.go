@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/common/model"
@@ -105,45 +104,5 @@ func othersMetrics() []string {
 		"hypergate_tunnel_up", "hypergate_tunnel_reconnects_total", // of the tunnel's sidecar
 		"process_cpu_seconds_total", "process_resident_memory_bytes",
 		"kube_deployment_spec_replicas", "kube_deployment_created", "ALERTS",
-	}
-}
-
-// TestMetricsThatAreReadAreScraped checks that the PodMonitors keep every metric that rules and dashboards read, and
-// Go's own metrics are not among them.
-func TestMetricsThatAreReadAreScraped(t *testing.T) {
-	t.Parallel()
-	var kept []*regexp.Regexp
-	for _, name := range []string{"hypergate", "istiod"} {
-		var object struct {
-			Spec struct {
-				PodMetricsEndpoints []struct {
-					MetricRelabelings []struct {
-						Action string
-						Regex  string
-					} `yaml:"metricRelabelings"`
-				} `yaml:"podMetricsEndpoints"`
-			}
-		}
-		if err := yaml.Unmarshal([]byte(file(t, "deploy/monitoring/podmonitors", name+".yaml")), &object); err != nil {
-			t.Fatal(err)
-		}
-		for _, endpoint := range object.Spec.PodMetricsEndpoints {
-			for _, relabeling := range endpoint.MetricRelabelings {
-				kept = append(kept, regexp.MustCompile("^(?:"+relabeling.Regex+")$"))
-			}
-		}
-	}
-	isKept := func(metric string) bool {
-		return slices.ContainsFunc(kept, func(r *regexp.Regexp) bool { return r.MatchString(metric) })
-	}
-	for _, metric := range append(othersMetrics(), "hypergate_condition") {
-		if elsewhere := metric == "ALERTS" || strings.HasPrefix(metric, "kube_"); !elsewhere && !isKept(metric) {
-			t.Errorf("no PodMonitor keeps %s", metric)
-		}
-	}
-	for _, metric := range []string{"go_gc_duration_seconds", "rest_client_requests_total", "hypergate"} {
-		if isKept(metric) {
-			t.Errorf("a PodMonitor keeps %s", metric)
-		}
 	}
 }

@@ -58,7 +58,11 @@ func Execute(ctx context.Context, args []string, out, errOut io.Writer) int {
 		return int(code)
 	}
 	if err != nil {
-		printError(errOut, args, errorText(err))
+		message := errorText(err)
+		if ctx.Err() != nil { // a signal
+			message = strings.Replace(message, context.Canceled.Error(), "interrupted", 1)
+		}
+		printError(errOut, args, message)
 		return exitError
 	}
 	return exitOK
@@ -136,7 +140,22 @@ A standalone cluster is both the management cluster and the guest.`,
 			cmd.Long += "\n\n" + err.Error() // TestCompletion checks that there is none
 		}
 	}
+	checkHelpTopics(root)
 	return root
+}
+
+// checkHelpTopics makes help for an unknown command an error. Without it, cobra prints the usage, and the exit code is
+// 0.
+func checkHelpTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, topic []string) error {
+				_, _, err := root.Find(topic)
+				return unknownCommand(root, err)
+			}
+		}
+	}
 }
 
 // allCommands returns the commands below one, and those below them.
@@ -166,7 +185,9 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of hypergate and of the embedded Istio charts",
-		Args:  cobra.NoArgs,
+		Example: `  hypergate version
+  hypergate version -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source, err := chartSource("")
 			if err != nil {

@@ -210,8 +210,7 @@ func (o *bundleOptions) collect(
 		err := bundle.Collect(ctx, side.config, side.Side, archive)
 		done()
 		if none, is := errors.AsType[bundle.UnreadError](err); is {
-			err := accessError("reading the "+none.Side+" side", "get /apis there", none.Err)
-			away = append(away, fmt.Errorf("the archive lacks a side: %w", err))
+			away = append(away, accessError("reading the "+none.Side+" side", "get /apis there", none.Err))
 			continue
 		}
 		if err != nil {
@@ -224,7 +223,10 @@ func (o *bundleOptions) collect(
 	if !found {
 		missing = append(missing, fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled))
 	}
-	return archive.Problems(), append(missing, away...), archive.Close()
+	for _, err := range away {
+		missing = append(missing, fmt.Errorf("the archive lacks a side: %w", err))
+	}
+	return archive.Problems(), missing, archive.Close()
 }
 
 // side is a side of the archive, and how to reach it.

@@ -3,11 +3,15 @@ package app
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/hypergate/hypergate/pkg/kubeconfig"
 )
 
 // clusterFlags are the flags with which users of kubectl select a cluster. The environment variable KUBECONFIG counts,
@@ -82,10 +86,8 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	case o.lacksContext(loader):
 		return nil, "", fmt.Errorf("finding %s: context %q does not exist: kubectl config get-contexts lists the contexts",
 			of.name, o.context)
-	case err != nil && o.kubeconfig != "":
-		return nil, "", fmt.Errorf("finding %s: %w: check %s", of.name, err, of.flag)
 	case err != nil:
-		return nil, "", fmt.Errorf("finding %s: %w", of.name, err)
+		return nil, "", fmt.Errorf("finding %s: %w: %s", of.name, kubeconfig.Brief(err), o.correct(of.flag))
 	}
 	namespace, _, err := loader.Namespace()
 	if err != nil {
@@ -106,13 +108,34 @@ func (o *clusterFlags) lacksContext(loader clientcmd.ClientConfig) bool {
 
 // noKubeconfig returns the error of a cluster that no kubeconfig names. It says where the command has looked.
 func (o *clusterFlags) noKubeconfig(flag string) error {
-	if o.kubeconfig != "" {
-		return fmt.Errorf("%s: %q contains no cluster", flag, o.kubeconfig)
+	paths := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	switch {
+	case o.kubeconfig != "":
+		return fmt.Errorf("%q contains no cluster: %s", o.kubeconfig, o.correct(flag))
+	case paths != "" && slices.ContainsFunc(filepath.SplitList(paths), exists):
+		return fmt.Errorf("KUBECONFIG=%q contains no cluster: %s", paths, o.correct(flag))
+	case paths != "":
+		return fmt.Errorf("no kubeconfig was found at KUBECONFIG=%q: %s", paths, o.correct(flag))
+	default:
+		return fmt.Errorf("no kubeconfig was found: set %s, or the environment variable KUBECONFIG", flag)
 	}
-	if paths := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); paths != "" {
-		return fmt.Errorf("no kubeconfig was found at KUBECONFIG=%q: set %s, or correct the environment variable", paths, flag)
+}
+
+// correct returns the next step if a kubeconfig cannot be used.
+func (o *clusterFlags) correct(flag string) string {
+	switch {
+	case o.kubeconfig != "":
+		return "check " + flag
+	case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+		return "set " + flag + ", or correct the environment variable KUBECONFIG"
+	default:
+		return "set " + flag + ", or correct that file"
 	}
-	return fmt.Errorf("no kubeconfig was found: set %s, or the environment variable KUBECONFIG", flag)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // selected returns the client configuration of a cluster, as kubectl selects it. Watches have no deadline.

@@ -1,10 +1,14 @@
 package app_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hypergate/hypergate/cmd/hypergate/app"
 )
 
 // manyFlags are the commands whose flags are in groups.
@@ -33,6 +37,36 @@ func TestHelpHasGroups(t *testing.T) {
 	}
 }
 
+// TestHelpOnANarrowScreen checks that the lines of flags fit. Names of flags, and words, are not cut.
+func TestHelpOnANarrowScreen(t *testing.T) {
+	t.Setenv("COLUMNS", "40")
+	for verb, title := range map[string]string{"run": "Clusters", "status": "Flags", "bundle": "Flags"} {
+		help := execute(t, verb, "--help").out
+		_, flags, _ := strings.Cut(help, "\n"+title+":\n")
+		for line := range strings.Lines(flags) {
+			words := strings.TrimSpace(line)
+			if len(strings.TrimRight(line, "\n")) > 40 && strings.Contains(words, " ") && !strings.HasPrefix(words, "-") {
+				t.Errorf("%s --help has a line of %d columns: %s", verb, len(line), line)
+			}
+		}
+		if text := strings.Join(strings.Fields(flags), " "); !strings.Contains(text, "defaults to the environment variable KUBECONFIG") &&
+			!strings.Contains(text, "The environment variable KUBECONFIG is ignored") {
+			t.Errorf("%s --help lacks a text:\n%s", verb, flags)
+		}
+	}
+}
+
+// TestAnInterruption checks the error of a command that a signal ends.
+func TestAnInterruption(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out, errOut bytes.Buffer
+	code := app.Execute(ctx, []string{"fleet", "--wait", "--kubeconfig=" + kubeconfigOf(t, "https://127.0.0.1:1")}, &out, &errOut)
+	if got := errOut.String(); code != 1 || !strings.HasSuffix(got, "interrupted\n") {
+		t.Errorf("%d: %s", code, got)
+	}
+}
+
 // TestHelpOfOtherCommands checks that each command shows its flags and examples once.
 func TestHelpOfOtherCommands(t *testing.T) {
 	for line := range strings.Lines(execute(t, "--help").out) {
@@ -42,7 +76,8 @@ func TestHelpOfOtherCommands(t *testing.T) {
 			continue
 		}
 		help := execute(t, verb, "--help").out
-		if strings.Count(help, "  -h, --help ") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 {
+		if strings.Count(help, "  -h, --help ") != 1 || strings.Count(help, "Usage:\n  hypergate "+verb) != 1 ||
+			verb != "help" && !strings.Contains(help, "\nExamples:\n") {
 			t.Errorf("%s --help:\n%s", verb, help)
 		}
 	}
@@ -88,6 +123,17 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, r.out, want)
 		}
 	}
+	t.Setenv("KUBECONFIG", kubeconfigOf(t, "https://127.0.0.1:1"))
+	for line, want := range map[string]string{ // contexts, files and nothing
+		"status --context ": "guest1 none :4", "crds --guest-context n": "none :4",
+		"status --kubeconfig /does/not/exist --context ": ":4", "status --kubeconfig ": ":0", "bundle -o ": ":0", "render -f ": ":0",
+		"status ": ":4", "status -n ": ":4", "crds --timeout ": ":4", "version ": ":4",
+	} {
+		r := execute(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		if got := strings.Join(strings.Fields(r.out), " "); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
 	for _, verb := range append(manyFlags(), "status", "fleet", "crds", "version") {
 		if help := execute(t, verb, "--help").out; strings.Contains(help, "flag '") {
 			t.Errorf("%s: a completion is not registered", verb)
@@ -105,6 +151,7 @@ func TestErrorsNameTheHelp(t *testing.T) {
 	fails(t, []string{"version", "a"}, `unknown command "a" for "hypergate version": see hypergate version --help`)
 	fails(t, []string{"frob"}, `unknown command "frob" for "hypergate": see hypergate --help`)
 	fails(t, []string{"stat"}, `unknown command "stat" for "hypergate" (similar: status): see hypergate --help`)
+	fails(t, []string{"help", "stat"}, `unknown command "stat" for "hypergate" (similar: status): see hypergate --help`)
 	fails(t, []string{"completion", "ksh"}, `unknown command "ksh"`, "see hypergate completion --help")
 }
 

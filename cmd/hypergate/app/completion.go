@@ -2,11 +2,13 @@ package app
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/pkg/summary"
@@ -42,23 +44,63 @@ func stateNames() (out []string) {
 	return out
 }
 
+// pathFlags returns the flags whose values are paths.
+func pathFlags() []string {
+	return []string{"kubeconfig", "guest-kubeconfig", "certificate-authority", "ca-bundle", "charts-dir", "values", "filename"}
+}
+
 // completeValues makes the shell complete the values of a command's flags. Names, durations and the like have no list:
-// for them, the shell completes nothing. For paths, it completes files.
+// for them, the shell completes nothing, and neither for arguments. For paths, it completes files.
 func completeValues(cmd *cobra.Command) error {
-	for name, values := range flagValues() {
-		if cmd.Flags().Lookup(name) != nil {
-			if err := cmd.RegisterFlagCompletionFunc(name, fixed(values)); err != nil {
-				return err
-			}
-		}
+	if cmd.ValidArgsFunction == nil && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	var errs []error
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
-		if c, is := flag.Value.(choice); is {
-			errs = append(errs, cmd.RegisterFlagCompletionFunc(flag.Name, fixed(c.values)))
+		if complete := completionOf(flag); complete != nil {
+			errs = append(errs, cmd.RegisterFlagCompletionFunc(flag.Name, complete))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// completionOf returns how the value of a flag is completed. Nil means that the shell completes files.
+func completionOf(flag *pflag.Flag) cobra.CompletionFunc {
+	if c, is := flag.Value.(choice); is {
+		return fixed(c.values)
+	}
+	if values, has := flagValues()[flag.Name]; has {
+		return fixed(values)
+	}
+	switch {
+	case flag.Name == "context":
+		return contextsOf("kubeconfig")
+	case flag.Name == "guest-context":
+		return contextsOf("guest-kubeconfig")
+	case slices.Contains(pathFlags(), flag.Name), flag.Name == "output": // that of the command bundle
+		return nil
+	default:
+		return cobra.NoFileCompletions
+	}
+}
+
+// contextsOf completes the contexts of a kubeconfig: that of a flag, or else that of kubectl.
+func contextsOf(kubeconfigFlag string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.WarnIfAllMissing = false
+		if flag := cmd.Flags().Lookup(kubeconfigFlag); flag != nil {
+			rules.ExplicitPath = flag.Value.String()
+		}
+		config, err := rules.Load()
+		if err != nil { // the command itself reports it
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := slices.DeleteFunc(slices.Sorted(maps.Keys(config.Contexts)), func(name string) bool {
+			return !strings.HasPrefix(name, typed)
+		})
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // fixed completes a list, in its order. Of a list of values with commas, the last one is completed.

@@ -3,6 +3,7 @@ package app
 import (
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -62,13 +63,47 @@ func printUsage(cmd *cobra.Command) error {
 		out.WriteString("\nExamples:\n" + cmd.Example + "\n")
 	}
 	for _, group := range grouped(cmd.LocalFlags()) {
-		out.WriteString("\n" + group.title + ":\n" + group.flags.FlagUsagesWrapped(width))
+		out.WriteString("\n" + group.title + ":\n" + flagUsages(group.flags, width))
 	}
 	if cmd.HasAvailableSubCommands() {
 		out.WriteString("\nUse \"" + cmd.CommandPath() + " [command] --help\" for more information about a command.\n")
 	}
 	_, err := io.WriteString(cmd.OutOrStderr(), out.String())
 	return err
+}
+
+// flagUsages returns the help texts of flags. On a narrow screen, each text begins below the name of its flag: pflag
+// would not wrap it there.
+func flagUsages(flags *pflag.FlagSet, width int) string {
+	if width >= narrow {
+		return flags.FlagUsagesWrapped(width)
+	}
+	const indent = "          "
+	var out strings.Builder
+	for line := range strings.Lines(flags.FlagUsages()) {
+		name, usage := strings.TrimRight(line, " \n"), ""
+		if column := regexp.MustCompile(`\S {3,}\S`).FindStringIndex(name); column != nil {
+			name, usage = name[:column[0]+1], name[column[0]+1:]
+		}
+		out.WriteString(name + "\n")
+		length := 0
+		for word := range strings.FieldsSeq(usage) {
+			switch {
+			case length == 0:
+				out.WriteString(indent)
+			case len(indent)+length+1+len(word) > width:
+				out.WriteString("\n" + indent)
+				length = 0
+			default:
+				out.WriteString(" ")
+				length++
+			}
+			out.WriteString(word)
+			length += len(word)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
 }
 
 // shownGroup is a group with the flags that a command has of it.

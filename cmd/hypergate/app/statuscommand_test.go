@@ -45,8 +45,9 @@ func TestStatusWithoutACluster(t *testing.T) {
 			"no answer, wait": {[]string{"--kubeconfig=" + away, "--wait=1s"}, "connection refused"},
 			"no kubeconfig":   {nil, "no kubeconfig was found: set --kubeconfig, or the environment variable KUBECONFIG"},
 			"no file":         {[]string{"--kubeconfig=/does/not/exist"}, "/does/not/exist"},
-			"an empty file":   {[]string{"--kubeconfig=" + file(t, "empty", "")}, "contains no cluster"},
-			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, "finding the management cluster"},
+			"an empty file":   {[]string{"--kubeconfig=" + file(t, "empty", "")}, `/empty" contains no cluster: check --kubeconfig`},
+			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, ": check --kubeconfig"},
+			"text":            {[]string{"--kubeconfig=" + file(t, "k", "text")}, `/k": it has no apiVersion and kind: check --kubeconfig`},
 			"no context":      {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
 			"no cluster":      {[]string{"--kubeconfig=" + away, "--context=none"}, "finding the management cluster"},
 			"an output":       {[]string{"-o=xml"}, `unsupported value "xml": supported values are table, wide, json, yaml, html`},
@@ -62,8 +63,16 @@ func TestStatusWithoutACluster(t *testing.T) {
 		}
 	}
 	t.Run("KUBECONFIG", func(t *testing.T) {
-		t.Setenv("KUBECONFIG", "/does/not/exist")
-		fails(t, []string{"fleet"}, `no kubeconfig was found at KUBECONFIG="/does/not/exist": set --kubeconfig, or correct`)
+		for path, want := range map[string]string{
+			"/does/not/exist":      `no kubeconfig was found at KUBECONFIG="/does/not/exist": `,
+			file(t, "empty", ""):   `/empty" contains no cluster: `,
+			file(t, "k", "text"):   `/k": it has no apiVersion and kind: `,
+			file(t, "nul", "\x00"): `/nul": yaml: control characters are not allowed: `,
+			t.TempDir():            "is a directory: ",
+		} {
+			t.Setenv("KUBECONFIG", path)
+			fails(t, []string{"fleet"}, want+"set --kubeconfig, or correct the environment variable KUBECONFIG")
+		}
 	})
 	for _, tc := range []struct {
 		flags []string

@@ -230,6 +230,9 @@ func TestAnUnreachableClusterHasANextStep(t *testing.T) {
 	if files, err := os.ReadDir("."); err != nil || len(files) > 0 {
 		t.Errorf("files are left: %v, %v", files, err)
 	}
+	if _, text := refusedOutput(t, "bundle", mgmt, guest, "-n=a"); strings.Contains(text, "archive") {
+		t.Errorf("there is no archive, and the error is about one:\n%s", text)
+	}
 }
 
 // TestABundleWithoutASide checks that a bundle that has nothing of a side does not end as a complete one does.
