@@ -454,7 +454,7 @@ func TestAReadingThatIsNotComplete(t *testing.T) {
 			besideOrigin(migration.Forward)(o)
 			deployed(model.IstiodLeading)(o)
 		})
-		memo, err := migration.Memo{Phase: migration.Lead, Replicas: 2, ScaledAt: observed.now.Add(-time.Minute)}.Encode()
+		memo, err := migration.Memo{Phase: migration.Lead, Replicas: 2, ScaledAt: observed.now.Add(-2 * time.Minute)}.Encode()
 		if err != nil {
 			t.Fatal(err)
 		}

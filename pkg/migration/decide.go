@@ -18,9 +18,10 @@ const (
 	// holdTime is how long it may take to hold all Gateways.
 	holdTime = 2 * time.Minute
 	// leadTime is how long the lock may be without the hosted istiod after the origin was scaled to 0. Meanwhile, no
-	// istiod configures the origin's proxies. A lock expires after 30 s. The origin then starts again: proxies are
-	// without an istiod for about a minute at most.
-	leadTime = 45 * time.Second
+	// istiod configures the origin's proxies. A pod that ends gives its lock up. One that is killed does not: a
+	// follower takes a lock that has not changed for 30 s, and looks every 7.5 to 16.5 s (pilot/pkg/leaderelection), so
+	// that it needs up to 63 s.
+	leadTime = 90 * time.Second
 	// originTime is how long the origin may take, from the beginning of the phase Lead, to serve its proxies again.
 	// After that, Gateways move without it.
 	originTime = 90 * time.Second

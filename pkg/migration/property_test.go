@@ -267,7 +267,7 @@ func (w *simulation) ended() bool {
 }
 
 // TestAnUnreadableGuestKeepsNoProxyWithoutIstiod plays migrations whose guest can no longer be read while the lock
-// moves. After a minute, the origin has pods again.
+// moves. After less than two minutes, the origin has pods again.
 func TestAnUnreadableGuestKeepsNoProxyWithoutIstiod(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -285,7 +285,7 @@ func TestAnUnreadableGuestKeepsNoProxyWithoutIstiod(t *testing.T) {
 		}
 		seen++
 		w.unreadable = true
-		for range 60 {
+		for range 100 {
 			w.pass()
 			w.advance(time.Second)
 		}

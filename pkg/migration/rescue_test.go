@@ -23,9 +23,9 @@ func TestRescue(t *testing.T) {
 			memo: migration.Memo{Phase: migration.Lead, Since: ago(d), ScaledAt: ago(d), Replicas: 2},
 		}
 	}
-	late, starts := lead(45*time.Second), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}
+	late, starts := lead(90*time.Second), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}
 	for _, c := range []decisionCase{
-		{"the lock has time", lead(44 * time.Second), nil},
+		{"the lock has time", lead(89 * time.Second), nil},
 		{"the lock is late", late, starts},
 		{"the hosted istiod leads", late.with(func(s *situation) { s.e.Lock = migration.LockHosted }), starts},
 		{"a rollback", lead(time.Second).with(back), starts},
