@@ -83,7 +83,7 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 		Checked: q.Check, Deployments: map[types.UID]model.ForeignObject{}, GatewayPods: map[types.UID][]string{},
 	}}
 	essential := func(context.Context) error {
-		m.facts.Essential = true
+		m.facts.Essential = len(r.out.Unread) == 0
 		return nil
 	}
 	reads := []func(context.Context) error{

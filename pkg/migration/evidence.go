@@ -238,6 +238,8 @@ type Memo struct {
 	ScaledAt time.Time
 	// LeadFailedAt is when the hosted istiod did not get the lock in time.
 	LeadFailedAt time.Time
+	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last.
+	Unneeded bool
 }
 
 // replicas returns the number of replicas of the origin before the migration.

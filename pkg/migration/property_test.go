@@ -275,7 +275,10 @@ func TestAnUnreadableGuestKeepsNoProxyWithoutIstiod(t *testing.T) {
 		w := newSimulation(t, seed)
 		w.origin.lead = migration.Follows
 		w.request(migration.RequestStart)
-		moves := func() bool { return w.last != nil && w.last.In() == migration.Lead && w.origin.replicas == 0 }
+		needs := func(g *simulated) bool { return g.Of == migration.OfOrigin }
+		moves := func() bool {
+			return w.last != nil && w.last.In() == migration.Lead && w.origin.replicas == 0 && slices.ContainsFunc(w.gateways, needs)
+		}
 		for i := 0; i < 200 && !moves(); i++ {
 			w.pass()
 			w.advance(time.Second)

@@ -3,15 +3,15 @@ package migration
 import "time"
 
 // Rescue returns a step that starts an origin without pods, if the rest of the guest cannot be read: its proxies get no
-// configuration until it runs. Of the evidence, only Origin, Hosted, Lock and Outage are used. Nothing else may follow
-// from evidence that is not complete. Without such a step, it returns nil. The Memo is that of Decide.
+// configuration until it runs. Of the evidence, only the origin, the mode of the hosted istiod, the lock and the outage
+// are used. Nothing else may follow from evidence that is not complete, so the Memo stays as it is. Without such a
+// step, Rescue returns nil.
 func Rescue(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
-	d := decision{Evidence{Origin: e.Origin, Hosted: e.Hosted, Lock: e.Lock, Outage: e.Outage}, i.at(now), m, now}
-	step := d.rescue()
-	if step == nil {
+	d := decision{Evidence{Origin: e.Origin, Hosted: Hosted{Mode: e.Hosted.Mode}, Lock: e.Lock, Outage: e.Outage}, i.at(now), m, now}
+	if m.Unneeded {
 		return nil, m
 	}
-	return step, d.memo(step)
+	return d.rescue(), m
 }
 
 // rescue returns the step that starts an origin that was scaled down for the lock, without a look at the Gateways. Nil:
@@ -22,11 +22,13 @@ func (d decision) rescue() Step {
 	switch {
 	case d.i.Goal == NoGoal, d.lastPhase() != Lead, origin.NotReadable, !origin.isScaledDown():
 		return nil
-	case d.e.Hosted.Mode == HostedAlone, origin.Lead == WritesStatus && d.e.Lock == LockHosted:
+	case d.e.Hosted.Mode == HostedAlone, d.e.Hosted.Mode == HostedLeading && origin.Lead == WritesStatus:
 		return nil
-	case d.i.Goal != Backward && !d.i.Paused && d.now.Sub(d.latest(d.m.ScaledAt)) < leadTime:
-		return nil
-	default:
+	case d.i.Goal == Backward || d.i.Paused:
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	case d.scaledInLead() && d.now.Sub(d.latest(d.m.ScaledAt)) >= leadTime:
+		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	default:
+		return nil
 	}
 }

@@ -36,17 +36,22 @@ func TestRescue(t *testing.T) {
 		{"the origin is not readable", late.with(func(s *situation) { s.e.Origin.NotReadable = true }), nil},
 		{"it is parked", late.with(func(s *situation) { s.memo.Phase = migration.Park }), nil},
 		{"no elections", late.with(func(s *situation) { s.e.Hosted.Mode = migration.HostedAlone }), nil},
-		{"two would write status", late.with(func(s *situation) {
-			s.e.Origin.Lead, s.e.Lock = migration.WritesStatus, migration.LockHosted
+		{"hypergate has not scaled it", late.with(func(s *situation) { s.memo.ScaledAt = time.Time{} }), nil},
+		{"both would write status", late.with(func(s *situation) { s.e.Origin.Lead = migration.WritesStatus }), nil},
+		{"it would write status, in a pause", late.with(func(s *situation) {
+			s.e.Origin.Lead, s.i.Paused = migration.WritesStatus, true
 		}), nil},
-		{"one would write status", late.with(func(s *situation) { s.e.Origin.Lead = migration.WritesStatus }), starts},
+		{"only it writes status, in a rollback", late.with(back).with(func(s *situation) {
+			s.e.Origin.Lead, s.e.Hosted.Mode = migration.WritesStatus, migration.HostedServing
+		}), starts},
+		{"no Gateway needed it", late.with(func(s *situation) { s.memo.Unneeded = true }), nil},
 	} {
 		got, memo := migration.Rescue(c.of.e, c.of.i, c.of.memo, start)
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
-		if c.want == nil && !cmp.Equal(memo, c.of.memo) {
-			t.Errorf("%s: without a step, the Memo has changed: %+v", c.name, memo)
+		if !cmp.Equal(memo, c.of.memo) {
+			t.Errorf("%s: the Memo has changed: %+v", c.name, memo)
 		}
 		if _, acts := c.want.(migration.Act); !acts || c.of.i.Paused || c.of.i.Goal == migration.Backward {
 			continue

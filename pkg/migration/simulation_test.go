@@ -131,11 +131,11 @@ func (w *simulation) pass() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decide := migration.Decide
+	decide, evidence := migration.Decide, w.evidence()
 	if w.unreadable {
-		decide = migration.Rescue
+		decide, evidence.Gateways, evidence.Hosted.Trusted = migration.Rescue, nil, false
 	}
-	step, memo := decide(w.evidence(), w.intent, memo, w.now)
+	step, memo := decide(evidence, w.intent, memo, w.now)
 	if step == nil {
 		return
 	}
@@ -175,7 +175,8 @@ func (w *simulation) checkAction(act migration.Act) {
 		if w.origin.undeployed {
 			w.t.Errorf("a Deployment that does not exist is scaled")
 		}
-		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && isWriter {
+		mayWrite := w.unreadable && w.hosted.mode == migration.HostedLeading
+		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && (isWriter || mayWrite) {
 			w.t.Errorf("an origin that writes status starts beside the hosted istiod")
 		}
 		if a.Replicas == 0 && act.Phase == migration.Park && need {
