@@ -118,8 +118,8 @@ func TestDialAnyPassesASilentRelay(t *testing.T) {
 }
 
 // TestDialAnyPassesARelayWithoutIstiod checks that a relay that accepts a connection, and does not lead to istiod, does
-// not hide the other one within the time of a probe, whichever is tried first. Such a relay has no tunnel, or it has one
-// to an istiod that hangs.
+// not hide the other one within the time of a probe, whichever is tried first. Such a relay has no tunnel, or it has
+// one to an istiod that hangs.
 func TestDialAnyPassesARelayWithoutIstiod(t *testing.T) {
 	t.Parallel()
 	for name, hangs := range map[string]bool{"no tunnel": false, "istiod hangs": true} {
