@@ -268,9 +268,9 @@ func TestObjectsOfUnsupportedKindsOfOthersDoNotCount(t *testing.T) {
 }
 
 // TestNoTLSRouteOrListenerSetIsIgnoredInSilence checks that these objects are found in each version in which a release
-// of the Gateway API has them. Istio 1.29 reads TLSRoutes and XListenerSets only with its alpha features, which hypergate
-// does not set (istio pilot/pkg/config/kube/gateway/controller.go), and does not know ListenerSets. It writes no status
-// to them.
+// of the Gateway API has them. Istio 1.29 reads TLSRoutes and XListenerSets only with its alpha features, which
+// hypergate does not set (istio pilot/pkg/config/kube/gateway/controller.go), and does not know ListenerSets. It writes
+// no status to them.
 func TestNoTLSRouteOrListenerSetIsIgnoredInSilence(t *testing.T) {
 	const group, experimental = "gateway.networking.k8s.io", "gateway.networking.x-k8s.io"
 	for _, k := range []struct {
