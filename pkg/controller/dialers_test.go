@@ -293,7 +293,7 @@ func (row dialers) handshakes(t *testing.T, p planned, ca pki.CA, published mode
 		go func() { _ = server.HandshakeContext(t.Context()) }()
 		dial := func(context.Context) (net.Conn, error) { return here, nil }
 		about := probeTarget{at: model.HostPort{Host: client.host}, roots: string(ca.Root)}
-		if _, err := handshake(t.Context(), dial, about, tls.Certificate{}); err != nil {
+		if _, err := handshake(t.Context(), overTLS(dial), about, tls.Certificate{}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if got := <-seen; got != client.sni {

@@ -63,7 +63,7 @@ func (p Probe) target(published model.HostPort) string {
 type endpointProbe struct {
 	probe Probe
 	// dial returns how to connect to istiod where it is published. Nil: by TCP.
-	dial func(published model.HostPort) func(context.Context) (net.Conn, error)
+	dial func(published model.HostPort) dialer
 	// every is how often an endpoint that was reached is probed again. Zero: never. A load balancer can stop to work,
 	// or a DNS record can disappear, without an event on any cluster.
 	every time.Duration
@@ -232,33 +232,41 @@ func (r *endpointProbe) failed(err error) status.EndpointProbe {
 	return status.EndpointUnreached(side, why)
 }
 
+// dialer connects to istiod, and completes the TLS handshake: only that shows that istiod answers.
+type dialer = func(ctx context.Context, istiod *tls.Config) (*tls.Conn, error)
+
 // byTCP returns how to connect to an address.
-func byTCP(address string) func(context.Context) (net.Conn, error) {
-	return func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) }
+func byTCP(address string) dialer {
+	return overTLS(func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "tcp", address) })
+}
+
+// overTLS returns how to connect to istiod over a connection that leads to it.
+func overTLS(dial func(context.Context) (net.Conn, error)) dialer {
+	return func(ctx context.Context, istiod *tls.Config) (*tls.Conn, error) {
+		plain, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn := tls.Client(plain, istiod)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			_ = plain.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
 }
 
 // handshake connects to istiod. The caller closes the connection. Without an error, istiod answered. The certificate is
 // for a server that requests one.
-func handshake(
-	ctx context.Context, dial func(context.Context) (net.Conn, error), about probeTarget, certificate tls.Certificate,
-) (*tls.Conn, error) {
+func handshake(ctx context.Context, dial dialer, about probeTarget, certificate tls.Certificate) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bytes.TrimSpace([]byte(about.roots)))
-	plain, err := dial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	conn := tls.Client(plain, &tls.Config{
+	return dial(ctx, &tls.Config{
 		ServerName: about.at.Host, RootCAs: roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil },
 	})
-	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = plain.Close()
-		return nil, err
-	}
-	return conn, nil
 }
 
 // unreachedSide returns where to look for the reason of a failed handshake. The guest's API server and the relays

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -204,7 +203,7 @@ func (r *Reconciler) proxiesQuestion(
 		}
 		return proxies.Ask(ctx, proxies.Question{
 			Address: published.String(), Roots: ca.Root, Namespace: namespace, Certificate: &certificate, Wanted: wanted,
-			Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx) },
+			Dial: dial,
 		})
 	}
 }

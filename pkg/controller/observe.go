@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"time"
 
@@ -269,7 +268,7 @@ func (r *Reconciler) probeEndpoint(
 			return relays, again
 		}
 	}
-	probe.dial = func(published model.HostPort) func(context.Context) (net.Conn, error) {
+	probe.dial = func(published model.HostPort) dialer {
 		return r.dialer(o.mgmt.ControlPlane, published)
 	}
 	return probe.observe(ctx, o.mgmt, plan, now)

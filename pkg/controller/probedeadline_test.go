@@ -34,7 +34,8 @@ func TestEveryProbeHasADeadline(t *testing.T) {
 					t.Fatal(err)
 				}
 				about := probeTarget{at: model.HostPort{Host: publishedName, Port: 443}}
-				result := ask(context.WithoutCancel(t.Context()), dial, probeResult{about: about, began: begun}, ca, plannedVersion)
+				result := probeResult{about: about, began: begun}
+				result = ask(context.WithoutCancel(t.Context()), overTLS(dial), result, ca, plannedVersion)
 				if took := time.Since(begun); result.err == nil || took != probeTimeout {
 					t.Errorf("it ended after %s with %v, want %s", took, result.err, probeTimeout)
 				}

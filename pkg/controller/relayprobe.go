@@ -2,7 +2,7 @@ package controller
 
 import (
 	"context"
-	"net"
+	"crypto/tls"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -34,7 +34,7 @@ func (r *relayProbe) observe(
 
 // dialer returns how hypergate connects to istiod, by the strategy that publishes it now: through a relay of the
 // tunnel, or by TCP to its published address. Everything that asks istiod something uses it.
-func (r *Reconciler) dialer(plane model.ControlPlane, published model.HostPort) func(context.Context) (net.Conn, error) {
+func (r *Reconciler) dialer(plane model.ControlPlane, published model.HostPort) dialer {
 	address, is := r.address(plane, published)
 	if !is {
 		return r.throughRelay()
@@ -51,12 +51,14 @@ func (r *Reconciler) address(plane model.ControlPlane, published model.HostPort)
 }
 
 // throughRelay returns how hypergate connects to istiod as gateways do: through the guest's API server and a relay,
-// with what istiod's sidecar has. The first relay that answers is used, so one that does not answer hides no other.
-func (r *Reconciler) throughRelay() func(context.Context) (net.Conn, error) {
+// with what istiod's sidecar has. The first relay by which istiod answers is used.
+func (r *Reconciler) throughRelay() dialer {
 	api, token := r.guest.OwnAPI(), r.memory.secrets.Credential(model.SidecarBearer).Token
 	pair := r.memory.secrets.Serving()
 	caller := tunnel.Caller{
 		Server: api.Server, CA: api.CABundle, Token: token, Cert: pair.Cert, Key: pair.Key, Namespace: r.config.GuestNamespace,
 	}
-	return func(ctx context.Context) (net.Conn, error) { return caller.DialAny(ctx, model.RelayPodNames()) }
+	return func(ctx context.Context, istiod *tls.Config) (*tls.Conn, error) {
+		return caller.DialAny(ctx, model.RelayPodNames(), istiod)
+	}
 }

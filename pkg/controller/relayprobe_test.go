@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"crypto/tls"
 	"encoding/pem"
 	"io"
 	"net"
@@ -76,11 +77,21 @@ func TestTheDialerFollowsTheStrategy(t *testing.T) {
 		}
 		r.probeEndpoint(t.Context(), observation{mgmt: model.ManagementObservation{ControlPlane: plane}}, desired.Plan{}, start)
 	}
-	conn, err := r.memory.endpointProbe.dial(published)(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	reached := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			err = conn.Close()
+		}
+		reached <- err
+	}()
+	dial := r.memory.endpointProbe.dial(published)
+	if _, err := dial(t.Context(), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "a"}); err == nil {
+		t.Error("it reached an istiod")
 	}
-	_ = conn.Close()
+	if err := <-reached; err != nil {
+		t.Error(err)
+	}
 }
 
 // TestTheSideOfAnUnreachedRelay checks on which side a failed attempt through a relay is to be looked for: a file for
@@ -117,7 +128,7 @@ func TestTheSideOfAnUnreachedRelay(t *testing.T) {
 		{tunnel.NoRelay, tunnel.Caller{Server: api.URL, CA: roots, Token: "404", Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
 		{tunnel.Unavailable, tunnel.Caller{Server: api.URL, CA: roots, Token: "503", Cert: pair.Cert, Key: pair.Key}, model.SideGuest},
 	} {
-		_, err := tc.caller.DialAny(t.Context(), model.RelayPodNames())
+		_, err := tc.caller.DialAny(t.Context(), model.RelayPodNames(), &tls.Config{MinVersion: tls.VersionTLS13})
 		if got, _ := tunnel.DialReason(err); got != tc.reason {
 			t.Errorf("%v has the reason %q, want %q", err, got, tc.reason)
 		}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 
 	"github.com/hypergate/hypergate/pkg/istiodversion"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -18,7 +17,7 @@ import (
 // The client certificate is made for this connection, and kept nowhere. Without one, the handshake still shows whether
 // istiod answers.
 func ask(
-	ctx context.Context, dial func(context.Context) (net.Conn, error), result probeResult, ca pki.CA, planned string,
+	ctx context.Context, dial dialer, result probeResult, ca pki.CA, planned string,
 ) probeResult {
 	certificate, noCertificate := ca.Client(result.began, istiodversion.Identity())
 	var conn *tls.Conn

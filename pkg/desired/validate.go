@@ -75,6 +75,7 @@ func validateNames(c model.Config, add func(ok bool, flag, format string, args .
 	add(model.IsLabel(c.MgmtNamespace), "namespace", noNamespace, c.MgmtNamespace)
 	add(model.IsLabel(c.GuestNamespace), "guest-namespace", noNamespace, c.GuestNamespace)
 	add(IsControllerName(c.ControllerName), "controller-name", NoControllerName, c.ControllerName)
+	add(len(validation.IsValidLabelValue(c.RemovalID)) == 0, "removal-id", "%q does not have the form of a label's value", c.RemovalID)
 	// The longest value that contains the revision is the value of the owner label: <revision>.management.
 	longest := validation.LabelValueMaxLength - len(model.Config{}.OwnerValue(model.SideMgmt))
 	add(model.IsLabel(c.Revision) && len(c.Revision) <= longest && c.Revision != "default", "revision",

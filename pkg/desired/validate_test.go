@@ -58,6 +58,7 @@ func TestValidateNamesTheFlag(t *testing.T) {
 			func(c *model.Config) { c.ControllerName = "openshift.io/" + strings.Repeat("a", 241) }, []string{"--controller-name"},
 		},
 		"no revision":          {func(c *model.Config) { c.Revision = "" }, []string{"--revision"}},
+		"a removal in words":   {func(c *model.Config) { c.RemovalID = "the second" }, []string{"--removal-id", `"the second"`}},
 		"the default revision": {func(c *model.Config) { c.Revision = "default" }, []string{"--revision", `not "default"`}},
 		"a migration's Lease": {
 			func(c *model.Config) { c.Revision = "migration-blue" }, []string{"--revision", `"migration-blue"`, "use another revision"},

@@ -178,7 +178,7 @@ func kinds() []apply.Kind {
 			kind.Settle = crdSettle
 		}
 		if k.GVK == classDefaultsKind() {
-			kind.Note = model.SettingsAnnotation
+			kind.Note = model.TemplateAnnotation
 		}
 		out = append(out, kind)
 	}

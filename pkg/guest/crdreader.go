@@ -348,7 +348,7 @@ func (r *crdReader) weigh(u *unstructured.Unstructured) reading {
 		got.difference, err = r.compare(u, got.definition)
 	}
 	if err == nil {
-		got.searches = searchesFor(u, got.definition, got.difference.Lost, !r.crds.wanted[u.GetName()])
+		got.searches = searchesFor(u, got.definition, got.difference.Lost, r.crds.covers(u.GetName(), got.definition))
 	}
 	if err != nil {
 		got.content, got.why = crds.Unreadable, answer.Brief(err).Error()

@@ -17,6 +17,8 @@ type crdView struct {
 	*watch.Watch
 	identity crds.Identity
 	wanted   map[string]bool
+	// reads has the versions that istiod reads, by the names of the CRDs (Config.ReadKinds).
+	reads map[string]string
 }
 
 // crdItem is the part of a CRD's metadata that is kept. A guest can have hundreds of CRDs. Of those that hypergate
@@ -43,9 +45,12 @@ func (i *crdItem) KeptBytes() int {
 const marksSize, stringSize = 160, 16
 
 func newCRDView(client metadata.Interface, cfg model.Config, budget *watch.Budget, onChange, onSynced func()) *crdView {
-	v := &crdView{wanted: wantedCRDs(cfg), identity: crds.Identity{
+	v := &crdView{wanted: wantedCRDs(cfg), reads: map[string]string{}, identity: crds.Identity{
 		LabelKey: model.OwnerLabel, LabelValue: cfg.OwnerValue(model.SideGuest), FieldManager: model.FieldManager,
 	}}
+	for _, kind := range cfg.ReadKinds() {
+		v.reads[kind.CRD()] = kind.Version
+	}
 	options := metadataWatch(client, crdResource(), metav1.ListOptions{})
 	options.Budget, options.Transform, options.OnSynced = budget, v.transform, onSynced
 	options.OnEvent = func(e watch.Event) {
@@ -172,7 +177,21 @@ func (c *Cluster) crdFacts() map[string]crds.Fact {
 	return out
 }
 
-// unserved returns the existing CRDs in the groups of the Gateway API and of Istio that istiod does not serve, sorted.
+// covers returns what istiod ignores of the objects of a CRD.
+func (v *crdView) covers(name string, d crds.Definition) coverage {
+	version, reads := v.reads[name]
+	switch {
+	case reads && !slices.Contains(d.Served, version):
+		return coversUnread
+	case v.wanted[name], reads:
+		return coversFields
+	default:
+		return coversUnknown
+	}
+}
+
+// unserved returns the existing CRDs in the groups of the Gateway API and of Istio that istiod does not serve, or
+// cannot read, sorted.
 func (c *Cluster) unserved() []string {
 	var out []string
 	for _, item := range c.crds.readable() {
@@ -188,12 +207,12 @@ func (c *Cluster) unserved() []string {
 const maxUnserved = 32
 
 func (c *Cluster) isUnserved(item crdItem) bool {
-	if c.crds.wanted[item.Name] || item.marks.Deletion == crds.Terminating {
+	if item.marks.Deletion == crds.Terminating {
 		return false
 	}
 	r, known := c.reader.reading(item)
-	if item.Name == model.InferencePoolCRD { // istiod reads one version
-		return known && r.content == crds.Read && !slices.Contains(r.definition.Served, model.InferencePoolVersion)
+	if _, reads := c.crds.reads[item.Name]; reads || c.crds.wanted[item.Name] {
+		return known && r.content == crds.Read && c.crds.covers(item.Name, r.definition) == coversUnread
 	}
 	return !known || r.definition.State != crds.Rejected
 }

@@ -46,6 +46,7 @@ func transformations() map[string]transformation {
 		"ownerOnly":          {metadata, ownerOnly},
 		"ofAnyRevision":      {metadata, (&useView{revision: "r"}).ofAnyRevision},
 		"usageOnly":          {untyped, keeps(usageOnly(lookup, sought))},
+		"unreadOnly":         {untyped, keeps((&useView{revision: "r"}).unreadOnly(lookup, sought))},
 		"wholeOnly":          {untyped, keeps((&useView{revision: "r"}).wholeOnly)},
 		"gatewayOnly":        {untyped, keeps(gatewayOnly)},
 		"rolledGatewayOnly":  {untyped, keeps(rolledGatewayOnly(model.HoldValue("r")))},

@@ -35,28 +35,43 @@ type search struct {
 	kind         string
 	// fields are those that istiod ignores. It is empty if istiod does not know the kind at all.
 	fields []crds.Field
+	// unread reports whether istiod serves the kind, and cannot read it: the CRD does not serve the version that it
+	// reads. Then it ignores the whole objects. fields are those that a takeover of the CRD would remove.
+	unread bool
 }
 
 func (s search) same(other search) bool {
-	return s.key == other.key && s.gvr == other.gvr && slices.EqualFunc(s.fields, other.fields, sameField)
+	return s.key == other.key && s.gvr == other.gvr && s.unread == other.unread && slices.EqualFunc(s.fields, other.fields, sameField)
 }
 
 func sameField(a, b crds.Field) bool { return a.Path == b.Path && slices.Equal(a.Versions, b.Versions) }
 
+// coverage is what istiod ignores of the objects of a CRD.
+type coverage int
+
+const (
+	// coversFields: the fields that it does not know.
+	coversFields coverage = iota
+	// coversUnknown: the objects, because it does not serve the kind.
+	coversUnknown
+	// coversUnread: the objects, because the CRD does not serve the version that istiod reads of the kind.
+	coversUnread
+)
+
 // searchesFor returns the searches for content of a CRD's objects that istiod ignores. They look for the fields that
-// would be lost. If whole is set, istiod does not know the kind, and one search covers all of its objects.
+// would be lost. If istiod ignores the objects, one search covers all of them.
 //
 // An object is read in as few versions as are needed to show each of the fields. Usually that is one version.
-func searchesFor(u *unstructured.Unstructured, d crds.Definition, lost []crds.Field, whole bool) []search {
+func searchesFor(u *unstructured.Unstructured, d crds.Definition, lost []crds.Field, ignored coverage) []search {
 	in := func(name string, fields []crds.Field) search {
 		return search{
-			crd: u.GetName(), key: string(u.GetUID()), kind: d.Kind,
+			crd: u.GetName(), key: string(u.GetUID()), kind: d.Kind, unread: ignored == coversUnread,
 			gvr: schema.GroupVersionResource{Group: d.Group, Version: name, Resource: d.Plural}, fields: fields,
 		}
 	}
 	served := slices.Clone(d.Served)
 	slices.SortFunc(served, func(a, b string) int { return -version.CompareKubeAwareVersionStrings(a, b) })
-	if whole && len(served) > 0 {
+	if ignored == coversUnknown && len(served) > 0 {
 		return []search{in(served[0], nil)}
 	}
 	var out []search
@@ -72,6 +87,9 @@ func searchesFor(u *unstructured.Unstructured, d crds.Definition, lost []crds.Fi
 		}
 		out = append(out, in(best, inVersion(lost, best)))
 		left = slices.DeleteFunc(slices.Clone(left), func(f crds.Field) bool { return slices.Contains(f.Versions, best) })
+	}
+	if ignored == coversUnread && len(out) == 0 && len(served) > 0 {
+		return []search{in(served[0], nil)}
 	}
 	return out
 }
@@ -114,7 +132,7 @@ type underWay struct {
 type usage struct {
 	metav1.ObjectMeta
 	fields []*wantedFields
-	// whole reports whether istiod ignores the object as a whole, because it does not know the kind.
+	// whole reports whether istiod ignores the object as a whole.
 	whole bool
 	// class is the class name of a Gateway, or the controller name of a GatewayClass. parents is set for all other
 	// kinds.
@@ -172,10 +190,13 @@ func (v *useView) arrange(ctx context.Context, wanted []search) {
 // enough. A kind of the Gateway API has parents in its objects.
 func (v *useView) options(s search) watch.Options {
 	var options watch.Options
-	switch {
+	switch lookup, all := crds.LookupOf(s.fields), wantedFieldsOf(s.fields); {
+	case len(s.fields) > 0 && s.unread:
+		options = v.objectWatch(s.gvr)
+		options.Transform = keeps(v.unreadOnly(lookup, all))
 	case len(s.fields) > 0:
 		options = v.objectWatch(s.gvr)
-		options.Transform = keeps(usageOnly(crds.LookupOf(s.fields), wantedFieldsOf(s.fields)))
+		options.Transform = keeps(usageOnly(lookup, all))
 	case s.attached():
 		options = v.objectWatch(s.gvr)
 		options.Transform = keeps(v.wholeOnly)
@@ -249,6 +270,16 @@ func usageOnly(lookup *crds.Lookup, all []wantedFields) func(*unstructured.Unstr
 	return func(u *unstructured.Unstructured) *usage { return usageOf(u, lookup, all) }
 }
 
+// unreadOnly returns usageOf for a search of objects that istiod cannot read. They count without a used field as well,
+// unless they are for another istiod.
+func (v *useView) unreadOnly(lookup *crds.Lookup, all []wantedFields) func(*unstructured.Unstructured) *usage {
+	return func(u *unstructured.Unstructured) *usage {
+		out := usageOf(u, lookup, all)
+		out.whole, out.parents = v.isOurs(u), parents{others: true}
+		return out
+	}
+}
+
 // usageOf returns the part of an object that is kept. all is wantedFieldsOf the fields that lookup looks for.
 func usageOf(u *unstructured.Unstructured, lookup *crds.Lookup, all []wantedFields) *usage {
 	out := &usage{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
@@ -277,6 +308,7 @@ func usageOf(u *unstructured.Unstructured, lookup *crds.Lookup, all []wantedFiel
 func (v *useView) use(of []search) crds.Use {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	of = slices.DeleteFunc(slices.Clone(of), func(s search) bool { return len(s.fields) == 0 })
 	if len(of) == 0 {
 		return crds.Unsearched
 	}

@@ -3,6 +3,7 @@ package guest_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,15 +179,26 @@ func meshKind(tb testing.TB) string {
 // unknownKind returns the CRD of a kind of the Gateway API that istiod does not know, with one version.
 func unknownKind(tb testing.TB, group, plural, kind, version string) string {
 	tb.Helper()
+	return kindOf(tb, group, plural, kind, []string{version}, nil)
+}
+
+// kindOf returns the CRD of a kind with versions that are served, and others that are not. The first one is stored.
+func kindOf(tb testing.TB, group, plural, kind string, served, unserved []string) string {
+	tb.Helper()
 	return wholeCRD(tb, gatewayCRD, func(u *unstructured.Unstructured) {
 		u.SetName(plural + "." + group)
 		set(u, group, "spec", "group")
 		set(u, map[string]any{
 			"plural": plural, "kind": kind, "singular": strings.ToLower(kind), "listKind": kind + "List",
 		}, "spec", "names")
-		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-		versions[0].(map[string]any)["name"] = version
-		set(u, versions[:1], "spec", "versions")
+		var versions []any
+		for i, name := range slices.Concat(served, unserved) {
+			all, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+			version := all[0].(map[string]any)
+			version["name"], version["served"], version["storage"] = name, i < len(served), i == 0
+			versions = append(versions, version)
+		}
+		set(u, versions, "spec", "versions")
 	})
 }
 
@@ -253,6 +265,41 @@ func TestObjectsOfUnsupportedKindsOfOthersDoNotCount(t *testing.T) {
 	f.api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: theirs}}")
 	want = nil
 	f.Eventually(found).Should(gomega.BeEmpty())
+}
+
+// TestNoTLSRouteOrListenerSetIsIgnoredInSilence checks that these objects are found in each version in which a release
+// of the Gateway API has them. Istio 1.29 reads TLSRoutes and XListenerSets only with its alpha features, which
+// hypergate does not set (istio pilot/pkg/config/kube/gateway/controller.go), and does not know ListenerSets. It writes
+// no status to them.
+func TestNoTLSRouteOrListenerSetIsIgnoredInSilence(t *testing.T) {
+	const group, experimental = "gateway.networking.k8s.io", "gateway.networking.x-k8s.io"
+	for _, k := range []struct {
+		channel, group, plural, kind, parents string
+		served, unserved                      []string
+	}{
+		{"experimental, 1.3", group, "tlsroutes", "TLSRoute", "parentRefs: [{name: ours}]", []string{"v1alpha2"}, nil},
+		{"experimental, 1.4", group, "tlsroutes", "TLSRoute", "parentRefs: [{name: ours}]", []string{"v1alpha2", "v1alpha3"}, nil},
+		{"experimental, 1.5", group, "tlsroutes", "TLSRoute", "parentRefs: [{name: ours}]", []string{"v1", "v1alpha2", "v1alpha3"}, nil},
+		{"standard, 1.5", group, "tlsroutes", "TLSRoute", "parentRefs: [{name: ours}]", []string{"v1"}, []string{"v1alpha2", "v1alpha3"}},
+		{"standard, 1.5", group, "listenersets", "ListenerSet", "parentRef: {name: ours}", []string{"v1"}, nil},
+		{"experimental, 1.4", experimental, "xlistenersets", "XListenerSet", "parentRef: {name: ours}", []string{"v1alpha1"}, nil},
+	} {
+		t.Run(k.kind+" "+k.channel, func(t *testing.T) {
+			f := start(t, func(api *fakeapi.Server) {
+				api.Put(theNamespaces)
+				api.Put(theClasses, class("ours", config().ControllerName, ""))
+				api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: ours}}")
+				for _, version := range k.served {
+					at := k.group + "/" + version
+					api.Put(fakeapi.Collection{Path: "/apis/" + at + "/" + k.plural, APIVersion: at, Kind: k.kind}, route("a", k.parents))
+				}
+				api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD),
+					kindOf(t, k.group, k.plural, k.kind, k.served, k.unserved))
+			})
+			want := []crds.InUse{{CRD: k.plural + "." + k.group, Namespace: "app", Name: "a"}}
+			f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
+		})
+	}
 }
 
 // TestObjectsThatAreStillLookedFor checks that the search counts as running until all objects were listed. Objects

@@ -96,7 +96,7 @@ func (v *useView) listInUse(classes map[string]bool) (list []crds.InUse, totals 
 				all[key] = &user{of: key}
 			}
 			all[key].found = append(all[key].found, fields)
-			all[key].secures = all[key].secures || len(u.fields) == 0 && crds.KindSecures(u.crd) ||
+			all[key].secures = all[key].secures || (len(u.fields) == 0 || u.unread) && crds.KindSecures(u.crd) ||
 				slices.ContainsFunc(fields, func(f *wantedFields) bool { return f.secures })
 		}
 	}
@@ -128,21 +128,28 @@ func compareUsers(a, b *user) int {
 func (v *useView) weigh(obj any, s search, classes map[string]bool) (m metav1.ObjectMeta, fields []*wantedFields, counts bool) {
 	switch found := obj.(type) {
 	case *metav1.PartialObjectMetadata:
-		return found.ObjectMeta, nil, true
+		return found.ObjectMeta, nil, !s.unread || classes != nil
 	case *usage:
-		counts = found.whole || len(found.fields) > 0
-		switch {
-		case classes == nil: // objects of any controller
-		case s.crd == gatewayCRD:
-			counts = counts && classes[found.class]
-		case s.crd == classCRD:
-			counts = counts && found.class == v.controllerName
-		default:
-			counts = counts && v.concern(found.parents, classes)
-		}
-		return found.ObjectMeta, found.fields, counts
+		return found.ObjectMeta, found.fields, v.counts(found, s, classes)
 	default:
 		return metav1.ObjectMeta{}, nil, false
+	}
+}
+
+// counts reports whether an object counts. Without classes, it is about the fields that a takeover would remove, of
+// objects of any controller.
+func (v *useView) counts(found *usage, s search, classes map[string]bool) bool {
+	switch uses := len(found.fields) > 0; {
+	case classes == nil:
+		return uses || found.whole && !s.unread
+	case !uses && !found.whole:
+		return false
+	case s.crd == gatewayCRD:
+		return classes[found.class]
+	case s.crd == classCRD:
+		return found.class == v.controllerName
+	default:
+		return v.concern(found.parents, classes)
 	}
 }
 

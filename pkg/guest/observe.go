@@ -58,7 +58,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.TLSProfile = c.apiServer.value()
-	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
+	out.Gateways, out.AppliedTemplates = c.observedGateways(), c.appliedTemplates(out.Classes)
 	if _, exists := c.crds.item(ingressOperatorCRD); exists {
 		out.IngressOperator = model.Present
 	}
@@ -71,17 +71,22 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	return out, nil
 }
 
-// appliedSettings returns what identifies the settings in the defaults of classes.
-func (c *Cluster) appliedSettings(classes []model.GatewayClass) []string {
-	var out []string
+// appliedTemplates returns what identifies what hypergate's defaults of each class have for pods. It is empty for
+// defaults of a version of hypergate that did not mark them.
+func (c *Cluster) appliedTemplates(classes []model.GatewayClass) map[string]string {
+	var out map[string]string
 	notes := c.objects.Notes(classDefaultsKind())
 	for _, class := range classes {
-		if note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]; exists {
-			out = append(out, note)
+		note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]
+		if !exists {
+			continue
 		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[class.Name] = note
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // classDefaultsKind is the kind of the objects with the defaults of a class.

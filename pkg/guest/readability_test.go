@@ -6,6 +6,7 @@ import (
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
@@ -106,4 +107,43 @@ func TestReadabilityOfIstiosKinds(t *testing.T) {
 	f.api.Put(theCRDs, wholeCRD(t, ruleCRD, ours, without("v1beta1")))
 	f.Eventually(readability).Should(gomega.BeEmpty())
 	f.Expect(probe("v1")).To(gomega.HaveLen(1))
+}
+
+// TestObjectsThatIstiodCannotReadAreFound checks that all objects of a kind count whose CRD does not serve the version
+// that istiod reads, but those of another istiod. Of these, only fields that a takeover would remove count for it.
+func TestObjectsThatIstiodCannotReadAreFound(t *testing.T) {
+	t.Parallel()
+	for name, spiced := range map[string]bool{"equal fields": false, "a field of its own": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			change := []func(*unstructured.Unstructured){without("v1")}
+			fields := gomega.BeEmpty()
+			if spiced {
+				change, fields = append(change, withField("v1beta1", "spice")), gomega.HaveLen(1)
+			}
+			f := start(t, func(api *fakeapi.Server) {
+				api.Put(theNamespaces)
+				api.Put(fakeapi.Collection{
+					Path: "/apis/networking.istio.io/v1beta1/destinationrules",
+					Kind: "DestinationRule", APIVersion: "networking.istio.io/v1beta1",
+				}, route("a", "host: a"), route("b", "spice: hot"), "{metadata: {namespace: app, name: c, labels: {istio.io/rev: other}}}")
+				api.Put(theCRDs, wholeCRD(t, ruleCRD, change...))
+			})
+			inUse := func() []crds.InUse { return f.observed().InUse }
+			f.Eventually(inUse).Should(gomega.HaveExactElements(
+				gomega.And(gomega.HaveField("Name", "a"), gomega.HaveField("CRD", ruleCRD)),
+				gomega.And(gomega.HaveField("Name", "b"), gomega.HaveField("Fields", fields))))
+			f.Expect(f.observed().Unserved).To(gomega.Equal([]string{ruleCRD}))
+			losing := f.guest.Losing()
+			if f.Expect(losing).To(fields); spiced {
+				f.Expect(losing[0].Name).To(gomega.Equal("b"))
+				f.Eventually(func() crds.Use { return f.fact(ruleCRD).Use }).Should(gomega.Equal(crds.Used))
+			}
+
+			t.Log("the CRD serves what istiod reads")
+			f.api.Put(theCRDs, wholeCRD(t, ruleCRD))
+			f.Eventually(inUse).Should(gomega.BeEmpty())
+			f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
+		})
+	}
 }

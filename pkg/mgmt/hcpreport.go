@@ -42,7 +42,7 @@ func (c *Cluster) StatusTargets() []StatusTarget {
 	for _, obj := range c.controlPlanes.watch.List() {
 		if s, is := obj.(*shownControlPlane); is {
 			target := s.target
-			target.NotEnabled = c.cfg.NotEnabled
+			target.NotEnabled, target.RemovalID = c.cfg.NotEnabled, c.cfg.RemovalID
 			out = append(out, target)
 		}
 	}

@@ -59,7 +59,7 @@ func (c *Cluster) observeControlPlane(ctx context.Context, into *model.Managemen
 	last := c.lastControlPlane()
 	defer func() {
 		c.lastPlane.Store(&last)
-		into.ControlPlane.NotEnabled = c.cfg.NotEnabled
+		into.ControlPlane.NotEnabled, into.ControlPlane.RemovalID = c.cfg.NotEnabled, c.cfg.RemovalID
 	}()
 	shown := c.CurrentControlPlane(last.ControlPlane)
 	into.ControlPlane, into.ControlPlaneProblem = shown.ControlPlane, shown.ControlPlaneProblem

@@ -21,6 +21,7 @@ func ReadControlPlane(u *unstructured.Unstructured, annotations map[string]strin
 	}
 	var unread []string
 	out.RunAsUser, unread = defaultUser(annotations)
-	out.UnreadFields, out.NotEnabled = slices.Concat(out.UnreadFields, unread), cfg.NotEnabled
+	out.UnreadFields = slices.Concat(out.UnreadFields, unread)
+	out.NotEnabled, out.RemovalID = cfg.NotEnabled, cfg.RemovalID
 	return out, nil
 }

@@ -91,6 +91,9 @@ type Config struct {
 	Replicas int64
 	// NotEnabled means that hypergate installs nothing, and removes from both sides what it installed.
 	NotEnabled bool
+	// RemovalID identifies this setting of NotEnabled. The condition Available contains it, so that its reader does not
+	// take the report of an earlier removal for that of this one. It can be empty.
+	RemovalID string
 	// ReleaseVersion is the version of the OpenShift release that contains hypergate and istiod's image. It is empty if
 	// they are not part of a release.
 	ReleaseVersion string

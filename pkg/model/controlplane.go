@@ -77,8 +77,9 @@ type ControlPlane struct {
 	Deleting bool
 	// UnreadFields are descriptions of the fields that could not be read.
 	UnreadFields []string
-	// NotEnabled is Config.NotEnabled. It also applies if there is no object.
+	// NotEnabled and RemovalID are those of Config. They also apply if there is no object.
 	NotEnabled bool
+	RemovalID  string
 }
 
 // Proxy is the HTTP proxy configuration of a cluster.
@@ -128,8 +129,11 @@ type (
 	// Active means that hypergate does everything.
 	Active struct{}
 	// Disabled means that ingress is disabled in the guest, or hypergate by its flags. hypergate installs nothing, and
-	// removes what is installed.
-	Disabled struct{ ByFlag bool }
+	// removes what is installed. RemovalID is that of the flags.
+	Disabled struct {
+		ByFlag    bool
+		RemovalID string
+	}
 	// Paused means that hypergate writes nothing on either side until a time. The zero time means until further notice.
 	// HyperShift pauses to take and restore backups of the guest's etcd, so hypergate does not even renew
 	// istiod's token.
@@ -159,7 +163,7 @@ func (c ControlPlane) Lifecycle(now time.Time) Lifecycle {
 	case c.Stage == Uninitialized:
 		return Starting{}
 	case c.NotEnabled:
-		return Disabled{ByFlag: true}
+		return Disabled{ByFlag: true, RemovalID: c.RemovalID}
 	case slices.Contains(c.DisabledCapabilities, IngressCapability):
 		return Disabled{}
 	default:

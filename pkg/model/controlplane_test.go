@@ -28,10 +28,13 @@ func TestLifecycle(t *testing.T) {
 		"an unreadable time":      {model.ControlPlane{PausedUntil: "tomorrow"}, model.Active{}},
 		"without ingress":         {model.ControlPlane{DisabledCapabilities: []string{"Console", "Ingress"}}, model.Disabled{}},
 		"not enabled":             {model.ControlPlane{NotEnabled: true}, model.Disabled{ByFlag: true}},
-		"not enabled, paused":     {model.ControlPlane{NotEnabled: true, PausedUntil: "true"}, model.Paused{}},
-		"without a console":       {model.ControlPlane{DisabledCapabilities: []string{"Console"}}, model.Active{}},
-		"paused without ingress":  {model.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, model.Paused{}},
-		"deleted while paused":    {model.ControlPlane{PausedUntil: "true", Deleting: true}, model.Deleting{}},
+		"not enabled, with an ID": {
+			model.ControlPlane{NotEnabled: true, RemovalID: "a"}, model.Disabled{ByFlag: true, RemovalID: "a"},
+		},
+		"not enabled, paused":    {model.ControlPlane{NotEnabled: true, PausedUntil: "true"}, model.Paused{}},
+		"without a console":      {model.ControlPlane{DisabledCapabilities: []string{"Console"}}, model.Active{}},
+		"paused without ingress": {model.ControlPlane{PausedUntil: "true", DisabledCapabilities: []string{"Ingress"}}, model.Paused{}},
+		"deleted while paused":   {model.ControlPlane{PausedUntil: "true", Deleting: true}, model.Deleting{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.plane.Lifecycle(now); got != tc.want {

@@ -37,8 +37,8 @@ type Question struct {
 	Address string
 	// ConnectTo is host:port to connect to instead, for example a forwarded port. Empty means Address.
 	ConnectTo string
-	// Dial connects to istiod where no address leads to it. Nil means by TCP.
-	Dial func(context.Context) (net.Conn, error)
+	// Dial connects to istiod where no address leads to it, and completes the TLS handshake. Nil means by TCP.
+	Dial func(context.Context, *tls.Config) (*tls.Conn, error)
 	// Roots are the roots of the mesh, in PEM.
 	Roots []byte
 	// Token is a token for Audience of a service account in Namespace. Certificate is a certificate of the mesh for
@@ -65,11 +65,11 @@ func Ask(ctx context.Context, q Question) (Answer, error) {
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			if q.Dial != nil {
-				return q.Dial(ctx)
-			}
 			return (&net.Dialer{}).DialContext(ctx, network, cmp.Or(q.ConnectTo, address))
 		},
+	}
+	if q.Dial != nil {
+		transport.DialTLSContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return q.Dial(ctx, q.tlsConfig(host, roots)) }
 	}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithCancel(ctx)
@@ -85,7 +85,7 @@ func Ask(ctx context.Context, q Question) (Answer, error) {
 }
 
 func (q Question) tlsConfig(host string, roots *x509.CertPool) *tls.Config {
-	out := &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12}
+	out := &tls.Config{RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}
 	if q.Certificate != nil {
 		out.Certificates = []tls.Certificate{*q.Certificate}
 	}

@@ -10,7 +10,7 @@ func (r Result) available() metav1.Condition {
 	observation, isUnobserved := r.observationProblem()
 	switch {
 	case r.notEnabled():
-		return isTrue(ReasonNotEnabled, "hypergate is not enabled for this guest (--install=false)"+r.removal("; nothing is installed"))
+		return isTrue(ReasonNotEnabled, "hypergate is not enabled for this guest ("+r.byFlags()+")"+r.removal("; nothing is installed"))
 	case r.disabled():
 		const text = "the guest's capability " + model.IngressCapability + " is disabled"
 		return isTrue(ReasonIngressDisabled, text+r.removal("; nothing is installed"))

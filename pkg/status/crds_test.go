@@ -653,6 +653,31 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			"of Istio that are needed (--istio-resources); " +
 			"hypergate crds lists up to 100 of them]",
 	})
+	// Fields do not matter for a kind that istiod cannot read.
+	checkCondition(t, status.Result{
+		IgnoredCRDs: []string{"destinationrules.networking.istio.io"},
+		InUse: []crds.InUse{
+			{CRD: "destinationrules.networking.istio.io", Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
+			{CRD: "destinationrules.networking.istio.io", Namespace: "demo", Name: "b"},
+		},
+	}, status.UnsupportedFieldsInUse, want{
+		metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects: " +
+			"destinationrules.networking.istio.io demo/a: the whole object, because the guest's CRD does not serve version v1; " +
+			"destinationrules.networking.istio.io demo/b: the whole object, because the guest's CRD does not serve version v1 " +
+			"[upgrade the Istio that installed these CRDs to 1.22 or later; or, if no OLM operator owns them, let hypergate take them " +
+			"over with their annotation gateway.hypergate.dev/manage=true; remove these fields and objects; " +
+			"hypergate crds lists up to 100 of them]",
+	})
+	checkCondition(t, status.Result{
+		IgnoredCRDs: []string{"authorizationpolicies.security.istio.io"},
+		InUse:       []crds.InUse{{CRD: "authorizationpolicies.security.istio.io", Name: "a", Fields: []crds.Field{retry}}},
+	}, status.UnsupportedFieldsInUse, want{
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
+			"that these are meant to restrict can be open: authorizationpolicies.security.istio.io a: the whole object, because the " +
+			"guest's CRD does not serve version v1 [upgrade the Istio that installed these CRDs to 1.22 or later; or, if no OLM operator " +
+			"owns them, let hypergate take them over with their annotation gateway.hypergate.dev/manage=true; " +
+			"remove these fields and objects; hypergate crds lists up to 100 of them]",
+	})
 	// A kind in a group of Istio's that no table knows cannot be named in --istio-resources.
 	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: "wafpolicies.security.istio.io", Namespace: "demo", Name: "a"}}},
 		status.UnsupportedFieldsInUse, want{

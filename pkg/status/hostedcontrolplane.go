@@ -101,6 +101,16 @@ func (r Result) notEnabled() bool {
 	return is && disabled.ByFlag
 }
 
+// byFlags returns the flags because of which hypergate installs nothing. The component of HyperShift looks for the ID
+// (deploy/cpo/component).
+func (r Result) byFlags() string {
+	text := "--install=false"
+	if disabled, is := r.Lifecycle.(model.Disabled); is && disabled.RemovalID != "" {
+		text += ", --removal-id=" + disabled.RemovalID
+	}
+	return text
+}
+
 func (r Result) progressing() metav1.Condition {
 	if paused, is := r.Lifecycle.(model.Paused); is {
 		return isFalse(ReasonReconciliationPaused, pausedText(paused))

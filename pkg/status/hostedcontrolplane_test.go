@@ -190,6 +190,15 @@ func TestControlPlaneReportsThatItIsNotEnabled(t *testing.T) {
 					"nothing is installed"}
 			}),
 		},
+		"not enabled, with an ID": {
+			with(idle, func(r *status.Result) {
+				r.Lifecycle, r.Waiting = model.Disabled{ByFlag: true, RemovalID: "7f3a-2"}, status.WaitingUntilEnabled()
+			}),
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotEnabled", "hypergate is not enabled for this guest (--install=false, " +
+					"--removal-id=7f3a-2); nothing is installed"}
+			}),
+		},
 		"not enabled any more": {
 			with(serving(), func(r *status.Result) { r.Lifecycle, r.Plan = model.Disabled{ByFlag: true}, desired.Plan{} }),
 			but(func(t *reported) {

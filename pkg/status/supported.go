@@ -109,7 +109,7 @@ func claim(crd crds.CRD) string {
 func (r Result) fieldsInUse() metav1.Condition {
 	var first, rest []string
 	for _, use := range r.InUse {
-		if text := plain(object(use) + ": " + ignored(use)); use.Secures() {
+		if text := plain(object(use) + ": " + r.ignored(use)); use.Secures() || len(r.unread(use)) > 0 && crds.KindSecures(use.CRD) {
 			first = append(first, text)
 		} else {
 			rest = append(rest, text)
@@ -154,12 +154,28 @@ func (r Result) inUseStep() string {
 	if len(r.InUse) == 0 {
 		return "permit hypergate to list and watch these kinds in the guest, so that it finds their objects"
 	}
-	served := slices.ContainsFunc(r.InUse, func(use crds.InUse) bool { return len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD) })
-	if served {
-		return "remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve the kinds " +
-			"of Istio that are needed (--istio-resources)" + list
+	steps, others := "", false
+	for _, use := range r.InUse {
+		others = others || len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD) && len(r.unread(use)) == 0
+		for _, kind := range r.unread(use) {
+			if step := stepOf(kind) + "; "; !strings.Contains(steps, step) {
+				steps += step
+			}
+		}
 	}
-	return "remove these fields and objects" + list
+	if others {
+		return steps + "remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve " +
+			"the kinds of Istio that are needed (--istio-resources)" + list
+	}
+	return steps + "remove these fields and objects" + list
+}
+
+// unread returns the kind of an object if istiod ignores the kind because of the version of its CRD.
+func (r Result) unread(use crds.InUse) []model.IstioKind {
+	if !slices.Contains(r.IgnoredCRDs, use.CRD) {
+		return nil
+	}
+	return model.ReadKindsOf([]string{use.CRD})
 }
 
 // object returns the name of an object in the form of kubectl.
@@ -171,8 +187,11 @@ func object(use crds.InUse) string {
 }
 
 // ignored returns what istiod ignores of an object. Fields that can restrict access come first.
-func ignored(use crds.InUse) string {
+func (r Result) ignored(use crds.InUse) string {
+	unread := r.unread(use)
 	switch {
+	case len(unread) > 0:
+		return "the whole object, because the guest's CRD does not serve version " + unread[0].Version
 	case len(use.Fields) == 0 && model.IsKnownIstioCRD(use.CRD):
 		return "the whole object, because istiod does not serve its kind"
 	case len(use.Fields) == 0:

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -56,13 +57,16 @@ func (c Caller) Dial(ctx context.Context, relay string) (net.Conn, error) {
 	return inner, nil
 }
 
-// DialAny returns a connection to istiod through the first relay that answers. It begins with any of them, and with the
-// next one after nextRelayTime, or when an attempt fails. So a relay that does not answer does not hide the others. An
-// error has those of all attempts, in the order of the relays, so that it does not change with the first one.
-func (c Caller) DialAny(ctx context.Context, relays []string) (net.Conn, error) {
+// DialAny returns a connection to istiod, whose TLS handshake is complete, through the first relay by which istiod
+// answers. It begins with any of them, and with the next one after nextRelayTime, or when an attempt fails. So a relay
+// hides no other one, whether it does not answer, or has no tunnel, or its istiod hangs.
+//
+// An error has those of the attempts that came furthest, in the order of the relays, so that it does not change with
+// the first one. An attempt that reached a relay shows more than one that did not.
+func (c Caller) DialAny(ctx context.Context, relays []string, istiod *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the attempts that are left; a connection does not depend on it
-	all := &attempts{caller: c, relays: relays, results: make(chan attempt, len(relays))}
+	all := &attempts{caller: c, istiod: istiod, relays: relays, results: make(chan attempt, len(relays))}
 	order, failed := rand.Perm(len(relays)), make([]error, len(relays)) //nolint:gosec // It only spreads load.
 	for len(order) > 0 || all.running > 0 {
 		if len(order) > 0 {
@@ -79,12 +83,41 @@ func (c Caller) DialAny(ctx context.Context, relays []string) (net.Conn, error) 
 			failed[one.relay] = fmt.Errorf("through %s: %w", relays[one.relay], one.err)
 		}
 	}
-	return nil, errors.Join(failed...)
+	return nil, errors.Join(furthest(failed)...)
+}
+
+// furthest returns the errors of the attempts that reached a relay, or else all of them.
+func furthest(failed []error) []error {
+	reached := slices.DeleteFunc(slices.Clone(failed), func(err error) bool {
+		_, is := DialReason(err)
+		return is
+	})
+	if len(reached) > 0 {
+		return reached
+	}
+	return failed
+}
+
+// dialIstiod is Dial with the TLS handshake with istiod, all within dialTime.
+func (c Caller) dialIstiod(ctx context.Context, relay string, istiod *tls.Config) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	raw, err := c.Dial(ctx, relay)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, istiod)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, fmt.Errorf("the TLS handshake with istiod: %w", err)
+	}
+	return conn, nil
 }
 
 // attempts are the attempts of a call of DialAny.
 type attempts struct {
 	caller  Caller
+	istiod  *tls.Config
 	relays  []string
 	results chan attempt // has room for all
 	running int
@@ -93,14 +126,14 @@ type attempts struct {
 // attempt is the result for one relay.
 type attempt struct {
 	relay int
-	conn  net.Conn
+	conn  *tls.Conn
 	err   error
 }
 
 func (a *attempts) begin(ctx context.Context, relay int) {
 	a.running++
 	go func() {
-		conn, err := a.caller.Dial(ctx, a.relays[relay])
+		conn, err := a.caller.dialIstiod(ctx, a.relays[relay], a.istiod)
 		a.results <- attempt{relay, conn, err}
 	}()
 }

@@ -2,7 +2,10 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -22,19 +25,21 @@ func TestConnectionsOfHypergateReachAllIstiods(t *testing.T) {
 	b := newBench(t, defaultLimits(), supportedVersions())
 	istiods, l := []*istiod{b.istiod(), b.istiod()}, defaultLimits()
 	l.check = time.Hour // it is a connection to istiod, too
+	server, client := b.istiodTLS()
 	for _, one := range istiods {
+		one.serving = server
 		one.listen()
 		b.target = one.address
 		sidecar, _ := b.sidecar(l, supportedVersions())
 		b.upAgain(sidecar)
 		if one == istiods[0] {
-			b.gatewaysStay(5)
+			b.secureGatewaysStay(5, client)
 		}
 	}
 	before := [2]int{istiods[0].count(), istiods[1].count()}
 	caller := b.caller()
 	for range 6 {
-		conn, err := caller.DialAny(t.Context(), twoRelays())
+		conn, err := caller.DialAny(t.Context(), twoRelays(), client)
 		b.must(err)
 		b.must(talk(conn, "which proxies are connected?"))
 		b.must(conn.Close())
@@ -45,7 +50,7 @@ func TestConnectionsOfHypergateReachAllIstiods(t *testing.T) {
 		}
 	}
 	before[0] = istiods[0].count()
-	b.gatewaysStay(3)
+	b.secureGatewaysStay(3, client)
 	if got := istiods[0].count() - before[0]; got > 0 {
 		t.Errorf("%d gateways reached the istiod with more streams", got)
 	}
@@ -55,12 +60,16 @@ func TestConnectionsOfHypergateReachAllIstiods(t *testing.T) {
 func TestDialAnyBeginsWithAnyRelay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, defaultLimits(), supportedVersions())
-	b.sidecar(defaultLimits(), supportedVersions())
-	b.talks()
+	client := b.secureIstiod()
+	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
+	b.connected(sidecar)
 	var tried [2]atomic.Int64
-	caller := b.callerOf(func(relay int, _ *http.Request) { tried[relay].Add(1) })
+	caller := b.callerOf(func(relay int, _ *http.Request) http.Handler {
+		tried[relay].Add(1)
+		return b.api.Config.Handler
+	})
 	for range 40 {
-		conn, err := caller.DialAny(t.Context(), twoRelays())
+		conn, err := caller.DialAny(t.Context(), twoRelays(), client)
 		b.must(err)
 		b.must(conn.Close())
 	}
@@ -74,22 +83,24 @@ func TestDialAnyBeginsWithAnyRelay(t *testing.T) {
 func TestDialAnyPassesASilentRelay(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, defaultLimits(), supportedVersions())
-	b.sidecar(defaultLimits(), supportedVersions())
-	b.talks()
+	client := b.secureIstiod()
+	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
+	b.connected(sidecar)
 	var silent, ended atomic.Int64
-	caller := b.callerOf(func(relay int, r *http.Request) {
+	caller := b.callerOf(func(relay int, r *http.Request) http.Handler {
 		if relay == 0 {
 			silent.Add(1)
 			<-r.Context().Done()
 			ended.Add(1)
 		}
+		return b.api.Config.Handler
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			conn, err := caller.DialAny(ctx, twoRelays())
+			conn, err := caller.DialAny(ctx, twoRelays(), client)
 			if err == nil {
 				err = talk(conn, "hello")
 				_ = conn.Close()
@@ -106,18 +117,93 @@ func TestDialAnyPassesASilentRelay(t *testing.T) {
 	b.g.Eventually(func() int64 { return silent.Load() - ended.Load() }).Should(gomega.BeZero())
 }
 
+// TestDialAnyPassesARelayWithoutIstiod checks that a relay that accepts a connection, and does not lead to istiod, does
+// not hide the other one within the time of a probe, whichever is tried first. Such a relay has no tunnel, or it has
+// one to an istiod that hangs.
+func TestDialAnyPassesARelayWithoutIstiod(t *testing.T) {
+	t.Parallel()
+	for name, hangs := range map[string]bool{"no tunnel": false, "istiod hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, defaultLimits(), supportedVersions())
+			client := b.secureIstiod()
+			sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
+			b.connected(sidecar)
+			other := newBench(t, defaultLimits(), supportedVersions())
+			other.ca = b.ca
+			other.write("root.pem", b.ca.Root)
+			other.identity(b.ca, tunnelName)
+			if hangs {
+				other.reachesAHungIstiod()
+			}
+			var tried atomic.Int64
+			caller := b.callerOf(func(relay int, _ *http.Request) http.Handler {
+				if relay == 0 {
+					tried.Add(1)
+					return other.api.Config.Handler
+				}
+				return b.api.Config.Handler
+			})
+			for tried.Load() < 3 {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				conn, err := caller.DialAny(ctx, twoRelays(), client)
+				b.must(err)
+				cancel()
+				b.must(talk(conn, "hello"))
+				b.must(conn.Close())
+			}
+		})
+	}
+}
+
+// reachesAHungIstiod gives the relay a tunnel to an istiod that answered once, and does not any more.
+func (b *bench) reachesAHungIstiod() {
+	b.t.Helper()
+	istiod, l := b.istiod(), defaultLimits()
+	istiod.listen()
+	b.target, l.check = istiod.address, time.Hour
+	sidecar, _ := b.sidecar(l, supportedVersions())
+	b.connected(sidecar)
+	istiod.hang()
+}
+
+// TestTheAttemptThatCameFurthest checks that an istiod that answers decides about the error: the other relay says less.
+func TestTheAttemptThatCameFurthest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, defaultLimits(), supportedVersions())
+	client := b.secureIstiod()
+	client.ServerName = "another"
+	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
+	b.connected(sidecar)
+	for missing, there := range []int{1, 0} {
+		caller := b.callerOf(func(relay int, _ *http.Request) http.Handler {
+			if relay == missing {
+				return http.NotFoundHandler()
+			}
+			return b.api.Config.Handler
+		})
+		_, err := caller.DialAny(t.Context(), twoRelays(), client)
+		if reason, is := DialReason(err); is {
+			t.Errorf("%s: %v", reason, err)
+		}
+		if _, is := errors.AsType[*tls.CertificateVerificationError](err); !is || !strings.Contains(err.Error(), twoRelays()[there]) {
+			t.Errorf("istiod has the wrong name: %v", err)
+		}
+	}
+}
+
 // TestTheErrorOfDialAny checks that the reason does not depend on which relay was tried first: a condition shows it.
 func TestTheErrorOfDialAny(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, defaultLimits(), supportedVersions())
-	caller := b.caller()
+	caller, config := b.caller(), &tls.Config{MinVersion: tls.VersionTLS13}
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader([]int{http.StatusNotFound, http.StatusServiceUnavailable}[relayOf(r)])
 	}))
 	t.Cleanup(api.Close)
 	caller.Server, caller.CA = api.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
 	for range 20 {
-		_, err := caller.DialAny(t.Context(), twoRelays())
+		_, err := caller.DialAny(t.Context(), twoRelays(), config)
 		if reason, is := DialReason(err); !is || reason != NoRelay {
 			t.Fatalf("%s: %v", reason, err)
 		}
@@ -129,7 +215,7 @@ func TestTheErrorOfDialAny(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := caller.DialAny(ended, twoRelays()); err == nil {
+	if _, err := caller.DialAny(ended, twoRelays(), config); err == nil {
 		t.Error("it connects without time")
 	}
 }
@@ -141,12 +227,11 @@ func relayOf(r *http.Request) int {
 	return slices.IndexFunc(twoRelays(), func(relay string) bool { return strings.Contains(r.URL.Path, relay) })
 }
 
-// callerOf returns a caller whose API server calls before for each request.
-func (b *bench) callerOf(before func(relay int, r *http.Request)) Caller {
+// callerOf returns a caller whose API server has a handler for each request.
+func (b *bench) callerOf(handler func(relay int, r *http.Request) http.Handler) Caller {
 	b.t.Helper()
 	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		before(relayOf(r), r)
-		b.api.Config.Handler.ServeHTTP(w, r)
+		handler(relayOf(r), r).ServeHTTP(w, r)
 	}))
 	b.t.Cleanup(func() {
 		api.CloseClientConnections()
@@ -155,4 +240,38 @@ func (b *bench) callerOf(before func(relay int, r *http.Request)) Caller {
 	caller := b.caller()
 	caller.Server, caller.CA = api.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
 	return caller
+}
+
+// istiodName is the name in the certificate of an istiod with TLS.
+const istiodName = "istiod.istio-system.svc"
+
+// istiodTLS returns the TLS of an istiod, and that of its client.
+func (b *bench) istiodTLS() (server, client *tls.Config) {
+	b.t.Helper()
+	serving, err := b.ca.Serving(time.Now(), istiodName)
+	b.must(err)
+	pair, err := tls.X509KeyPair(serving.Cert, serving.Key)
+	b.must(err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(b.ca.Root)
+	return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}},
+		&tls.Config{MinVersion: tls.VersionTLS13, RootCAs: roots, ServerName: istiodName, NextProtos: []string{"h2"}}
+}
+
+// secureIstiod gives the bench an istiod with TLS, and returns that of its client.
+func (b *bench) secureIstiod() (client *tls.Config) {
+	b.t.Helper()
+	istiod := b.istiod()
+	istiod.serving, client = b.istiodTLS()
+	istiod.listen()
+	b.target = istiod.address
+	return client
+}
+
+// secureGatewaysStay opens n connections of gateways, with TLS, that stay.
+func (b *bench) secureGatewaysStay(n int, client *tls.Config) {
+	b.t.Helper()
+	for range n {
+		b.must(talk(tls.Client(b.gateway(), client), "hello"))
+	}
 }

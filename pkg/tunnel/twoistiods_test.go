@@ -2,6 +2,7 @@ package tunnel
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/netip"
 	"sync"
@@ -79,6 +80,8 @@ func (b *bench) allReach(n int) {
 type istiod struct {
 	b       *bench
 	address netip.AddrPort
+	// serving is its TLS. Nil: it has none.
+	serving *tls.Config
 
 	mu   sync.Mutex
 	took int
@@ -103,7 +106,11 @@ func (i *istiod) listen() (stop func()) {
 	i.b.must(err)
 	ctx, cancel := context.WithCancel(i.b.t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { _ = echo(ctx, counting{listener, i}) })
+	accepts := net.Listener(counting{listener, i})
+	if i.serving != nil {
+		accepts = tls.NewListener(accepts, i.serving)
+	}
+	running.Go(func() { _ = echo(ctx, accepts) })
 	stop = func() {
 		cancel()
 		running.Wait()

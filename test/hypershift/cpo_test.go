@@ -175,6 +175,7 @@ type substance struct {
 // things differ: the source of istiod's published address, the switch of the component's feature gate, and the memory
 // limit. No rule of HyperShift forbids one, but its own components have none, with few exceptions.
 func TestComponentRunsAsHostedDoes(t *testing.T) {
+	gate := []string{"INSTALL", "REMOVAL_ID"}
 	of := func(d *appsv1.Deployment) substance {
 		pod := &d.Spec.Template
 		container := pod.Spec.Containers[0]
@@ -190,8 +191,10 @@ func TestComponentRunsAsHostedDoes(t *testing.T) {
 			out.Volumes[m.MountPath] = source[m.Name]
 		}
 		container.Image, container.VolumeMounts = "", nil
-		container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "INSTALL" })
-		container.Args = slices.DeleteFunc(container.Args, func(arg string) bool { return arg == "--install=$(INSTALL)" })
+		container.Env = slices.DeleteFunc(container.Env, func(e corev1.EnvVar) bool { return slices.Contains(gate, e.Name) })
+		container.Args = slices.DeleteFunc(container.Args, func(arg string) bool {
+			return slices.ContainsFunc(gate, func(name string) bool { return strings.HasSuffix(arg, "=$("+name+")") })
+		})
 		for i := range container.Env {
 			container.Env[i].Value = ""
 			container.Env[i].Name = strings.Replace(container.Env[i].Name, "XDS_ADDRESS", "PUBLISH", 1)

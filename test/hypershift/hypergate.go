@@ -77,13 +77,14 @@ func HypergateByRoute() (Component, error) {
 // released returns the environment of a release, with the feature gate on.
 func released() map[string]string {
 	return map[string]string{
-		"INSTALL": "true", "PILOT_IMAGE": "quay.io/r/istio-pilot@sha256:2222", "PROXY_IMAGE": "quay.io/r/istio-proxyv2@sha256:3333",
+		"INSTALL": "true", "REMOVAL_ID": "",
+		"PILOT_IMAGE": "quay.io/r/istio-pilot@sha256:2222", "PROXY_IMAGE": "quay.io/r/istio-proxyv2@sha256:3333",
 		"RELAY_IMAGE": "quay.io/r/hypergate@sha256:1111", "SIDECAR_IMAGE": "quay.io/r/hypergate@sha256:1111", "RELEASE_VERSION": "4.21.0",
 	}
 }
 
-// fillIn sets values in the container's environment. It fails if the container does not have all of the names,
-// because then this code or the manifest is wrong.
+// fillIn sets values in the container's environment. An API server does not store an empty one. It fails if the
+// container does not have all of the names, because then this code or the manifest is wrong.
 func fillIn(u *unstructured.Unstructured, values map[string]string) error {
 	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) != 1 {
@@ -96,7 +97,9 @@ func fillIn(u *unstructured.Unstructured, values map[string]string) error {
 		variable, _ := entry.(map[string]any)
 		name, _ := variable["name"].(string)
 		if value, known := values[name]; known {
-			variable["value"] = value
+			if variable["value"] = value; value == "" {
+				delete(variable, "value")
+			}
 			filled++
 		}
 	}

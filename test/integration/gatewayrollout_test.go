@@ -239,3 +239,40 @@ func TestForeignHoldsStay(t *testing.T) {
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(after.ResourceVersion).To(gomega.Equal(before.ResourceVersion))
 }
+
+// TestChangedValuesOfAClassHoldGateways changes values of a class between two processes. Other replicas hold nothing. A
+// value that changes the pods is written once all Gateways are held, which are then released one by one.
+func TestChangedValuesOfAClassHoldGateways(t *testing.T) {
+	w, stop := newGatewayWorld(t, "a", "b")
+	data := func(key string) string {
+		maps := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace)
+		defaults, err := maps.Get(t.Context(), w.cfg.ClassDefaultsName("demo"), metav1.GetOptions{})
+		if err != nil {
+			return ""
+		}
+		return defaults.Data[key]
+	}
+	w.Eventually(func() string { return data("deployment") }).ShouldNot(gomega.BeEmpty())
+	w.settle()
+	stop()
+
+	t.Log("other replicas")
+	w.cfg.Values.Classes = map[string]map[string]any{
+		"demo": {"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{"minReplicas": int64(3)}}},
+	}
+	stop = w.run()
+	w.Eventually(func() string { return data("horizontalPodAutoscaler") }).Should(gomega.ContainSubstring("minReplicas: 3"))
+	w.settle()
+	w.Expect(w.held()).To(gomega.BeEmpty())
+	stop()
+
+	t.Log("other nodes")
+	w.cfg.Values.Classes["demo"]["nodeSelector"] = map[string]any{"disk": "ssd"}
+	stop = w.run()
+	w.Eventually(func() string { return data("deployment") }).Should(gomega.ContainSubstring("disk: ssd"))
+	w.Expect(w.held()).To(gomega.ContainElement("b"), "b waits for the pods of a")
+	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
+	w.playGateway("a", "registry.example.com/proxyv2:a", 1)
+	w.Eventually(w.held).Should(gomega.BeEmpty())
+	stop()
+}

@@ -243,3 +243,22 @@ func TestTheReasonOfACRDThatIsLeftAbsentIsPrinted(t *testing.T) {
 		}
 	}
 }
+
+// TestObjectsThatIstiodCannotReadAreListedWhole checks that no field is listed of an object whose kind istiod ignores.
+// A takeover of its CRD removes only fields, so they are listed there.
+func TestObjectsThatIstiodCannotReadAreListedWhole(t *testing.T) {
+	t.Parallel()
+	const rules = "destinationrules.networking.istio.io"
+	found := crdFindings{
+		unserved: []string{rules},
+		crds:     []crds.CRD{{Name: rules, Fact: crds.Fact{Owner: crds.Owner{Kind: crds.ThirdParty}, Content: crds.Read}}},
+		inUse:    []crds.InUse{{CRD: rules, Namespace: "app", Name: "a", Fields: []crds.Field{{Path: "spec.retry"}}}},
+	}
+	want := []objectLine{{CRD: rules, Namespace: "app", Name: "a"}}
+	if diff := cmp.Diff(want, found.report().ObjectsInUse); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := found.takeovers().Takeovers[0].ObjectsInUse; len(got) != 1 || len(got[0].Fields) != 1 {
+		t.Errorf("a takeover lists %+v", got)
+	}
+}

@@ -28,7 +28,8 @@ type crdReport struct {
 	// ObjectsInUse lists objects that use served fields or kinds that istiod ignores, at most 100. Objects whose
 	// fields may be relevant to security come first.
 	ObjectsInUse []objectLine `json:"objectsInUse"`
-	// UnknownKinds lists the served CRDs of the Gateway API's groups that istiod does not know.
+	// UnknownKinds lists the served CRDs of the Gateway API's and Istio's groups that istiod does not serve, or whose
+	// objects it cannot read, because the CRD does not serve the version that it reads.
 	UnknownKinds []string `json:"unknownKinds"`
 }
 
@@ -124,10 +125,21 @@ const (
 func (f crdFindings) report() crdReport {
 	out := crdReport{
 		ManagementMode: string(f.mode), IstioVersion: f.istio, CRDs: []crdLine{},
-		ObjectsInUse: objectLines(f.inUse), UnknownKinds: append([]string{}, f.unserved...),
+		ObjectsInUse: objectLines(f.wholes()), UnknownKinds: append([]string{}, f.unserved...),
 	}
 	for _, crd := range f.crds {
 		out.CRDs = append(out.CRDs, lineOf(crd))
+	}
+	return out
+}
+
+// wholes returns the objects in use. Those of kinds that istiod ignores have no fields.
+func (f crdFindings) wholes() []crds.InUse {
+	out := slices.Clone(f.inUse)
+	for i := range out {
+		if slices.Contains(f.unserved, out[i].CRD) {
+			out[i].Fields = nil
+		}
 	}
 	return out
 }

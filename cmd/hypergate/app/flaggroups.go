@@ -27,7 +27,7 @@ func flagGroups() []flagGroup {
 			webhook-host webhooks`)},
 		{"Network policy", strings.Fields("network-policies xds-peers guest-api-peers metrics-peers dns-peers")},
 		{"What is installed", strings.Fields(`crd-management adopt-crds protect-crds crd-writers istio-resources
-			sidecar-injection install replicas`)},
+			sidecar-injection install removal-id replicas`)},
 		{"Rollouts and credentials", strings.Fields("gateway-rollout token-lifetime renew-guest-kubeconfig ca-overlap")},
 		{"Process", strings.Fields("leader-elect report-to-hcp health-address metrics-address log-format v")},
 	}

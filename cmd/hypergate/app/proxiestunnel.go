@@ -2,9 +2,9 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,7 +21,7 @@ import (
 // account has the only permission that is needed in the guest.
 func (o *proxiesOptions) throughRelay(
 	ctx context.Context, guest *rest.Config, client coreclient.CoreV1Interface,
-) (func(context.Context) (net.Conn, error), error) {
+) (func(context.Context, *tls.Config) (*tls.Conn, error), error) {
 	config, _, err := o.mgmt.config()
 	if err != nil {
 		return nil, err
@@ -47,7 +47,9 @@ func (o *proxiesOptions) throughRelay(
 		return nil, err
 	}
 	caller.Namespace = o.guestNamespace
-	return func(ctx context.Context) (net.Conn, error) { return caller.DialAny(ctx, model.RelayPodNames()) }, nil
+	return func(ctx context.Context, istiod *tls.Config) (*tls.Conn, error) {
+		return caller.DialAny(ctx, model.RelayPodNames(), istiod)
+	}, nil
 }
 
 // callerOf returns a caller for the API server of a kubeconfig. It connects by itself, so it supports neither a proxy

@@ -38,6 +38,7 @@ type runOptions struct {
 	verbosity                                int
 	logFormat                                string
 	publishProbe, gatewayRollout, renewGuest string
+	removalID                                string
 	// asCaller selects the clusters as kubectl does, by KUBECONFIG and contexts, for a command that a person runs once.
 	asCaller bool
 }
@@ -96,6 +97,8 @@ func (o *runOptions) addControllerFlags(flags *pflag.FlagSet) {
 		string(model.OneByOne), string(model.AllAtOnce))
 	flags.BoolVar(&o.install, "install", true, "If false, install nothing, and remove from both sides what hypergate installed. "+
 		"CRDs stay, and so do GatewayClasses, Gateways and their pods. The condition Available has the reason NotEnabled.")
+	flags.StringVar(&o.removalID, "removal-id", "", "With --install=false, an ID that the condition Available contains. With a new ID "+
+		"for each removal, a reader does not take the report of an earlier one for that of this one. It has the form of a label's value.")
 	flags.StringVar(&o.renewGuest, "renew-guest-kubeconfig", "", "Name of the Secret in --namespace into which hypergate writes the "+
 		"guest's kubeconfig with the next token of its own service account, after half of the token's lifetime. "+
 		"Without a value: the Secret of --guest-kubeconfig-secret, or "+hostedSecret+". "+
@@ -211,7 +214,7 @@ func (o *runOptions) runConfig() (model.Config, error) {
 		return cfg, fmt.Errorf("--istiod-guest-server: %w", err)
 	}
 	cfg.GuestServer, cfg.GuestKubeconfigSecret, cfg.NotEnabled = o.istiodGuestServer, o.guestSecret, !o.install
-	cfg.RenewGuestKubeconfig = o.renewedSecret()
+	cfg.RemovalID, cfg.RenewGuestKubeconfig = o.removalID, o.renewedSecret()
 	cfg.GatewayRollout = model.GatewayRollout(o.gatewayRollout)
 	return cfg, desired.Validate(cfg)
 }

@@ -3,7 +3,10 @@
 package hypergate
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
+	"strings"
 
 	hyperv1 "github.com/openshift/hypershift/api/hypershift/v1beta1"
 	"github.com/openshift/hypershift/control-plane-operator/featuregates"
@@ -27,6 +30,9 @@ const (
 	progressingCondition = "gateway.hypergate.dev/Progressing"
 	notEnabledReason     = "NotEnabled"
 	asExpectedReason     = "AsExpected"
+
+	// removalIDVariable is the variable of hypergate's container with the ID of a removal.
+	removalIDVariable = "REMOVAL_ID"
 )
 
 var _ component.ComponentOptions = &hypergate{}
@@ -88,24 +94,59 @@ func predicate(cpContext component.WorkloadContext) (bool, error) {
 	if err := cpContext.Client.Get(cpContext, key, existing); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return !hasRemovedAll(cpContext.HCP), nil
+	return !hasRemovedAll(cpContext.HCP, removalID(existing)), nil
 }
 
 func isEnabled() bool {
 	return featuregates.Gate().Enabled(featuregates.GatewayAPIControlPlane)
 }
 
-// hasRemovedAll reports whether hypergate reports that it is not enabled, and that it has removed everything.
-func hasRemovedAll(hcp *hyperv1.HostedControlPlane) bool {
+// hasRemovedAll reports whether hypergate reports that it is not enabled, and that it has removed everything. The
+// conditions of an earlier removal stay until hypergate writes others. So conditions without the ID of this one do not
+// count. hypergate writes all of its conditions at once.
+func hasRemovedAll(hcp *hyperv1.HostedControlPlane, id string) bool {
 	available := meta.FindStatusCondition(hcp.Status.Conditions, availableCondition)
 	progressing := meta.FindStatusCondition(hcp.Status.Conditions, progressingCondition)
-	return available != nil && available.Reason == notEnabledReason && progressing != nil &&
+	return id != "" && available != nil && available.Reason == notEnabledReason &&
+		strings.Contains(available.Message, "--removal-id="+id+")") && progressing != nil &&
 		progressing.Status == metav1.ConditionFalse && progressing.Reason == asExpectedReason
 }
 
+// removalID returns the ID of the removal for which a Deployment runs. It is empty if hypergate is enabled.
+func removalID(deployment *appsv1.Deployment) string {
+	id := ""
+	podspec.UpdateContainer(ComponentName, deployment.Spec.Template.Spec.Containers, func(c *corev1.Container) {
+		for _, variable := range c.Env {
+			if variable.Name == removalIDVariable {
+				id = variable.Value
+			}
+		}
+	})
+	return id
+}
+
+// currentRemovalID returns the ID of the removal that runs, or a new one. It is empty if hypergate is enabled. The UID
+// and the generation of the Deployment before this removal are those of no other one.
+func currentRemovalID(cpContext component.WorkloadContext) (string, error) {
+	if isEnabled() {
+		return "", nil
+	}
+	existing := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: cpContext.HCP.Namespace, Name: ComponentName}
+	if err := cpContext.Client.Get(cpContext, key, existing); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	return cmp.Or(removalID(existing), fmt.Sprintf("%s-%d", existing.UID, existing.Generation)), nil
+}
+
 func adaptDeployment(cpContext component.WorkloadContext, deployment *appsv1.Deployment) error {
+	id, err := currentRemovalID(cpContext)
+	if err != nil {
+		return err
+	}
 	setEnv(deployment, map[string]string{
-		"INSTALL": strconv.FormatBool(isEnabled()),
+		"INSTALL":         strconv.FormatBool(isEnabled()),
+		removalIDVariable: id,
 		// These run here, so that registry overrides apply.
 		"PILOT_IMAGE":   cpContext.ReleaseImageProvider.GetImage("istio-pilot"),
 		"SIDECAR_IMAGE": cpContext.ReleaseImageProvider.GetImage("hypergate"),

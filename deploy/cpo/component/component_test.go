@@ -199,10 +199,11 @@ func TestFeatureGate(t *testing.T) {
 	}
 }
 
-// report sets the conditions that hypergate reports.
-func report(hcp *hyperv1.HostedControlPlane, available string, progressing metav1.ConditionStatus, reason string) {
+// report sets the conditions that hypergate reports for a removal.
+func report(hcp *hyperv1.HostedControlPlane, id, available string, progressing metav1.ConditionStatus, reason string) {
+	message := "hypergate is not enabled for this guest (--install=false, --removal-id=" + id + "); nothing is installed"
 	hcp.Status.Conditions = []metav1.Condition{
-		{Type: "gateway.hypergate.dev/Available", Status: metav1.ConditionTrue, Reason: available},
+		{Type: "gateway.hypergate.dev/Available", Status: metav1.ConditionTrue, Reason: available, Message: message},
 		{Type: "gateway.hypergate.dev/Progressing", Status: progressing, Reason: reason},
 	}
 }
@@ -226,13 +227,14 @@ func TestTheFeatureIsTurnedOff(t *testing.T) {
 		{"NotEnabled", metav1.ConditionFalse, "Blocked"},
 		{"NotEnabled", metav1.ConditionFalse, "ReconciliationPaused"},
 	} {
-		report(cpContext.HCP, step.available, step.progressing, step.reason)
+		reconcile(t, c, cpContext) // hypergate gets an ID
+		report(cpContext.HCP, env(t, cpContext, "REMOVAL_ID"), step.available, step.progressing, step.reason)
 		reconcile(t, c, cpContext)
 		if got := cpContext.Client.Names(); !slices.Equal(got, all) || env(t, cpContext, "INSTALL") != "false" {
 			t.Errorf("%+v: there are %q, and INSTALL is %q", step, got, env(t, cpContext, "INSTALL"))
 		}
 	}
-	report(cpContext.HCP, "NotEnabled", metav1.ConditionFalse, "AsExpected")
+	report(cpContext.HCP, env(t, cpContext, "REMOVAL_ID"), "NotEnabled", metav1.ConditionFalse, "AsExpected")
 	for range 2 { // a second reconciliation changes nothing
 		reconcile(t, c, cpContext)
 		want := []string{"Secret/hypergate-service-account-kubeconfig"}
@@ -245,4 +247,44 @@ func TestTheFeatureIsTurnedOff(t *testing.T) {
 	if got := cpContext.Client.Names(); !slices.Equal(got, all) || env(t, cpContext, "INSTALL") != "true" {
 		t.Errorf("it is on again, and there are %q", got)
 	}
+}
+
+// TestTheReportOfAnEarlierRemovalDoesNotCount checks that hypergate stays when the feature is turned off again, until
+// it reports this removal. The conditions of the earlier one stay if hypergate wrote none meanwhile, for example
+// because it lacked the permission.
+func TestTheReportOfAnEarlierRemovalDoesNotCount(t *testing.T) {
+	cpContext := newContext(t, techPreview, nil)
+	c := hypergate.NewComponent()
+	reconcile(t, c, cpContext)
+	seen := map[string]bool{"": true}
+	off := func() string {
+		t.Helper()
+		featuregates.ConfigureFeatureSet("Default")
+		for range 3 {
+			reconcile(t, c, cpContext)
+		}
+		id := env(t, cpContext, "REMOVAL_ID") // fails if the Deployment is deleted
+		if seen[id] {
+			t.Errorf("the ID %q is that of an earlier removal", id)
+		}
+		seen[id] = true
+		return id
+	}
+	report(cpContext.HCP, "", "NotEnabled", metav1.ConditionFalse, "AsExpected")
+	report(cpContext.HCP, off(), "NotEnabled", metav1.ConditionFalse, "AsExpected")
+	t.Log("it is turned on before the Deployment is deleted")
+	featuregates.ConfigureFeatureSet(techPreview)
+	reconcile(t, c, cpContext)
+	if id := env(t, cpContext, "REMOVAL_ID"); id != "" {
+		t.Errorf("hypergate is enabled, and has the ID %q", id)
+	}
+	report(cpContext.HCP, off(), "NotEnabled", metav1.ConditionFalse, "AsExpected")
+	reconcile(t, c, cpContext)
+	if cpContext.Client.Find("Deployment", "hypergate") != nil {
+		t.Fatal("all is removed, and the Deployment exists")
+	}
+	t.Log("it is turned on after that")
+	featuregates.ConfigureFeatureSet(techPreview)
+	reconcile(t, c, cpContext)
+	off()
 }

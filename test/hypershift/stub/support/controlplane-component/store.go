@@ -3,6 +3,7 @@ package controlplanecomponent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -30,13 +32,22 @@ type Status struct {
 type Store struct {
 	objects  map[string]*unstructured.Unstructured
 	statuses map[string]Status
+	// versions has the UIDs and generations of the objects, which Get returns. created is how many there were.
+	versions map[string]made
+	created  int
+}
+
+// made is what an API server sets in an object.
+type made struct {
+	uid        types.UID
+	generation int64
 }
 
 var _ client.Reader = &Store{}
 
 // NewStore returns an empty namespace.
 func NewStore() *Store {
-	return &Store{objects: map[string]*unstructured.Unstructured{}, statuses: map[string]Status{}}
+	return &Store{objects: map[string]*unstructured.Unstructured{}, statuses: map[string]Status{}, versions: map[string]made{}}
 }
 
 func keyOf(kind, name string) string { return kind + "/" + name }
@@ -46,11 +57,23 @@ func (s *Store) Put(u *unstructured.Unstructured) {
 	labels := u.GetLabels()
 	maps.DeleteFunc(labels, func(_, value string) bool { return value == netutil.RemoveLabelMarker })
 	u.SetLabels(labels)
-	s.objects[keyOf(u.GetKind(), u.GetName())] = u
+	key := keyOf(u.GetKind(), u.GetName())
+	v, exists := s.versions[key]
+	if !exists {
+		s.created++
+		v.uid = types.UID(fmt.Sprintf("0d4ec93c-0000-0000-0000-%012d", s.created))
+	}
+	if !exists || !reflect.DeepEqual(s.objects[key].Object["spec"], u.Object["spec"]) {
+		v.generation++
+	}
+	s.objects[key], s.versions[key] = u, v
 }
 
 // Delete deletes an object. It does nothing if there is none.
-func (s *Store) Delete(kind, name string) { delete(s.objects, keyOf(kind, name)) }
+func (s *Store) Delete(kind, name string) {
+	delete(s.objects, keyOf(kind, name))
+	delete(s.versions, keyOf(kind, name))
+}
 
 // Find returns an object, or nil.
 func (s *Store) Find(kind, name string) *unstructured.Unstructured {
@@ -84,7 +107,13 @@ func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	if u == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
 	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		return err
+	}
+	v := s.versions[keyOf(kind, key.Name)]
+	into.SetUID(v.uid)
+	into.SetGeneration(v.generation)
+	return nil
 }
 
 // List implements client.Reader. It is not supported.
