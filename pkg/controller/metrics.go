@@ -25,7 +25,7 @@ func newCollector(o Options) *metrics.Collector {
 
 // MetricValues returns the closed lists of values that labels of metrics can have.
 func MetricValues() metrics.Values {
-	out := metrics.Values{Reasons: status.Reasons(), CRDs: crds.GatewayAPI().Names(), Strategies: []string{publishedAddress}}
+	out := metrics.Values{Reasons: status.Reasons(), CRDs: crds.GatewayAPI().Names(), Strategies: []string{summary.PublishedAddress}}
 	for _, resource := range model.KnownIstioResources() {
 		out.CRDs = append(out.CRDs, resource.CRD())
 	}

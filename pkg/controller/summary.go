@@ -43,6 +43,7 @@ type summarizer struct {
 func newSummarizer(o Options) summarizer {
 	return summarizer{board: cmp.Or(o.board, &board{leaseless: true}), probe: o.Probe, last: summary.Summary{
 		Hypergate: o.Version, Istio: o.Source.Version(), Topology: string(o.Config.Topology), Lifecycle: summary.Active,
+		GuestCredentialRenewed: o.Config.RenewGuestKubeconfig != "",
 	}}
 }
 
@@ -164,7 +165,7 @@ func (s *summarizer) addPass(said statement) {
 	s.last.PausedSince = pausedSince(s.last, s.board.shown(), said.now)
 	for _, c := range status.Dated(said.conditions, conditionsOf(s.board.shown()), said.now) {
 		if s.ofCluster {
-			c.Message = strings.ReplaceAll(c.Message, "spec.pausedUntil", "spec.paused")
+			c.Message = strings.ReplaceAll(c.Message, status.PausedByHostedControlPlane, status.PausedByCluster)
 		}
 		s.conditions = slices.DeleteFunc(s.conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
 		s.conditions = append(s.conditions, c)
@@ -275,9 +276,6 @@ func istiodState(m model.ManagementObservation) string {
 	}
 }
 
-// publishedAddress is the strategy with which another party publishes istiod (model.PublishAddress).
-const publishedAddress = "address"
-
 // published returns where a plan publishes istiod. An address that is known counts as reached until noteIstiod.
 func published(cfg model.Config, probe Probe, m model.ManagementObservation, d converge) summary.Published {
 	if !d.plan.Installed {
@@ -289,12 +287,14 @@ func published(cfg model.Config, probe Probe, m model.ManagementObservation, d c
 	}
 	out := summary.Published{Strategy: string(strategy), State: summary.PublishedPending}
 	if strategy == model.PublishAddress {
-		out.Strategy = publishedAddress
+		out.Strategy = summary.PublishedAddress
 	}
 	switch endpoint := d.plan.Endpoint.(type) {
 	case publish.EndpointKnown:
 		out.Address, out.State = endpoint.At.String(), summary.PublishedReached
-		out.ByOther = probe.Via != "" && probe.Via != out.Address && strategy != model.PublishTunnel
+		if probe.Via != "" && probe.Via != out.Address && strategy != model.PublishTunnel {
+			out.ByOther, out.Probe = true, probe.Via
+		}
 	case publish.EndpointUnavailable:
 		out.State = summary.PublishedUnavailable
 	case publish.EndpointPending:

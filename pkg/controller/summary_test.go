@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/mgmt"
@@ -163,6 +164,21 @@ func TestTheSummaryHasTheBeginningOfAPause(t *testing.T) {
 	}
 }
 
+// TestTheSummaryHasWhoRenewsTheCredential checks that a summary reports the renewal of hypergate's own credential.
+func TestTheSummaryHasWhoRenewsTheCredential(t *testing.T) {
+	t.Parallel()
+	source, err := charts.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for secret, want := range map[string]bool{"": false, "hypergate-service-account-kubeconfig": true} {
+		s := newSummarizer(Options{Config: model.Config{RenewGuestKubeconfig: secret}, Source: source})
+		if got := s.last.GuestCredentialRenewed; got != want {
+			t.Errorf("%q: %v", secret, got)
+		}
+	}
+}
+
 // TestTheSummaryHasWhatWasProbed checks what the summary has of the published address: with a probe of this address, of
 // another one, of the tunnel, and without one.
 func TestTheSummaryHasWhatWasProbed(t *testing.T) {
@@ -170,6 +186,7 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 	at := model.HostPort{Host: "istiod.example.com", Port: 443}
 	elsewhere := Probe{Via: "192.0.2.7:8443"}
 	byAddress := model.Config{Topology: model.TopologyHosted, XDS: at}
+	const given = "by --xds-address at istiod.example.com:443"
 	byTunnel := model.Config{Topology: model.TopologyHosted, Publish: model.Publish{Strategy: model.PublishTunnel}}
 	for name, c := range map[string]struct {
 		cfg   model.Config
@@ -177,18 +194,18 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 		found status.EndpointProbe
 		want  string
 	}{
-		"reached": {byAddress, Probe{}, status.EndpointReached(), "address istiod.example.com:443, reached"},
-		"probing": {byAddress, elsewhere, status.EndpointProbing(), "address istiod.example.com:443, probing"},
+		"reached": {byAddress, Probe{}, status.EndpointReached(), given + ", reached"},
+		"probing": {byAddress, elsewhere, status.EndpointProbing(), given + ", probing"},
 		"reached elsewhere": {
-			byAddress, elsewhere, status.EndpointReached(), "address istiod.example.com:443, reached at the probe's address",
+			byAddress, elsewhere, status.EndpointReached(), given + ", reached at the probe's address",
 		},
-		"the same address":       {byAddress, Probe{Via: at.String()}, status.EndpointReached(), "address istiod.example.com:443, reached"},
-		"reached by the tunnel":  {byTunnel, elsewhere, status.EndpointReached(), "tunnel istiod.example.com:443, reached"},
-		"no probe":               {byAddress, Probe{Off: true}, status.EndpointReached(), "address istiod.example.com:443, not probed"},
-		"no probe of the tunnel": {byTunnel, Probe{Off: true}, status.EndpointReached(), "tunnel istiod.example.com:443, not probed"},
+		"the same address":       {byAddress, Probe{Via: at.String()}, status.EndpointReached(), given + ", reached"},
+		"reached by the tunnel":  {byTunnel, elsewhere, status.EndpointReached(), "by tunnel at istiod.example.com:443, reached"},
+		"no probe":               {byAddress, Probe{Off: true}, status.EndpointReached(), given + ", not probed"},
+		"no probe of the tunnel": {byTunnel, Probe{Off: true}, status.EndpointReached(), "by tunnel at istiod.example.com:443, not probed"},
 		"unreached elsewhere": {
 			byAddress, elsewhere, status.EndpointUnreached(model.SideMgmt, "no answer"),
-			"address istiod.example.com:443, unreached at the probe's address",
+			given + ", unreached at the probe's address",
 		},
 	} {
 		s := summarizer{board: &board{leaseless: true}, probe: c.probe}
@@ -197,6 +214,9 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 		s.addPass(statement{res: status.Result{Endpoint: c.found}, now: start})
 		if got := s.last.Published.Text(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if got := s.last.Published; got.ByOther != (got.Probe == elsewhere.Via) {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -192,14 +192,21 @@ func (r Result) installing() (reason, message string) {
 	}
 }
 
+// PausedByHostedControlPlane and PausedByCluster are what pauses a control plane. Conditions name the first one. The
+// summary of a Cluster of Cluster API names the second one.
+const (
+	PausedByHostedControlPlane = "spec.pausedUntil of the HostedControlPlane"
+	PausedByCluster            = "spec.paused or the annotation paused of the Cluster"
+)
+
 func pausedText(p model.Paused) string {
-	until := "that field is changed"
+	until := "that is changed"
 	if !p.Until.IsZero() {
 		until = p.Until.UTC().Format(time.RFC3339)
 	}
-	return "reconciliation is paused by spec.pausedUntil until " + until +
+	return "reconciliation is paused by " + PausedByHostedControlPlane + " until " + until +
 		": hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps serving with its current token; " +
-		"the other conditions are from before the pause"
+		"the other conditions are from before the pause" + nextStep("if the pause is not intended, end it: runbook HypergatePaused")
 }
 
 // degraded returns the condition Degraded. It is True for problems that need an action, and for transient problems

@@ -579,6 +579,11 @@ func TestControlPlaneReportsFieldsInUse(t *testing.T) {
 // TestControlPlaneReportsItsLifecycle checks the conditions of a HostedControlPlane that is paused, not initialized
 // yet, or being deleted.
 func TestControlPlaneReportsItsLifecycle(t *testing.T) {
+	const (
+		pausedBy = "reconciliation is paused by spec.pausedUntil of the HostedControlPlane "
+		pauseEnd = "keeps serving with its current token; the other conditions are from before the pause " +
+			"[if the pause is not intended, end it: runbook HypergatePaused]"
+	)
 	const starts = "waiting until the control plane is initialized; hypergate changes nothing until then"
 	waits := func(status metav1.ConditionStatus) want { return want{status, "WaitingForControlPlane", starts} }
 	starting := reported{
@@ -590,15 +595,15 @@ func TestControlPlaneReportsItsLifecycle(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
 		"it is paused": {
 			status.Result{Lifecycle: model.Paused{Until: pausing}},
-			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
-				"until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
-				"serving with its current token; the other conditions are from before the pause"}},
+			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", pausedBy +
+				"until 2026-11-22T00:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod " +
+				pauseEnd}},
 		},
 		"it is paused without an end": {
 			status.Result{Lifecycle: model.Paused{}},
-			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil " +
-				"until that field is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps " +
-				"serving with its current token; the other conditions are from before the pause"}},
+			reported{progressing: want{metav1.ConditionFalse, "ReconciliationPaused", pausedBy +
+				"until that is changed: hypergate changes nothing in the guest or in the control plane namespace, and istiod " +
+				pauseEnd}},
 		},
 		"it is being deleted":       {status.Result{Lifecycle: model.Deleting{}}, reported{}},
 		"it is not initialized yet": {status.Result{Lifecycle: model.Starting{}}, starting},

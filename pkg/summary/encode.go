@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ func Encode(s Summary) (string, error) {
 		}
 		if long == 0 {
 			shorter := s.shorter()
-			if shorter.Gateways != s.Gateways || shorter.Class != s.Class {
+			if !reflect.DeepEqual(shorter, s) {
 				s, long, short = shorter, longestMessage, shortMessage
 				continue
 			}
@@ -61,10 +62,12 @@ func Encode(s Summary) (string, error) {
 	}
 }
 
-// shorter returns the summary without the first of what it can do without: the name of the Gateway that a rollout waits
-// for, the name of the class, and the rollout.
+// shorter returns the summary without the first of what it can do without: the address of the probe and the renewal of
+// the credential, the name of the Gateway that a rollout waits for, the name of the class, and the rollout.
 func (s Summary) shorter() Summary {
 	switch {
+	case s.Published.Probe != "" || s.GuestCredentialRenewed:
+		s.Published.Probe, s.GuestCredentialRenewed = "", false
 	case s.Gateways.Gateway != "":
 		s.Gateways.Gateway = ""
 	case s.Class != "":
@@ -148,6 +151,7 @@ func (s Summary) clean() Summary {
 		{&s.Published.Strategy, longestState},
 		{&s.Published.Address, longestAddress},
 		{&s.Published.State, longestState},
+		{&s.Published.Probe, longestName},
 		{&s.CA.Phase, longestState},
 		{&s.CA.Request, longestRequest},
 		{&s.Webhook.Policy, longestState},

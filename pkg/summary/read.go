@@ -222,6 +222,15 @@ func (r Reading) judge(now time.Time) Reading {
 	}
 }
 
+// SinceWhat returns what Since is the beginning of, if it is not the state itself: hypergate can run for a shorter time
+// than the renewal of a credential has been overdue.
+func (r Reading) SinceWhat() string {
+	if r.State == Expiring {
+		return "renewal overdue"
+	}
+	return ""
+}
+
 // overdueSince returns since when a renewal has been overdue.
 func (r Reading) overdueSince() time.Time {
 	return slices.MinFunc(r.Expiring, func(a, b Expiry) int { return a.Overdue.Compare(b.Overdue) }).Overdue

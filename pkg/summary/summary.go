@@ -61,9 +61,12 @@ type Summary struct {
 	// Token is istiod's token for the guest. GuestCredential is hypergate's own credential for the guest.
 	Token           Validity `json:"token,omitzero"`
 	GuestCredential Validity `json:"guestCredential,omitzero"`
-	CA              CA       `json:"ca,omitzero"`
-	Webhook         Webhook  `json:"webhook,omitzero"`
-	CRDs            CRDs     `json:"crds,omitzero"`
+	// GuestCredentialRenewed reports whether hypergate itself renews that credential (--renew-guest-kubeconfig). It is
+	// false in a summary of a version that does not write it, and without room.
+	GuestCredentialRenewed bool    `json:"guestCredentialRenewed,omitempty"`
+	CA                     CA      `json:"ca,omitzero"`
+	Webhook                Webhook `json:"webhook,omitzero"`
+	CRDs                   CRDs    `json:"crds,omitzero"`
 	// Gateways is the rollout of gateways. It is zero while there is none.
 	Gateways Gateways `json:"gateways,omitzero"`
 	// Writes is the number of write requests since the pod started. Repairs is the number of objects among them that
@@ -190,13 +193,28 @@ type Published struct {
 	Strategy string `json:"strategy"`
 	Address  string `json:"address,omitempty"`
 	State    string `json:"state"`
-	// ByOther reports whether another address than this one is probed, which --publish-probe gives.
-	ByOther bool `json:"byOther,omitempty"`
+	// ByOther reports whether another address than this one is probed, which --publish-probe gives. Probe is that
+	// address. It is empty in a summary of a version that does not write it, and without room.
+	ByOther bool   `json:"byOther,omitempty"`
+	Probe   string `json:"probe,omitempty"`
 }
+
+// PublishedAddress is the strategy of an installation that another party publishes, at --xds-address.
+const PublishedAddress = "address"
 
 // Text returns where istiod is published, and what is known of it.
 func (p Published) Text() string {
-	where := strings.TrimSpace(p.Strategy + " " + p.Address)
+	var where string
+	switch p.Strategy {
+	case "":
+	case PublishedAddress:
+		where = "by --xds-address"
+	default:
+		where = "by " + p.Strategy
+	}
+	if p.Address != "" {
+		where = strings.TrimSpace(where + " at " + p.Address)
+	}
 	return strings.TrimPrefix(where+", "+p.Result(), ", ")
 }
 
@@ -298,6 +316,15 @@ func (g Gateways) Text() string {
 		awaited = ""
 	}
 	return fmt.Sprintf("%d of %d %s%s%s", g.Done, g.Total, done, awaited, g.Gateway)
+}
+
+// CredentialText returns how long hypergate's credential for the guest is valid, which the caller has in words, and
+// whether hypergate renews it. It is empty if there is none.
+func (s Summary) CredentialText(left string) string {
+	if left == "" || !s.GuestCredentialRenewed {
+		return left
+	}
+	return left + ", renewed by hypergate"
 }
 
 // Condition returns the condition of a type. It returns the zero value if the summary has none.

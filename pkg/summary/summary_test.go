@@ -76,6 +76,7 @@ func TestWhatIsEncodedIsParsed(t *testing.T) {
 	t.Parallel()
 	want := installed()
 	want.Gateways = summary.Gateways{State: summary.GatewaysStopped, Done: 3, Total: 12, Gateway: "shop/web"}
+	want.Published.ByOther, want.Published.Probe, want.GuestCredentialRenewed = true, "192.0.2.7:8443", true
 	got, err := summary.Parse(encode(t, want))
 	want.Schema = summary.Schema
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -95,8 +96,8 @@ func TestEncodeFits(t *testing.T) {
 		s := summary.Summary{
 			Holder: long, Hypergate: long, Istio: long, Topology: long, Guest: long, Lifecycle: summary.Lifecycle(long),
 			PausedUntil: noon(), PausedSince: noon(), Classes: 1 << 40, Class: long, Owner: long, GuestAPI: summary.GuestAPI{long, 1 << 40},
-			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long, true},
-			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()},
+			Istiod: summary.Istiod{long, noon(), long, 1 << 40, 1 << 40}, Published: summary.Published{long, long, long, true, long},
+			Token: summary.Validity{noon(), noon()}, GuestCredential: summary.Validity{noon(), noon()}, GuestCredentialRenewed: true,
 			// A CA of another party has no request, which is shorter.
 			CA: summary.CA{noon(), long, long, false}, Webhook: summary.Webhook{long, noon()},
 			CRDs:     summary.CRDs{1 << 40, 1 << 40, 1 << 40, 1 << 40},
@@ -144,6 +145,17 @@ func TestTexts(t *testing.T) {
 		"answers in 12 ms":      summary.GuestAPI{State: summary.APIAnswers, Millis: 12}.Text(),
 		"answers with errors":   summary.GuestAPI{State: summary.APIFails, Millis: 12}.Text(),
 		"does not answer":       summary.GuestAPI{State: summary.APISilent, Millis: 12}.Text(),
+		"unavailable":           summary.Published{State: summary.PublishedUnavailable}.Text(),
+		"by route, pending":     summary.Published{Strategy: "route", State: summary.PublishedPending}.Text(),
+		"by --xds-address at a:1, reached": summary.Published{
+			Strategy: summary.PublishedAddress, Address: "a:1", State: summary.PublishedReached,
+		}.Text(),
+		"by tunnel at a:1, unreached at the probe's address": summary.Published{
+			Strategy: "tunnel", Address: "a:1", State: summary.PublishedUnreached, ByOther: true,
+		}.Text(),
+		"by route at a:1, unreached at the probe's address": summary.Published{
+			Strategy: "route", Address: "a:1", State: summary.PublishedUnreached, ByOther: true, Probe: "b:2",
+		}.Text(),
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)

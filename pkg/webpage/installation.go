@@ -10,7 +10,7 @@ import (
 
 // installationOf returns what the page shows of a reading.
 func installationOf(r summary.Reading, now time.Time) installation {
-	out := installation{Name: r.Namespace, For: age(r.Since, now), Why: r.Why, State: stateOf(r.State), Management: leaseRows(r, now)}
+	out := installation{Name: r.Namespace, For: sinceText(r, now), Why: r.Why, State: stateOf(r.State), Management: leaseRows(r, now)}
 	for _, e := range r.Expiring {
 		out.Expiring = append(out.Expiring, row{e.What, left(e.Until, now)})
 	}
@@ -33,6 +33,14 @@ func installationOf(r summary.Reading, now time.Time) installation {
 		out.Phases = phasesOf(s.CA.Phase)
 	}
 	return out
+}
+
+// sinceText returns since when a state holds, in words. It is empty if that is not known.
+func sinceText(r summary.Reading, now time.Time) string {
+	if r.Since.IsZero() {
+		return ""
+	}
+	return joined(" ", r.SinceWhat(), since(r.Since, now))
 }
 
 // statusOf returns the status of a condition. Degraded and Progressing are usually False.
@@ -74,6 +82,7 @@ func managementRows(s summary.Summary, now time.Time) []row {
 		row{"lifecycle", lifecycle},
 		row{"istiod", joined(", ", s.Istiod.State, versions(&s))},
 		row{"published", s.Published.Text()},
+		row{"probe", s.Published.Probe},
 		row{"token", left(s.Token.Until, now)},
 		row{"mesh CA", ca},
 		row{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)},
@@ -88,7 +97,7 @@ func guestRows(s summary.Summary, now time.Time) []row {
 		row{"CRDs", joined(", ", crdTexts(s.CRDs)...)},
 		row{"webhook", s.Webhook.Policy},
 		row{"gateways", s.Gateways.Text()},
-		row{"credential", left(s.GuestCredential.Until, now)},
+		row{"credential", s.CredentialText(left(s.GuestCredential.Until, now))},
 	)
 }
 

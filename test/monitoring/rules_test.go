@@ -24,7 +24,7 @@ func TestEachAlertHasARunbook(t *testing.T) {
 		}
 		page := file(t, "docs/runbooks", rule.Alert+".md")
 		headings := regexp.MustCompile("(?m)^#+ .*$").FindAllString(page, -1)
-		want := []string{"# " + rule.Alert, "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"}
+		want := []string{"# " + rule.Alert, "## Meaning", "## Impact", "## Diagnosis", "## Mitigation", "## Verification"}
 		if !slices.Equal(headings, want) {
 			t.Errorf("%s: its page has the headings %q, want %q", rule.Alert, headings, want)
 		}

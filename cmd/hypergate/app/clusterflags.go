@@ -1,17 +1,22 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // clusterFlags are the flags with which users of kubectl select a cluster. The environment variable KUBECONFIG counts,
@@ -56,12 +61,18 @@ func (o *clusterFlags) addGuestFileFlags(flags *pflag.FlagSet) {
 // isSet reports whether a flag selects the cluster.
 func (o *clusterFlags) isSet() bool { return o.kubeconfig != "" || o.context != "" }
 
-// role is a cluster, and the flag for its kubeconfig, in errors.
-type role struct{ name, flag string }
+const (
+	// mostContexts is how many contexts an error names, and longestContext how much of each name.
+	mostContexts   = 5
+	longestContext = 100
+)
+
+// role is a cluster, and the flags for its kubeconfig and its context, in errors.
+type role struct{ name, flag, contextFlag string }
 
 // management and guestRole return the two roles.
-func management() role { return role{"the management cluster", "--kubeconfig"} }
-func guestRole() role  { return role{"the guest", "--guest-kubeconfig"} }
+func management() role { return role{"the management cluster", "--kubeconfig", "--context"} }
+func guestRole() role  { return role{"the guest", "--guest-kubeconfig", "--guest-context"} }
 
 // config returns the client configuration of the management cluster, and the namespace: of the flag, or else of the
 // context.
@@ -80,12 +91,12 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	overrides.Context.Namespace = o.namespace
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loader.ClientConfig()
+	missing := o.missingContext(loader, of.contextFlag)
 	switch {
+	case missing != nil:
+		return nil, "", fmt.Errorf("finding %s: %w", of.name, missing)
 	case clientcmd.IsEmptyConfig(err):
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, o.noKubeconfig(of.flag))
-	case o.lacksContext(loader):
-		return nil, "", fmt.Errorf("finding %s: context %q does not exist: kubectl config get-contexts lists the contexts",
-			of.name, o.context)
 	case err != nil:
 		return nil, "", fmt.Errorf("finding %s: %w: %s", of.name, kubeconfig.Brief(err), o.correct(of.flag))
 	}
@@ -97,13 +108,41 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	return config, namespace, nil
 }
 
-// lacksContext reports whether the kubeconfig can be read and does not have the context of the flag.
-func (o *clusterFlags) lacksContext(loader clientcmd.ClientConfig) bool {
-	if o.context == "" {
-		return false
-	}
+// missingContext returns the error of a kubeconfig whose contexts do not include the selected one, or of which none is
+// selected. client-go would take such a kubeconfig for an empty one.
+func (o *clusterFlags) missingContext(loader clientcmd.ClientConfig, flag string) error {
 	raw, err := loader.RawConfig()
-	return err == nil && raw.Contexts[o.context] == nil
+	if err != nil {
+		return nil //nolint:nilerr // the caller reports it
+	}
+	selected := cmp.Or(o.context, raw.CurrentContext)
+	_, exists := raw.Contexts[selected]
+	switch {
+	case exists:
+		return nil
+	case o.context != "":
+		return fmt.Errorf("context %q does not exist: kubectl config get-contexts lists the contexts", o.context)
+	case len(raw.Contexts) == 0:
+		return nil
+	case selected != "":
+		return fmt.Errorf("the current context %q does not exist: select one with %s: %s", selected, flag, contextNames(raw.Contexts))
+	default:
+		return fmt.Errorf("the kubeconfig has no current context: select one with %s: %s", flag, contextNames(raw.Contexts))
+	}
+}
+
+// contextNames returns the names of contexts: the first ones, and how many more there are.
+func contextNames(contexts map[string]*clientcmdapi.Context) string {
+	names := slices.Sorted(maps.Keys(contexts))
+	more := ""
+	if len(names) > mostContexts {
+		more = fmt.Sprintf(" and %d more, which kubectl config get-contexts lists", len(names)-mostContexts)
+		names = names[:mostContexts]
+	}
+	for i := range names {
+		names[i] = text.Cut(oneLine(names[i]), longestContext)
+	}
+	return strings.Join(names, ", ") + more
 }
 
 // noKubeconfig returns the error of a cluster that no kubeconfig names. It says where the command has looked.

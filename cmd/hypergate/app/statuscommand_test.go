@@ -1,11 +1,13 @@
 package app_test
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 )
@@ -16,6 +18,18 @@ func kubeconfigOf(t *testing.T, server string) string {
 	return file(t, "kubeconfig", `{apiVersion: v1, kind: Config, current-context: guest1,
 clusters: [{name: c, cluster: {server: "`+server+`"}}], users: [{name: u, user: {token: abc}}],
 contexts: [{name: guest1, context: {cluster: c, user: u, namespace: clusters-guest1}}, {name: none, context: {cluster: none, user: u}}]}`)
+}
+
+// contextsOnly returns a kubeconfig of one cluster with a current context and n contexts: c0, c1 and so on.
+func contextsOnly(t *testing.T, current string, n int) string {
+	t.Helper()
+	var contexts []string
+	for i := range n {
+		contexts = append(contexts, fmt.Sprintf("{name: c%d, context: {cluster: c, user: u}}", i))
+	}
+	return file(t, "contexts", `{apiVersion: v1, kind: Config, current-context: "`+current+`",
+clusters: [{name: c, cluster: {server: "https://c"}}], users: [{name: u, user: {token: abc}}],
+contexts: [`+strings.Join(contexts, ", ")+`]}`)
 }
 
 // TestStatusWithoutACluster checks that flags and clusters that cannot be used end in one error each.
@@ -48,16 +62,24 @@ func TestStatusWithoutACluster(t *testing.T) {
 			"an empty file":   {[]string{"--kubeconfig=" + file(t, "empty", "")}, `/empty" contains no cluster: check --kubeconfig`},
 			"not YAML":        {[]string{"--kubeconfig=" + file(t, "k", "\x00")}, ": check --kubeconfig"},
 			"text":            {[]string{"--kubeconfig=" + file(t, "k", "text")}, `/k": it has no apiVersion and kind: check --kubeconfig`},
-			"no context":      {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
-			"no cluster":      {[]string{"--kubeconfig=" + away, "--context=none"}, "finding the management cluster"},
-			"an output":       {[]string{"-o=xml"}, `unsupported value "xml": supported values are table, wide, json, yaml, html`},
-			"a goal":          {[]string{"--for=ready"}, `--for: unsupported value "ready"`},
-			"a wait":          {[]string{"--wait=-1s"}, "--wait: -1s must not be negative"},
-			"wait, a space":   {[]string{"--wait", "10m"}, `"10m" is not the name of a guest: write --wait=10m`},
-			"watch and wait":  {[]string{"--watch", "--wait"}, "--watch and --wait are mutually exclusive"},
-			"watch as YAML":   {[]string{"-w", "-o=yaml"}, "--watch prints lines of a table"},
-			"not a time":      {[]string{"--wait=long"}, `invalid argument "long" for "--wait"`},
-			"a timeout":       {[]string{"--request-timeout=0s"}, "--request-timeout: 0s must be greater than 0"},
+			"none selected": {
+				[]string{"--kubeconfig=" + contextsOnly(t, "", 7)}, "the kubeconfig has no current context: " +
+					"select one with --context: c0, c1, c2, c3, c4 and 2 more, which kubectl config get-contexts lists",
+			},
+			"a lost context": {
+				[]string{"--kubeconfig=" + contextsOnly(t, "gone", 1)},
+				`current context "gone" does not exist: select one with --context: c0`,
+			},
+			"no context":     {[]string{"--kubeconfig=" + away, "--context=other"}, `context "other" does not exist`},
+			"no cluster":     {[]string{"--kubeconfig=" + away, "--context=none"}, "finding the management cluster"},
+			"an output":      {[]string{"-o=xml"}, `unsupported value "xml": supported values are table, wide, json, yaml, html`},
+			"a goal":         {[]string{"--for=ready"}, `--for: unsupported value "ready"`},
+			"a wait":         {[]string{"--wait=-1s"}, "--wait: -1s must not be negative"},
+			"wait, a space":  {[]string{"--wait", "10m"}, `"10m" is not the name of a guest: write --wait=10m`},
+			"watch and wait": {[]string{"--watch", "--wait"}, "--watch and --wait are mutually exclusive"},
+			"watch as YAML":  {[]string{"-w", "-o=yaml"}, "--watch prints lines of a table"},
+			"not a time":     {[]string{"--wait=long"}, `invalid argument "long" for "--wait"`},
+			"a timeout":      {[]string{"--request-timeout=0s"}, "--request-timeout: 0s must be greater than 0"},
 		} {
 			t.Run(verb+"/"+name, func(t *testing.T) { fails(t, append([]string{verb}, tc.flags...), tc.want) })
 		}

@@ -57,6 +57,9 @@ type page struct {
 func (p page) print() {
 	r, s := p.reading, p.reading.Summary
 	since := p.since(r.Since)
+	if what := r.SinceWhat(); what != "" {
+		since = ", " + what + since
+	}
 	fmt.Fprintln(p.out, p.cut(nameOf(r), len(stateWord(r.State))+len(since)+3)+"   "+p.state(r.State, 0)+since)
 	if r.Why != "" {
 		p.wrapped(p.out, "  ", r.Why)
@@ -102,7 +105,7 @@ func (p page) management(s *summary.Summary) [][2]string {
 		[2]string{"istiod", p.istiod(s)},
 	)
 	if s.Published.State != "" {
-		rows = append(rows, [2]string{"published", s.Published.Text()})
+		rows = append(rows, [2]string{"published", s.Published.Text()}, [2]string{"probe", s.Published.Probe})
 	}
 	rows = append(rows, [2]string{"token", p.left(s.Token.Until) + p.renewed(s)})
 	if !s.CA.Expires.IsZero() {
@@ -135,7 +138,7 @@ func (p page) guest(s *summary.Summary) [][2]string {
 		{"CRDs", crdsText(s.CRDs)},
 		{"webhook", p.webhook(s)},
 		{"gateways", s.Gateways.Text()},
-		{"credential", p.left(s.GuestCredential.Until)},
+		{"credential", s.CredentialText(p.left(s.GuestCredential.Until))},
 	}
 }
 

@@ -66,9 +66,11 @@ func degradedSummary(guest string) summary.Summary {
 func pausedSummary(guest string) summary.Summary {
 	s := summaryOf(guest)
 	s.Lifecycle, s.PausedSince, s.PausedUntil = summary.Paused, noon().Add(-2*time.Hour), noon().AddDate(0, 0, 1)
-	s.Conditions[1].Reason, s.Conditions[1].Message = "ReconciliationPaused", "reconciliation is paused by spec.pausedUntil "+
+	s.Conditions[1].Reason, s.Conditions[1].Message = "ReconciliationPaused", "reconciliation is paused by "+
+		"spec.pausedUntil of the HostedControlPlane "+
 		"until 2026-11-24T12:00:00Z: hypergate changes nothing in the guest or in the control plane namespace, and istiod keeps "+
-		"serving with its current token; the other conditions are from before the pause"
+		"serving with its current token; the other conditions are from before the pause "+
+		"[if the pause is not intended, end it: runbook HypergatePaused]"
 	return s
 }
 
@@ -131,8 +133,15 @@ func TestStatusOutput(t *testing.T) {
 		Message: "gateways roll one by one: 3 of 12 Gateways have rolled; waiting up to 15 minutes for the new pods of shop/web " +
 			"[to see them, run kubectl -n shop get deployments,pods -l gateway.networking.k8s.io/gateway-name=web in the guest]",
 	}
+	expiring := degradedSummary("guest1")
+	expiring.Conditions, expiring.GuestCredentialRenewed = summaryOf("guest1").Conditions, true
+	expiring.Published = summary.Published{
+		Strategy: summary.PublishedAddress, Address: "istiod.example.com:443", State: summary.PublishedReached, ByOther: true,
+		Probe: "router.example.com:8443",
+	}
 	for name, reading := range map[string]summary.Reading{
-		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
+		"expiring": renewed(t, expiring),
+		"ok":       renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
 		"rolling": renewed(t, rolling), "paused": renewed(t, pausedSummary("guest1")),
 		"silent": readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
 	} {
