@@ -7,9 +7,9 @@
 // parsed. Its metrics must be in docs/reference/metrics.md, which hack/docs compares with the code, or in a list of
 // metrics of others.
 //
-// The PodMonitors are translated to scrape configurations, as the Prometheus operator does. The code of Prometheus
-// applies their relabelings to the pods of deploy/ and to the series on the pages of metrics. test/e2e runs Prometheus
-// with the same scrape configurations.
+// The kustomizations of deploy/monitoring are rendered. Their PodMonitors are translated to scrape configurations, as
+// the Prometheus operator does. The code of Prometheus applies the relabelings to the pods of deploy/ and to the series
+// on the pages of metrics. test/e2e runs Prometheus with the same scrape configurations.
 //
 // # Invariants
 //

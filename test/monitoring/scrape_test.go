@@ -1,6 +1,8 @@
 package monitoring
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // podMonitor is a PodMonitor with the fields that deploy/ uses. Another field is an error: the translation lacks it.
@@ -21,6 +25,7 @@ type podMonitor struct {
 	Kind       string
 	Metadata   struct {
 		Name, Namespace string
+		Labels          map[string]string
 		OwnerReferences []any `yaml:"ownerReferences"`
 	}
 	Spec struct {
@@ -30,7 +35,10 @@ type podMonitor struct {
 				Key, Operator string
 			} `yaml:"matchExpressions"`
 		}
-		NamespaceSelector   any             `yaml:"namespaceSelector"`
+		NamespaceSelector struct {
+			Any        bool
+			MatchNames []string `yaml:"matchNames"`
+		} `yaml:"namespaceSelector"`
 		PodTargetLabels     []string        `yaml:"podTargetLabels"`
 		PodMetricsEndpoints []scrapedSource `yaml:"podMetricsEndpoints"`
 	}
@@ -88,7 +96,8 @@ func strict(node *yaml.Node, into any) error {
 	return decoder.Decode(into)
 }
 
-// scrapeConfig is a part of Prometheus' configuration. It lacks the service discovery: a test states its targets.
+// scrapeConfig is a part of Prometheus' configuration. It lacks the service discovery: a test states its targets. So
+// the namespaces of the discovery are a relabeling here.
 type scrapeConfig struct {
 	JobName        string       `yaml:"job_name"`
 	Interval       string       `yaml:"scrape_interval"`
@@ -105,10 +114,18 @@ func labelName(name string) string {
 	return regexp.MustCompile(`[^a-zA-Z0-9_]`).ReplaceAllString(name, "_")
 }
 
-// scrapeConfigs translates a PodMonitor as the Prometheus operator does.
-func (m podMonitor) scrapeConfigs() []scrapeConfig {
-	id := m.Metadata.Namespace + "/" + m.Metadata.Name
+// selected returns the relabelings that keep the pods that a PodMonitor selects.
+func (m podMonitor) selected() []relabeling {
 	var selected []relabeling
+	if in := m.Spec.NamespaceSelector; !in.Any {
+		names := in.MatchNames
+		if len(names) == 0 {
+			names = []string{m.Metadata.Namespace}
+		}
+		selected = append(selected, relabeling{
+			Action: "keep", SourceLabels: []string{"__meta_kubernetes_namespace"}, Regex: "(" + strings.Join(names, "|") + ")",
+		})
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.Spec.Selector.MatchLabels)) {
 		selected = append(selected, relabeling{
 			Action: "keep", SourceLabels: []string{podLabel + labelName(name), podLabelPresent + labelName(name)},
@@ -120,11 +137,17 @@ func (m podMonitor) scrapeConfigs() []scrapeConfig {
 			Action: "keep", SourceLabels: []string{podLabelPresent + labelName(expression.Key)}, Regex: "true",
 		})
 	}
+	return selected
+}
+
+// scrapeConfigs translates a PodMonitor as the Prometheus operator does.
+func (m podMonitor) scrapeConfigs() []scrapeConfig {
+	id := m.Metadata.Namespace + "/" + m.Metadata.Name
 	var out []scrapeConfig
 	for i, endpoint := range m.Spec.PodMetricsEndpoints {
 		rules := append([]relabeling{
 			{Action: "drop", SourceLabels: []string{"__meta_kubernetes_pod_phase"}, Regex: "(Failed|Succeeded)"},
-		}, selected...)
+		}, m.selected()...)
 		rules = append(
 			rules,
 			relabeling{Action: "keep", SourceLabels: []string{"__meta_kubernetes_pod_container_port_name"}, Regex: endpoint.Port},
@@ -150,7 +173,8 @@ func (m podMonitor) scrapeConfigs() []scrapeConfig {
 	return out
 }
 
-// podMonitors returns the PodMonitors of a file that can have other objects as well.
+// podMonitors returns the PodMonitors of a file, or those that a folder's kustomization renders. Both can have other
+// objects as well.
 func podMonitors(t *testing.T, path string) []podMonitor {
 	t.Helper()
 	var out []podMonitor
@@ -179,17 +203,41 @@ func podMonitors(t *testing.T, path string) []podMonitor {
 	return out
 }
 
-// objects returns the documents of a file.
+// objects returns the documents of a file, or those that a folder's kustomization renders.
 func objects(t *testing.T, path string) []*yaml.Node {
 	t.Helper()
+	var text string
+	if filepath.Ext(path) == ".yaml" {
+		text = file(t, path)
+	} else {
+		text = rendered(t, path)
+	}
 	var out []*yaml.Node
-	for decoder := yaml.NewDecoder(strings.NewReader(file(t, path))); ; {
+	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var node yaml.Node
-		if decoder.Decode(&node) != nil {
+		err := decoder.Decode(&node)
+		if errors.Is(err, io.EOF) {
 			return out
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
 		}
 		out = append(out, &node)
 	}
+}
+
+// rendered returns what `kubectl apply -k` would apply for a folder.
+func rendered(t *testing.T, folder string) string {
+	t.Helper()
+	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := all.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // asConfig returns scrape configurations as Prometheus loads them.
@@ -214,18 +262,15 @@ func asYAML(t *testing.T, all []scrapeConfig) string {
 }
 
 // TestTheScrapeConfigs checks the golden file from which test/e2e configures a real Prometheus: the PodMonitors of
-// deploy/monitoring, as the Prometheus operator translates them. UPDATE=1 writes it.
+// deploy/monitoring/hosted, as the Prometheus operator translates them. UPDATE=1 writes it.
 func TestTheScrapeConfigs(t *testing.T) {
 	t.Parallel()
 	var all []scrapeConfig
-	for _, name := range []string{"hypergate", "istiod"} {
-		for _, one := range podMonitors(t, "deploy/monitoring/podmonitors/"+name+".yaml") {
-			one.Metadata.Namespace = "monitoring"
-			all = append(all, one.scrapeConfigs()...)
-		}
+	for _, one := range podMonitors(t, "deploy/monitoring/hosted") {
+		all = append(all, one.scrapeConfigs()...)
 	}
 	asConfig(t, all)
-	got := "# The PodMonitors of deploy/monitoring/podmonitors, as the Prometheus operator translates them. Written with UPDATE=1.\n" +
+	got := "# The PodMonitors of deploy/monitoring/hosted, as the Prometheus operator translates them. Written with UPDATE=1.\n" +
 		asYAML(t, all)
 	golden := filepath.Join("testdata", "scrape_configs.yaml")
 	if os.Getenv("UPDATE") != "" {

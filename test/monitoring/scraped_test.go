@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/relabel"
+	"go.yaml.in/yaml/v3"
 )
 
 // clusterID is the label _id in the golden files of the component.
@@ -20,14 +21,14 @@ const clusterID = "0d4ec93c-3cf7-4c4c-9b5e-4c5f5c6b8c11"
 
 // pod is a pod that the service discovery of Prometheus finds.
 type pod struct {
-	name   string
-	labels map[string]string
+	namespace, name string
+	labels          map[string]string
 	// ports are the names of the ports, with the name of their container.
 	ports map[string]string
 }
 
-// deployed returns the pods of the Deployments in a file.
-func deployed(t *testing.T, path string) []pod {
+// deployed returns the pods of the Deployments in a file, as if it was applied to a namespace.
+func deployed(t *testing.T, namespace, path string) []pod {
 	t.Helper()
 	var out []pod
 	for _, object := range objects(t, path) {
@@ -52,7 +53,7 @@ func deployed(t *testing.T, path string) []pod {
 		if d.Kind != "Deployment" {
 			continue
 		}
-		one := pod{d.Metadata.Name + "-0", d.Spec.Template.Metadata.Labels, map[string]string{}}
+		one := pod{namespace, d.Metadata.Name + "-0", d.Spec.Template.Metadata.Labels, map[string]string{}}
 		for _, container := range d.Spec.Template.Spec.Containers {
 			for _, port := range container.Ports {
 				one.ports[port.Name] = container.Name
@@ -72,7 +73,7 @@ func (p pod) discovered() []labels.Labels {
 	for _, port := range slices.Sorted(maps.Keys(p.ports)) {
 		b := labels.NewBuilder(labels.EmptyLabels())
 		for name, value := range map[string]string{
-			"namespace": "clusters-guest1", "pod_name": p.name, "pod_phase": "Running",
+			"namespace": p.namespace, "pod_name": p.name, "pod_phase": "Running",
 			"pod_container_name": p.ports[port], "pod_container_port_name": port,
 		} {
 			b.Set("__meta_kubernetes_"+name, value)
@@ -159,7 +160,9 @@ func seriesOf(text string) (name string, names []string) {
 // jobs are the scrape configurations of PodMonitors, and the pods that are there.
 type jobs struct {
 	configs []*config.ScrapeConfig
-	pods    []pod
+	// namespace is that of the pods.
+	namespace string
+	pods      []pod
 	// more are the labels that each target and each of its series has besides those of the Prometheus operator.
 	more map[string]string
 }
@@ -179,27 +182,45 @@ func tunnelGolden(t *testing.T) string {
 	return path
 }
 
-// installations returns what is scraped of a hosted control plane: by deploy/monitoring, and as HyperShift's component.
+// installations returns what is scraped: by deploy/monitoring, and as HyperShift's component.
 func installations(t *testing.T) map[string]jobs {
 	t.Helper()
-	istiod := deployed(t, tunnelGolden(t))
-	const component = "test/hypershift/testdata/cpo/single-replica.yaml"
-	translated := func(files ...string) (out []*config.ScrapeConfig) {
-		var all []scrapeConfig
-		for _, path := range files {
-			for _, one := range podMonitors(t, path) {
-				all = append(all, one.scrapeConfigs()...)
-			}
+	const component, hosted = "test/hypershift/testdata/cpo/single-replica.yaml", "clusters-guest1"
+	out := map[string]jobs{}
+	for name, one := range map[string]struct {
+		monitors, namespace string
+		deployments         []string
+		more                map[string]string
+	}{
+		"hosted": {
+			"deploy/monitoring/hosted", hosted,
+			[]string{"deploy/hosted/management/deployment.yaml", tunnelGolden(t)},
+			nil,
+		},
+		"cluster-api": {
+			"deploy/monitoring/cluster-api", hosted,
+			[]string{"deploy/cluster-api/management/deployment.yaml", tunnelGolden(t)},
+			nil,
+		},
+		"standalone": {
+			"deploy/monitoring/standalone", "openshift-ingress",
+			[]string{"deploy/standalone/deployment.yaml", tunnelGolden(t)},
+			nil,
+		},
+		"component": {component, hosted, []string{component, tunnelGolden(t)}, map[string]string{"_id": clusterID}},
+	} {
+		installed := jobs{namespace: one.namespace, more: one.more}
+		for _, path := range one.deployments {
+			installed.pods = append(installed.pods, deployed(t, one.namespace, path)...)
 		}
-		return asConfig(t, all)
+		var all []scrapeConfig
+		for _, monitor := range podMonitors(t, one.monitors) {
+			all = append(all, monitor.scrapeConfigs()...)
+		}
+		installed.configs = asConfig(t, all)
+		out[name] = installed
 	}
-	ours := translated("deploy/monitoring/podmonitors/hypergate.yaml", "deploy/monitoring/podmonitors/istiod.yaml")
-	return map[string]jobs{
-		"hosted":      {ours, append(deployed(t, "deploy/hosted/management/deployment.yaml"), istiod...), nil},
-		"cluster-api": {ours, append(deployed(t, "deploy/cluster-api/management/deployment.yaml"), istiod...), nil},
-		"standalone":  {ours, append(deployed(t, "deploy/standalone/deployment.yaml"), istiod...), nil},
-		"component":   {translated(component), append(deployed(t, component), istiod...), map[string]string{"_id": clusterID}},
-	}
+	return out
 }
 
 // TestTargets checks which ports of which pods are scraped, and the labels of the targets. Alerts and dashboards read
@@ -220,7 +241,7 @@ func TestTargets(t *testing.T) {
 			{"istiod-openshift-gateway-0", "discovery", "http-monitoring"},
 			{"istiod-openshift-gateway-0", "tunnel", "tunnel-health"},
 		} {
-			target := map[string]string{"namespace": "clusters-guest1", "pod": one[0], "container": one[1], "endpoint": one[2]}
+			target := map[string]string{"namespace": installed.namespace, "pod": one[0], "container": one[1], "endpoint": one[2]}
 			maps.Copy(target, installed.more)
 			want = append(want, target)
 		}
@@ -233,20 +254,52 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestTheTargetOfAGateway checks the labels of a gateway's target.
+// TestTheTargetOfAGateway checks which gateways are scraped, and the labels of a gateway's target.
 func TestTheTargetOfAGateway(t *testing.T) {
 	t.Parallel()
-	gateway := pod{"gw-0", map[string]string{
+	gateway := pod{"shop", "gw-0", map[string]string{
 		"gateway.networking.k8s.io/gateway-name": "gw", "gateway.networking.k8s.io/gateway-class-name": "openshift-default",
 	}, map[string]string{"metrics": "istio-proxy", "status-port": "istio-proxy"}}
-	monitors := podMonitors(t, "deploy/monitoring/guest/podmonitor.yaml")
+	elsewhere := gateway
+	elsewhere.namespace = "elsewhere"
+	monitors := podMonitors(t, "deploy/monitoring/guest")
+	monitors[0].Metadata.Namespace = gateway.namespace // as with kubectl -n
 	found := asConfig(t, monitors[0].scrapeConfigs())
 	want := []map[string]string{{
-		"namespace": "clusters-guest1", "pod": "gw-0", "container": "istio-proxy", "endpoint": "metrics", "job": "/hypergate-gateways",
+		"namespace": "shop", "pod": "gw-0", "container": "istio-proxy", "endpoint": "metrics", "job": "shop/hypergate-gateways",
 		"gateway_networking_k8s_io_gateway_name": "gw",
 	}}
-	if diff := cmp.Diff(want, targets(found[0], []pod{gateway, {"other", nil, gateway.ports}})); diff != "" {
+	if diff := cmp.Diff(want, targets(found[0], []pod{gateway, elsewhere, {"shop", "other", nil, gateway.ports}})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestNamespaceSelectors checks in which namespaces a PodMonitor of the namespace monitoring selects pods.
+func TestNamespaceSelectors(t *testing.T) {
+	t.Parallel()
+	for selector, want := range map[string][]string{
+		"{}":                           {"monitoring"},
+		"{any: false, matchNames: []}": {"monitoring"},
+		"{matchNames: [a, b]}":         {"a", "b"},
+		"{any: true}":                  {"a", "a-b", "b", "monitoring"},
+		"{any: true, matchNames: [a]}": {"a", "a-b", "b", "monitoring"},
+	} {
+		var monitor podMonitor
+		monitor.Metadata.Namespace = "monitoring"
+		monitor.Spec.PodMetricsEndpoints = []scrapedSource{{Port: "metrics", Interval: "60s"}}
+		if err := yaml.Unmarshal([]byte(selector), &monitor.Spec.NamespaceSelector); err != nil {
+			t.Fatal(err)
+		}
+		job := asConfig(t, monitor.scrapeConfigs())[0]
+		var got []string
+		for _, namespace := range []string{"a", "a-b", "b", "monitoring"} {
+			if len(targets(job, []pod{{namespace, "pod-0", nil, map[string]string{"metrics": "c"}}})) == 1 {
+				got = append(got, namespace)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: the namespaces, -want +got:\n%s", selector, diff)
+		}
 	}
 }
 
