@@ -1,11 +1,6 @@
 package controller
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -77,33 +72,15 @@ func (o *observation) useSettings(s *gatewaySettings, ignores *ignoring) {
 	}
 }
 
-// defaultsEvidence returns the hashes that a rollout of gateways follows from: those of istiod's configuration, each
-// with the defaults for the pods of each class. So changed defaults roll gateways one after another, as another istiod
-// does. applied is what the guest shows: a new process knows it, and a refused write does not count. A class without
-// defaults, or with defaults that are not marked, does not count.
-func defaultsEvidence(wanted, has string, planned, applied map[string]string) (wantedAll, hasAll string) {
-	if wanted == "" || has == "" {
+// settingsEvidence returns the hashes that a rollout of gateways follows from: those of istiod's configuration, each
+// with the settings of the guest. So changed settings roll gateways one after another, as another istiod does. The
+// defaults of the classes show which settings they have: a new process knows them, and a refused write does not
+// count.
+func settingsEvidence(wanted, has, settings string, applied []string) (wantedAll, hasAll string) {
+	if wanted == "" || has == "" || len(applied) == 0 {
 		return wanted, has
 	}
-	all, others := sha256.New(), sha256.New()
-	compared, changed := false, false
-	for _, template := range slices.Compact(slices.Sorted(maps.Values(planned))) { // mostly one, also with another class
-		fmt.Fprintln(all, template)
-	}
-	for _, class := range slices.Sorted(maps.Keys(planned)) {
-		if template := applied[class]; template != "" {
-			compared, changed = true, changed || template != planned[class]
-			fmt.Fprintln(others, class, template)
-		}
-	}
-	if !compared {
-		return wanted, has
-	}
-	wantedAll = wanted + "/" + hex.EncodeToString(all.Sum(nil)[:8])
-	if changed {
-		return wantedAll, has + "/" + hex.EncodeToString(others.Sum(nil)[:8]) + "/changes"
-	}
-	return wantedAll, has + strings.TrimPrefix(wantedAll, wanted)
+	return wanted + "/" + settings, has + "/" + strings.Join(applied, ",")
 }
 
 // untilSettings returns how long changed settings of the guest still wait. Zero: none do.

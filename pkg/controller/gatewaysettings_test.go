@@ -148,12 +148,12 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 		ForeignObject: model.ForeignObject{Key: types.NamespacedName{Namespace: "n", Name: "g"}, UID: "u", ResourceVersion: "1"},
 		Deployment:    model.GatewayDeployment{State: model.DeploymentComplete, Generation: 1, Wanted: 1},
 	}
-	check := func(when string, hold model.GatewayHold, proxy string, applied map[string]string, want string) string {
+	check := func(when string, hold model.GatewayHold, proxy string, applied []string, want string) string {
 		c, is := d.decide(d.observed(func(o *observation) {
 			gateway.Hold = hold
 			o.mgmt.IstiodConfig = first.plan.IstiodConfig
 			o.guest.Gateways = model.ObservedGateways{View: model.GatewaysKnown, List: []model.Gateway{gateway}}
-			o.guest.Proxy.HTTP, o.guest.AppliedTemplates = proxy, applied
+			o.guest.Proxy.HTTP, o.guest.AppliedSettings = proxy, applied
 		})).(converge)
 		if !is {
 			t.Fatal("no plan is carried out")
@@ -161,53 +161,17 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 		if got := fmt.Sprintf("%T, holds istiod: %t", c.rollout.step, rollout.HoldsIstiod(c.rollout.step)); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
-		return c.plan.ClassTemplates["a"]
+		return c.plan.GatewaySettings
 	}
-	in := func(template string) map[string]string { return map[string]string{"a": template} }
 	const done, hold, change, release = "rollout.Done, holds istiod: false", "rollout.Hold, holds istiod: true",
 		"rollout.Change, holds istiod: false", "rollout.Release, holds istiod: false"
 	a := check("no defaults yet", model.Free, "http://a", nil, done)
-	check("the same settings", model.Free, "http://a", in(a), done)
-	b := check("other settings", model.Free, "http://b", in(a), hold)
-	check("all Gateways are held", model.Held, "http://b", in(a), change)
-	check("the settings are applied", model.Held, "http://b", in(b), release)
-	none := check("no settings any more", model.Free, "", in(b), hold)
-	check("no settings, and none before", model.Free, "", in(none), done)
-	check("the first settings", model.Free, "http://a", in(none), hold)
-	check("defaults of a version that did not mark them", model.Free, "http://a", in(""), done)
-}
-
-// TestDefaultsEvidence checks when defaults of classes begin a rollout of gateways.
-func TestDefaultsEvidence(t *testing.T) {
-	t.Parallel()
-	planned := map[string]string{"a": "1", "b": "2"}
-	for name, c := range map[string]struct {
-		applied map[string]string
-		rolls   bool
-	}{
-		"applied":                              {planned, false},
-		"none yet":                             {nil, false},
-		"a new class":                          {map[string]string{"a": "1"}, false},
-		"a class that is gone":                 {map[string]string{"a": "1", "b": "2", "c": "3"}, false},
-		"one class was refused":                {map[string]string{"a": "1", "b": "1"}, true},
-		"those of two classes are exchanged":   {map[string]string{"a": "2", "b": "1"}, true},
-		"not marked":                           {map[string]string{"a": "", "b": ""}, false},
-		"one class is not marked, one changes": {map[string]string{"a": "", "b": "9"}, true},
-	} {
-		wanted, has := defaultsEvidence("x", "x", planned, c.applied)
-		if rolls := wanted != has; rolls != c.rolls {
-			t.Errorf("%s: wanted %s, has %s", name, wanted, has)
-		}
-		if wanted, has := defaultsEvidence("x", "y", planned, c.applied); wanted == has {
-			t.Errorf("%s: another istiod does not count", name)
-		}
-		if wanted, has := defaultsEvidence("x", "", planned, c.applied); wanted != "x" || has != "" {
-			t.Errorf("%s: without an istiod, wanted %s, has %s", name, wanted, has)
-		}
-	}
-	before, _ := defaultsEvidence("x", "x", map[string]string{"a": "1"}, map[string]string{"a": "1"})
-	after, _ := defaultsEvidence("x", "x", map[string]string{"a": "1", "b": "1"}, map[string]string{"a": "1"})
-	if before != after {
-		t.Errorf("a class with the same defaults changes what is wanted from %s to %s", before, after)
-	}
+	check("the same settings", model.Free, "http://a", []string{a}, done)
+	b := check("other settings", model.Free, "http://b", []string{a}, hold)
+	check("all Gateways are held", model.Held, "http://b", []string{a}, change)
+	check("one class has them, the other was refused", model.Held, "http://b", []string{a, b}, change)
+	check("the settings are applied", model.Held, "http://b", []string{b}, release)
+	check("no settings any more", model.Free, "", []string{b}, hold)
+	check("no settings, and none before", model.Free, "", []string{""}, done)
+	check("the first settings", model.Free, "http://a", []string{""}, hold)
 }

@@ -24,7 +24,7 @@ func (d decider) withRollout(o observation, c converge) converge {
 	}
 	wanted, has := c.plan.IstiodConfig.Hash(), o.mgmt.IstiodConfig.Hash()
 	if c.plan.HasClassDefaults() {
-		wanted, has = defaultsEvidence(wanted, has, c.plan.ClassTemplates, o.guest.AppliedTemplates)
+		wanted, has = settingsEvidence(wanted, has, c.plan.GatewaySettings, o.guest.AppliedSettings)
 	}
 	e := rollout.Evidence{
 		Now: o.now, Mode: cmp.Or(d.config.GatewayRollout, model.OneByOne),

@@ -32,9 +32,9 @@ type Plan struct {
 	Mgmt []model.MgmtObject
 	// IstiodConfig is the configuration that Mgmt and Workload have. It is empty unless the plan contains istiod.
 	IstiodConfig model.IstiodConfig
-	// ClassTemplates has model.TemplateAnnotation of the defaults for the gateways of each class, which are in Guest.
-	// It is empty if there are none.
-	ClassTemplates map[string]string
+	// GatewaySettings identifies the settings of the guest that the pods of gateways follow from: the value of
+	// model.SettingsAnnotation of the defaults of each class, which are in Guest. It is empty if there are none.
+	GatewaySettings string
 	// Routes publish istiod's Service beyond the management cluster. hypergate applies a route after its Service
 	// exists, and deletes it before the Service.
 	Routes []model.MgmtObject

@@ -80,22 +80,18 @@ func ownAccount(u *unstructured.Unstructured, cfg model.Config, _ model.Manageme
 
 // ownClassDefaults gives the defaults of a class a name of hypergate's own. istiod finds them by their label
 // (pilot/pkg/config/kube/gateway/deploymentcontroller.go). If two objects have the same label, it uses the older one.
-// It also marks them with what they have for pods, with the settings of the guest in it, and with the time of their
-// last change.
+// It also marks them with the settings of the guest that they have, and with the time of their last change. The mark is
+// evidence of what the gateways got.
 func ownClassDefaults(u *unstructured.Unstructured, cfg model.Config, _ model.ManagementObservation, guest model.GuestObservation) error {
 	class, found := strings.CutPrefix(u.GetName(), "istio-"+cfg.Revision+"-gatewayclass-")
 	if !found {
 		return fmt.Errorf("the name does not end with the name of a class")
 	}
 	u.SetName(cfg.ClassDefaultsName(class))
-	data, _, err := unstructured.NestedStringMap(u.Object, "data")
-	if err != nil {
-		return err
+	if marks := settingsMarks(guest); len(marks) > 0 {
+		maps.Copy(marks, u.GetAnnotations())
+		u.SetAnnotations(marks)
 	}
-	marks := settingsMarks(guest)
-	marks[model.TemplateAnnotation] = model.TemplateOf(data)
-	maps.Copy(marks, u.GetAnnotations())
-	u.SetAnnotations(marks)
 	return nil
 }
 

@@ -178,7 +178,7 @@ func kinds() []apply.Kind {
 			kind.Settle = crdSettle
 		}
 		if k.GVK == classDefaultsKind() {
-			kind.Note = model.TemplateAnnotation
+			kind.Note = model.SettingsAnnotation
 		}
 		out = append(out, kind)
 	}

@@ -58,7 +58,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.TLSProfile = c.apiServer.value()
-	out.Gateways, out.AppliedTemplates = c.observedGateways(), c.appliedTemplates(out.Classes)
+	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
 	if _, exists := c.crds.item(ingressOperatorCRD); exists {
 		out.IngressOperator = model.Present
 	}
@@ -71,22 +71,17 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	return out, nil
 }
 
-// appliedTemplates returns what identifies what hypergate's defaults of each class have for pods. It is empty for
-// defaults of a version of hypergate that did not mark them.
-func (c *Cluster) appliedTemplates(classes []model.GatewayClass) map[string]string {
-	var out map[string]string
+// appliedSettings returns what identifies the settings in the defaults of classes.
+func (c *Cluster) appliedSettings(classes []model.GatewayClass) []string {
+	var out []string
 	notes := c.objects.Notes(classDefaultsKind())
 	for _, class := range classes {
-		note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]
-		if !exists {
-			continue
+		if note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]; exists {
+			out = append(out, note)
 		}
-		if out == nil {
-			out = map[string]string{}
-		}
-		out[class.Name] = note
 	}
-	return out
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // classDefaultsKind is the kind of the objects with the defaults of a class.

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"strings"
-)
+import "strings"
 
 // GatewayRollout is how gateways get the proxies of another istiod.
 type GatewayRollout string
@@ -201,19 +197,6 @@ func (c Config) MountedConfig(names []string) (out IstiodConfig) {
 		}
 	}
 	return out
-}
-
-// TemplateAnnotation is an annotation of the ConfigMap with the defaults for the gateways of a class: TemplateOf what
-// hypergate wrote. It is evidence of what the gateways got. If another client changes the rest, it stays, and hypergate
-// restores the rest at once.
-const TemplateAnnotation = "gateway.hypergate.dev/pod-template"
-
-// TemplateOf identifies what the defaults for the gateways of a class have for the pods. data is that of their
-// ConfigMap. A change of it makes istiod replace the pods. A change of the rest does not
-// (istio pilot/pkg/config/kube/gateway/deploymentcontroller.go).
-func TemplateOf(data map[string]string) string {
-	sum := sha256.Sum256([]byte(data["deployment"]))
-	return hex.EncodeToString(sum[:8])
 }
 
 // SettingsAnnotation is an annotation of the ConfigMap with the defaults for the gateways of a class. It identifies the

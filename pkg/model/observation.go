@@ -135,9 +135,9 @@ type GuestObservation struct {
 	Foreign ForeignInstallations `json:"-"`
 	// Gateways are what a rollout of gateways depends on.
 	Gateways ObservedGateways `json:"-"`
-	// AppliedTemplates has TemplateAnnotation of hypergate's defaults for the gateways of each class. It is empty if
-	// there are none.
-	AppliedTemplates map[string]string `json:"-"`
+	// AppliedSettings identifies the settings that the defaults of the classes have, without duplicates, sorted. It is
+	// empty if no class has defaults.
+	AppliedSettings []string `json:"-"`
 	// IngressOperator is whether the guest has a CRD of OpenShift's ingress operator. The operator can have no CRDs of
 	// the Gateway API, or not have installed them yet.
 	IngressOperator Presence
