@@ -263,8 +263,9 @@ type migrationMemory struct {
 	unasked     error
 	// denied is a write that the guest denies.
 	denied deniedWrite
-	// decided is what the last step of this process requires of istiod.
-	decided decidedMode
+	// decided is what the last step of this process requires of istiod. unneeded is the field of its Memo.
+	decided  decidedMode
+	unneeded bool
 	// published is where the last plan publishes istiod. Empty: that is not known.
 	published model.HostPort
 	// logged and acted are the last failure and the last action that were logged.
@@ -287,6 +288,7 @@ func (m *migrationMemory) observe(o observation, session uint64, ready bool) obs
 		return out
 	}
 	out.record, _, out.unreadable = migration.ParseRecord(o.mgmt.Migration.Annotations)
+	out.record.Memo.Unneeded = m.unneeded
 	if out.goal() == migration.NoGoal {
 		m.decided = decidedMode{}
 	}
@@ -313,7 +315,7 @@ func (m *migrationMemory) in(session uint64) {
 	}
 	m.session, m.next = session, time.Time{}
 	m.checked, m.checkedAt, m.connected, m.denied = migration.Inventory{}, time.Time{}, nil, deniedWrite{}
-	m.unread, m.unreadSince, m.unasked = nil, time.Time{}, nil
+	m.unread, m.unreadSince, m.unasked, m.unneeded = nil, time.Time{}, nil, false
 }
 
 // take returns a reading that has ended, with what an earlier one has found. Nil: nothing of it can be used.
@@ -359,6 +361,7 @@ func (m *migrationMemory) decide(s migrationStep, now time.Time) {
 	if s.step == nil {
 		return
 	}
+	m.unneeded = s.memo.Unneeded
 	m.decided = decidedMode{decided: true, mode: s.mode, removes: s.mode == model.IstiodNone && !endsMigration(s.step)}
 	m.next = now.Add(untilReading(s.step))
 }

@@ -142,6 +142,8 @@ func (v *useView) counts(found *usage, s search, classes map[string]bool) bool {
 	switch uses := len(found.fields) > 0; {
 	case classes == nil:
 		return uses || found.whole && !s.unread
+	case s.unread:
+		return found.whole // no object of another istiod
 	case !uses && !found.whole:
 		return false
 	case s.crd == gatewayCRD:

@@ -226,7 +226,9 @@ func (d decision) memo(step Step) Memo {
 	if m.Phase != phase {
 		m.Phase, m.Since = phase, d.now
 	}
-	m.Unneeded = phase == Lead && len(d.unknown()) == 0 && !d.needed()
+	if len(d.unknown()) == 0 {
+		m.Unneeded = phase == Lead && !d.needed()
+	}
 	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
 	switch s := step.(type) {
 	case Wait:

@@ -238,7 +238,8 @@ type Memo struct {
 	ScaledAt time.Time
 	// LeadFailedAt is when the hosted istiod did not get the lock in time.
 	LeadFailedAt time.Time
-	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last.
+	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last. It is
+	// not stored: after a restart, it is not known.
 	Unneeded bool
 }
 

@@ -107,7 +107,6 @@ type encodedMemo struct {
 	LastHold     uint64    `json:"lastHold,omitempty"`
 	ScaledAt     int64     `json:"scaledAt,omitempty"`
 	LeadFailedAt int64     `json:"leadFailedAt,omitempty"`
-	Unneeded     bool      `json:"unneeded,omitempty"`
 }
 
 // Encode returns a Memo as one line. Times have seconds. Values above the limits are cut.
@@ -117,7 +116,7 @@ func (m Memo) Encode() (string, error) {
 		Released: cut(m.Released), ReleasedAt: seconds(m.ReleasedAt), Routes: min(m.Routes, mostRoutes), Arrived: m.Arrived,
 		Failed: cut(m.Failed), FailedAt: seconds(m.FailedAt), Holds: min(m.Holds, mostHolds), HoldsSince: seconds(m.HoldsSince),
 		LastHold: m.LastHold, Stranded: m.Stranded[:min(len(m.Stranded), model.MaxGateways)], StrandedAt: seconds(m.StrandedAt),
-		ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt), Unneeded: m.Unneeded,
+		ScaledAt: seconds(m.ScaledAt), LeadFailedAt: seconds(m.LeadFailedAt),
 	})
 	if err != nil {
 		return "", fmt.Errorf("encoding the state of the migration: %w", err)
@@ -154,7 +153,7 @@ func ParseMemo(annotation string) (Memo, error) {
 		Released: in.Released, ReleasedAt: timeOf(in.ReleasedAt), Routes: in.Routes, Arrived: in.Arrived,
 		Failed: in.Failed, FailedAt: timeOf(in.FailedAt), Holds: in.Holds, HoldsSince: timeOf(in.HoldsSince),
 		LastHold: in.LastHold, Stranded: append([]uint32(nil), in.Stranded...), StrandedAt: timeOf(in.StrandedAt),
-		ScaledAt: timeOf(in.ScaledAt), LeadFailedAt: timeOf(in.LeadFailedAt), Unneeded: in.Unneeded,
+		ScaledAt: timeOf(in.ScaledAt), LeadFailedAt: timeOf(in.LeadFailedAt),
 	}, nil
 }
 

@@ -94,7 +94,7 @@ func fullMemo() migration.Memo {
 		Phase: migration.Roll, Since: start, Replicas: 2, Released: "a", ReleasedAt: start.Add(time.Second), Routes: 7,
 		Failed: "b", FailedAt: start.Add(time.Minute), Holds: 3, HoldsSince: start.Add(2 * time.Minute),
 		LastHold: 1<<64 - 1, Stranded: []uint32{1, 1<<32 - 1}, StrandedAt: start.Add(3 * time.Minute),
-		ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour), Unneeded: true,
+		ScaledAt: start.Add(time.Hour), LeadFailedAt: start.Add(2 * time.Hour),
 	}
 }
 

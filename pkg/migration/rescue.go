@@ -3,14 +3,11 @@ package migration
 import "time"
 
 // Rescue returns a step that starts an origin without pods, if the rest of the guest cannot be read: its proxies get no
-// configuration until it runs. Of the evidence, only the origin, the mode of the hosted istiod, the lock and the outage
-// are used. Nothing else may follow from evidence that is not complete, so the Memo stays as it is. Without such a
-// step, Rescue returns nil.
+// configuration until it runs. Of the evidence, only the origin and the mode of the hosted istiod are used. Nothing
+// else may follow from evidence that is not complete, so the Memo stays as it is. Without such a step, Rescue returns
+// nil.
 func Rescue(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
-	d := decision{Evidence{Origin: e.Origin, Hosted: Hosted{Mode: e.Hosted.Mode}, Lock: e.Lock, Outage: e.Outage}, i.at(now), m, now}
-	if m.Unneeded {
-		return nil, m
-	}
+	d := decision{Evidence{Origin: e.Origin, Hosted: Hosted{Mode: e.Hosted.Mode}}, i.at(now), m, now}
 	return d.rescue(), m
 }
 
@@ -20,7 +17,7 @@ func Rescue(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
 func (d decision) rescue() Step {
 	origin := d.e.Origin
 	switch {
-	case d.i.Goal == NoGoal, d.lastPhase() != Lead, origin.NotReadable, !origin.isScaledDown():
+	case d.i.Goal == NoGoal, d.lastPhase() != Lead, d.m.Unneeded, origin.NotReadable, !origin.isScaledDown():
 		return nil
 	case d.e.Hosted.Mode == HostedAlone, d.e.Hosted.Mode == HostedLeading && origin.Lead == WritesStatus:
 		return nil
