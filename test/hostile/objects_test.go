@@ -308,7 +308,9 @@ func crdMoves() []move {
 					w.g.Delete(crdAPI, crdResource, "", name)
 				})
 			}
-			stop := w.repeat(100*time.Millisecond, func() {
+			// The test server shares the CPUs with hypergate, which must answer after each step. Under the race
+			// detector, more writes could starve it.
+			stop := w.repeat(500*time.Millisecond, func() {
 				for _, f := range put {
 					f()
 				}
@@ -409,6 +411,10 @@ func ownershipMoves() []move {
 	}
 }
 
+// longestOther is the maximum length of a text in an object of another product, in bytes. Each write of such an object
+// costs CPU of the test server. Other moves put texts of longestText into any field of any object.
+const longestOther = 64 << 10
+
 // objectOf returns a function that returns an object of a kind of more, with other lies in spec and status each time.
 // hypergate reads the configuration of a cluster by its name, and finds the other objects by a label.
 func (w *hostileRun) objectOf(kind [4]string) func() map[string]any {
@@ -423,7 +429,9 @@ func (w *hostileRun) objectOf(kind [4]string) func() map[string]any {
 	return func() map[string]any {
 		o := map[string]any{"metadata": maps.Clone(metadata)}
 		for range 1 + lies(w, func(l *adversary.Liar) int { return l.IntN(3) }) {
-			lies(w, func(l *adversary.Liar) string { return l.Lie(o, content) })
+			lies(w, func(l *adversary.Liar) string {
+				return (&adversary.Liar{Rand: l.Rand, Longest: longestOther}).Lie(o, content)
+			})
 		}
 		return o
 	}
