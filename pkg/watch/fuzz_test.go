@@ -36,9 +36,8 @@ func FuzzStream(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, list, stream []byte, piece, how uint8) {
-		if len(list)+len(stream) > 16<<10 {
-			t.Skip()
-		}
+		const most = 8 << 10 // longer bodies take too much time
+		list, stream = list[:min(len(list), most)], stream[:min(len(stream), most)]
 		synctest.Test(t, func(t *testing.T) {
 			s := &fuzzServer{list: list, stream: stream, piece: 1 + 4*int(piece), how: how, honest: make(chan struct{})}
 			newFuzzed(t, s).run()

@@ -91,7 +91,10 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 	overrides.Context.Namespace = o.namespace
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loader.ClientConfig()
-	missing := o.missingContext(loader, of.contextFlag)
+	var missing error
+	if raw, unread := loader.RawConfig(); unread == nil { // otherwise, err says so
+		missing = o.missingContext(raw, of.contextFlag)
+	}
 	switch {
 	case missing != nil:
 		return nil, "", fmt.Errorf("finding %s: %w", of.name, missing)
@@ -110,11 +113,7 @@ func (o *clusterFlags) configOf(of role) (*rest.Config, string, error) {
 
 // missingContext returns the error of a kubeconfig whose contexts do not include the selected one, or of which none is
 // selected. client-go would take such a kubeconfig for an empty one.
-func (o *clusterFlags) missingContext(loader clientcmd.ClientConfig, flag string) error {
-	raw, err := loader.RawConfig()
-	if err != nil {
-		return nil //nolint:nilerr // the caller reports it
-	}
+func (o *clusterFlags) missingContext(raw clientcmdapi.Config, flag string) error {
 	selected := cmp.Or(o.context, raw.CurrentContext)
 	_, exists := raw.Contexts[selected]
 	switch {

@@ -231,7 +231,7 @@ func TestAnUnreachableClusterHasANextStep(t *testing.T) {
 		t.Errorf("files are left: %v, %v", files, err)
 	}
 	if _, text := refusedOutput(t, "bundle", mgmt, guest, "-n=a"); strings.Contains(text, "archive") {
-		t.Errorf("there is no archive, and the error is about one:\n%s", text)
+		t.Errorf("no archive was written, but the error is about one:\n%s", text)
 	}
 }
 
