@@ -35,8 +35,12 @@ type simulation struct {
 	// failing is the share of writes, in percent, that fail. idle is the number of passes in a row without a step.
 	failing, idle int
 	outage        model.Outage
-	// unreadable reports whether the guest answers reads of the origin and of the lock, and no others.
-	unreadable bool
+	// blind is the share of readings, in percent, that end after those of the origin and of the lock. isBlind reports
+	// whether the last one did.
+	blind   int
+	isBlind bool
+	// unstored is the part of the memo that ends with the process of hypergate.
+	unstored migration.Unstored
 }
 
 type simulatedOrigin struct {
@@ -131,15 +135,15 @@ func (w *simulation) pass() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decide, evidence := migration.Decide, w.evidence()
-	if w.unreadable {
-		decide, evidence.Gateways, evidence.Hosted.Trusted = migration.Rescue, nil, false
+	if w.random.IntN(50) == 0 {
+		w.unstored = migration.Unstored{} // hypergate restarts
 	}
-	step, memo := decide(evidence, w.intent, memo, w.now)
+	memo.Unstored = w.unstored
+	step, memo := w.decide(memo)
 	if step == nil {
 		return
 	}
-	w.last = step
+	w.last, w.unstored = step, memo.Unstored
 	act, acts := step.(migration.Act)
 	if acts && !slices.Contains(migration.Permitted(act.Phase), act.Action.Writes()) {
 		w.t.Errorf("the phase %s writes: %s", act.Phase, act.Action.Writes())
@@ -156,6 +160,18 @@ func (w *simulation) pass() {
 		w.checkAction(act)
 		w.do(act.Action)
 	}
+}
+
+// decide decides from all evidence, or from what a reading has that fails after the origin and the lock were read: the
+// roots can be part of it.
+func (w *simulation) decide(memo migration.Memo) (migration.Step, migration.Memo) {
+	e := w.evidence()
+	if w.isBlind = w.random.IntN(100) < w.blind; !w.isBlind {
+		return migration.Decide(e, w.intent, memo, w.now)
+	}
+	e = migration.Evidence{Origin: e.Origin, Hosted: e.Hosted, Lock: e.Lock}
+	e.Hosted.Trusted = e.Hosted.Trusted && w.random.IntN(2) == 0
+	return migration.Rescue(e, w.intent, memo, w.now)
 }
 
 func (w *simulation) fails() bool { return w.random.IntN(100) < w.failing }
@@ -175,7 +191,7 @@ func (w *simulation) checkAction(act migration.Act) {
 		if w.origin.undeployed {
 			w.t.Errorf("a Deployment that does not exist is scaled")
 		}
-		mayWrite := w.unreadable && w.hosted.mode == migration.HostedLeading
+		mayWrite := w.isBlind && w.hosted.mode == migration.HostedLeading
 		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && (isWriter || mayWrite) {
 			w.t.Errorf("an origin that writes status starts beside the hosted istiod")
 		}
