@@ -523,7 +523,7 @@ func decidedFromUnread(
 // until another session of the guest begins.
 func TestWhatOnlyThisProcessRemembers(t *testing.T) {
 	o := newTestDecider(t).observed(besideOrigin(migration.Forward))
-	m, want := migrationMemory{}, migration.Unstored{Unneeded: true}
+	m, want := migrationMemory{}, migration.Unstored{Unneeded: true, Stayed: true}
 	m.observe(o, 1, true)
 	m.decide(migrationStep{step: migration.Rest{}, memo: migration.Memo{Unstored: want}}, o.now)
 	if got := m.observe(o, 1, true).record.Memo.Unstored; got != want {

@@ -36,7 +36,8 @@ type MigrationQuestion struct {
 	Check bool
 	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
 	Seen map[types.UID]int64
-	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them.
+	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them. Instead, it depends
+	// on the istiod of the pods of earlier templates.
 	NoPods bool
 	// Urgent reports whether the origin's proxies wait for the next step if the origin has 0 replicas. The reading then
 	// ends early, and no pods of Gateways are listed.
@@ -130,7 +131,10 @@ func (m *migrationReader) rest(ctx context.Context, q MigrationQuestion) error {
 	if q.Check {
 		reads = append(reads, r.foreign, r.alpha, r.sidecars, r.root, m.permissions)
 	}
-	if !q.NoPods && !isAway {
+	switch {
+	case q.NoPods:
+		reads = append(reads, m.oldPods)
+	case !isAway:
 		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
 	}
 	return inOrder(ctx, reads...)

@@ -248,7 +248,7 @@ func (d decision) memo(step Step) Memo {
 func (d decision) memoOfArrival(phase Phase, m Memo) Memo {
 	switch g, is := d.released(); {
 	case phase == Park || phase == Retire || phase == Done:
-		m.Released, m.Routes, m.Arrived = "", 0, false // all have arrived, and none is given back
+		m.Released, m.Routes, m.Arrived, m.Stayed = "", 0, false, false // all have arrived, and none is given back
 	case is && phase == Roll && d.i.Goal != Backward && g.Of == OfHosted && d.arrived(g):
 		m.Arrived = true
 	}
@@ -258,7 +258,7 @@ func (d decision) memoOfArrival(phase Phase, m Memo) Memo {
 // memoOfWait adds since when something is waited for, if that is not known.
 func (d decision) memoOfWait(s Wait, m Memo) Memo {
 	if s.Why == GatewayRolling && s.Gateway.UID != m.Released {
-		m.Released, m.ReleasedAt, m.Routes, m.Arrived = s.Gateway.UID, d.now, 0, false
+		m.Released, m.ReleasedAt, m.Routes, m.Arrived, m.Stayed = s.Gateway.UID, d.now, 0, false, false
 	}
 	return d.memoOfLead(s.Phase, m)
 }
@@ -325,9 +325,9 @@ func (d decision) memoOfRelease(uid types.UID, m Memo) Memo {
 	if uid == m.Released && !m.Arrived && d.counts(m.ReleasedAt) {
 		return m
 	}
-	m.Released, m.ReleasedAt, m.Arrived = uid, d.now, false
+	m.Released, m.ReleasedAt, m.Arrived, m.Stayed = uid, d.now, false, false
 	if g, is := (decision{e: d.e, m: m}).released(); is {
-		m.Routes = g.Routes
+		m.Routes, m.Stayed = g.Routes, d.i.Goal == Backward && !g.usesHosted()
 	}
 	return m
 }

@@ -117,6 +117,9 @@ type Gateway struct {
 	Deployment model.GatewayDeployment
 	// Of is the istiod whose addresses the pod template has.
 	Of Istiod
+	// OldOfOrigin reports whether also the pods of earlier templates are those of the origin, as of a Gateway that has
+	// never moved. False: that is not known.
+	OldOfOrigin bool
 	// Connected reports whether each pod of the newest version is connected to the hosted istiod, and has acknowledged
 	// everything.
 	Connected bool
@@ -178,7 +181,7 @@ func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
 
 // usesHosted reports whether pods of the Gateway can be those of the hosted istiod.
 func (g Gateway) usesHosted() bool {
-	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0)
+	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0 && !g.OldOfOrigin)
 }
 
 // complete reports whether all pods have the newest template, and the Gateway is programmed.
@@ -249,6 +252,8 @@ type Memo struct {
 type Unstored struct {
 	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last.
 	Unneeded bool
+	// Stayed reports that Released was released in a rollback, and had no pod of the hosted istiod then.
+	Stayed bool
 }
 
 // replicas returns the number of replicas of the origin before the migration.

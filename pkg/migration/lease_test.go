@@ -95,7 +95,7 @@ func TestIntentsAreRefusedByName(t *testing.T) {
 func TestAnEarlierHypergateReadsAMemo(t *testing.T) {
 	t.Parallel()
 	memo := fullMemo()
-	memo.Arrived, memo.Unstored = true, migration.Unstored{Unneeded: true}
+	memo.Arrived, memo.Unstored = true, migration.Unstored{Unneeded: true, Stayed: true}
 	encoded, err := memo.Encode()
 	if err != nil {
 		t.Fatal(err)

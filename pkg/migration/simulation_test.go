@@ -68,6 +68,8 @@ type simulated struct {
 	broken bool
 	// stranded reports whether new pods of the origin never become ready. servedBy is the istiod of those that serve.
 	stranded bool
+	// stuck reports whether it had pods that never become ready before the migration, besides those that serve.
+	stuck    bool
 	servedBy migration.Istiod
 	readyAt  time.Time
 }
@@ -86,6 +88,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	for i := range w.random.IntN(6) {
 		g := &simulated{Gateway: gateway(fmt.Sprint("g", i), model.Free, migration.OfOrigin)}
 		g.broken, g.stranded, g.servedBy = w.random.IntN(12) == 0, w.random.IntN(12) == 0, g.Of
+		if w.random.IntN(12) == 0 {
+			g.makeStuck()
+		}
 		switch w.random.IntN(20) {
 		case 0:
 			g.Hold = model.HeldByOther
@@ -97,6 +102,12 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		w.gateways = append(w.gateways, g)
 	}
 	return w
+}
+
+// makeStuck lets a rollout begin that never ends, with either istiod.
+func (g *simulated) makeStuck() {
+	g.stuck, g.broken, g.stranded = true, true, true
+	g.Deployment.State, g.Deployment.Old = model.DeploymentRolling, 1
 }
 
 // gateway returns a Gateway whose pods work.
@@ -123,7 +134,9 @@ func (w *simulation) evidence() migration.Evidence {
 		e.Origin.Pods, e.Origin.Ready = 1, 1
 	}
 	for _, g := range w.gateways {
-		e.Gateways = append(e.Gateways, g.Gateway)
+		one := g.Gateway
+		one.OldOfOrigin = one.Of == migration.OfOrigin && g.servedBy == migration.OfOrigin
+		e.Gateways = append(e.Gateways, one)
 	}
 	return e
 }
@@ -317,7 +330,7 @@ func (w *simulation) advance(by time.Duration) {
 	for _, g := range w.gateways {
 		serves := g.Of == migration.OfOrigin && w.origin.runs || g.Of == migration.OfHosted && w.hosted.runs != migration.HostedAbsent
 		fails := g.broken && g.Of == migration.OfHosted || g.stranded && g.Of == migration.OfOrigin
-		works := serves && (!fails || g.servedBy == g.Of) // the pods of before still exist
+		works := serves && !g.stuck && (!fails || g.servedBy == g.Of) // the pods of before still exist
 		if g.Deployment.State == model.DeploymentRolling && !w.now.Before(g.readyAt) && works {
 			g.Deployment.State, g.Connected = model.DeploymentComplete, g.Of == migration.OfHosted
 			g.Deployment.Old, g.servedBy = 0, g.Of
