@@ -263,9 +263,10 @@ type migrationMemory struct {
 	unasked     error
 	// denied is a write that the guest denies.
 	denied deniedWrite
-	// decided is what the last step of this process requires of istiod. unneeded is the field of its Memo.
+	// decided is what the last step of this process requires of istiod. unstored is the part of its Memo that the Lease
+	// does not have.
 	decided  decidedMode
-	unneeded bool
+	unstored migration.Unstored
 	// published is where the last plan publishes istiod. Empty: that is not known.
 	published model.HostPort
 	// logged and acted are the last failure and the last action that were logged.
@@ -288,7 +289,7 @@ func (m *migrationMemory) observe(o observation, session uint64, ready bool) obs
 		return out
 	}
 	out.record, _, out.unreadable = migration.ParseRecord(o.mgmt.Migration.Annotations)
-	out.record.Memo.Unneeded = m.unneeded
+	out.record.Memo.Unstored = m.unstored
 	if out.goal() == migration.NoGoal {
 		m.decided = decidedMode{}
 	}
@@ -315,7 +316,7 @@ func (m *migrationMemory) in(session uint64) {
 	}
 	m.session, m.next = session, time.Time{}
 	m.checked, m.checkedAt, m.connected, m.denied = migration.Inventory{}, time.Time{}, nil, deniedWrite{}
-	m.unread, m.unreadSince, m.unasked, m.unneeded = nil, time.Time{}, nil, false
+	m.unread, m.unreadSince, m.unasked, m.unstored = nil, time.Time{}, nil, migration.Unstored{}
 }
 
 // take returns a reading that has ended, with what an earlier one has found. Nil: nothing of it can be used.
@@ -361,9 +362,12 @@ func (m *migrationMemory) decide(s migrationStep, now time.Time) {
 	if s.step == nil {
 		return
 	}
-	m.unneeded = s.memo.Unneeded
+	m.unstored = s.memo.Unstored
 	m.decided = decidedMode{decided: true, mode: s.mode, removes: s.mode == model.IstiodNone && !endsMigration(s.step)}
 	m.next = now.Add(untilReading(s.step))
+	if _, stopped := s.step.(migration.Stop); stopped && isUrgent(s.memo) && s.facts.HasNoReplicas() {
+		m.next = now.Add(migrationWaiting) // what blocks does not delay the start of the origin
+	}
 }
 
 // untilReading returns how long after a step the guest is read again.

@@ -449,49 +449,112 @@ func TestUntilReading(t *testing.T) {
 // Gateways.
 func TestAReadingThatIsNotComplete(t *testing.T) {
 	d := newTestDecider(t)
-	decided := func(edit func(*guest.MigrationFacts)) (observedMigration, migrationStep) {
-		observed := d.observed(func(o *observation) {
-			besideOrigin(migration.Forward)(o)
-			deployed(model.IstiodLeading)(o)
-		})
-		memo, err := migration.Memo{Phase: migration.Lead, Replicas: 2, ScaledAt: observed.now.Add(-2 * time.Minute)}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		report, err := migration.Report{
-			Intent: migration.Intent{Goal: migration.Forward}, Phase: migration.Lead, Progress: migration.Waiting, Moving: 1,
-			Gateways: []migration.ReportedGateway{{Namespace: "shop", Name: "web", State: migration.StateHeld}},
-		}.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		observed.mgmt.Migration.Annotations = map[string]string{
-			migration.GoalAnnotation: string(migration.Forward), migration.MemoAnnotation: memo, migration.ReportAnnotation: report,
-		}
-		m := migrationMemory{result: make(chan migrationReading, 1)}
-		facts := originFacts(func(f *guest.MigrationFacts) {
-			f.Essential, f.Checked, f.Inventory.Gateways, f.Leader = true, false, nil, ""
-			f.Inventory.Origin.Deployment.Wanted, f.Inventory.Origin.Deployment.Existing = 0, 0
-			edit(f)
-		})
-		m.result <- migrationReading{facts: facts, err: errors.New("no answer")}
-		observed.migration = m.observe(observed, 0, true)
-		return observed.migration, d.decideMigration(observed)
-	}
-	seen, step := decided(func(*guest.MigrationFacts) {})
-	want := migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}
-	if diff := cmp.Diff(migration.Step(want), step.step); diff != "" || seen.unread == nil {
-		t.Errorf("unread: %v (-want +got):\n%s", seen.unread, diff)
-	}
-	if step.facts.Origin.UID != "d" || step.report.Moving != 1 || len(step.report.Gateways) != 1 || step.mode != model.IstiodLeading {
-		t.Errorf("step: %+v", step)
-	}
-	for name, edit := range map[string]func(*guest.MigrationFacts){
-		"the origin has pods": func(f *guest.MigrationFacts) { f.Inventory.Origin.Deployment.Wanted = 1 },
-		"nothing is known":    func(f *guest.MigrationFacts) { f.Essential = false },
+	same := func(*guest.MigrationFacts) {}
+	for name, c := range map[string]struct {
+		phase migration.Phase
+		since time.Duration
+		facts func(*guest.MigrationFacts)
+		acts  bool
+	}{
+		"in time":  {migration.Lead, time.Second, same, false},
+		"too late": {migration.Lead, 45 * time.Second, same, true},
+		"the hosted istiod leads": {migration.Lead, time.Second, func(f *guest.MigrationFacts) {
+			f.Leader = model.HostedIdentity + "istiod-r-9"
+		}, true},
+		"in Roll": {migration.Roll, time.Minute, same, false},
+		"the origin has pods": {migration.Lead, time.Minute, func(f *guest.MigrationFacts) {
+			f.Inventory.Origin.Deployment.Wanted = 1
+		}, false},
+		"nothing is known": {migration.Lead, time.Minute, func(f *guest.MigrationFacts) { f.Essential = false }, false},
 	} {
-		if seen, step := decided(edit); step.step != nil || seen.unread == nil || step.mode != model.IstiodLeading {
-			t.Errorf("%s: step %+v, unread %v", name, step, seen.unread)
+		seen, step := decidedFromUnread(t, d, c.phase, c.since, c.facts)
+		want := migration.Step(nil)
+		if c.acts {
+			want = migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}
+		}
+		if diff := cmp.Diff(want, step.step); diff != "" || seen.unread == nil || step.mode != model.IstiodLeading {
+			t.Errorf("%s: mode %s, unread: %v (-want +got):\n%s", name, step.mode, seen.unread, diff)
+		}
+		if c.acts && (step.facts.Origin.UID != "d" || step.report.Moving != 1 || len(step.report.Gateways) != 1) {
+			t.Errorf("%s: %+v", name, step)
+		}
+		if c.acts && !cmp.Equal(step.memo, seen.record.Memo) {
+			t.Errorf("%s: the Memo has changed: %+v", name, step.memo)
+		}
+	}
+}
+
+// decidedFromUnread returns what is decided from a reading that has failed after those of the origin, which was scaled
+// down some time ago.
+func decidedFromUnread(
+	t *testing.T, d decider, phase migration.Phase, since time.Duration, edit func(*guest.MigrationFacts),
+) (observedMigration, migrationStep) {
+	t.Helper()
+	observed := d.observed(func(o *observation) {
+		besideOrigin(migration.Forward)(o)
+		deployed(model.IstiodLeading)(o)
+	})
+	memo, err := migration.Memo{Phase: phase, Replicas: 2, ScaledAt: observed.now.Add(-since)}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := migration.Report{
+		Intent: migration.Intent{Goal: migration.Forward}, Phase: phase, Progress: migration.Waiting, Moving: 1,
+		Gateways: []migration.ReportedGateway{{Namespace: "shop", Name: "web", State: migration.StateHeld}},
+	}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed.mgmt.Migration.Annotations = map[string]string{
+		migration.GoalAnnotation: string(migration.Forward), migration.MemoAnnotation: memo, migration.ReportAnnotation: report,
+	}
+	m := migrationMemory{result: make(chan migrationReading, 1)}
+	facts := originFacts(func(f *guest.MigrationFacts) {
+		f.Essential, f.Checked, f.Inventory.Gateways, f.Leader = true, false, nil, ""
+		f.Inventory.Origin.Deployment.Wanted, f.Inventory.Origin.Deployment.Existing = 0, 0
+		edit(f)
+	})
+	m.result <- migrationReading{facts: facts, err: errors.New("no answer")}
+	observed.migration = m.observe(observed, 0, true)
+	return observed.migration, d.decideMigration(observed)
+}
+
+// TestWhatOnlyThisProcessRemembers checks that the part of a Memo that is not on the Lease is that of the last step,
+// until another session of the guest begins.
+func TestWhatOnlyThisProcessRemembers(t *testing.T) {
+	o := newTestDecider(t).observed(besideOrigin(migration.Forward))
+	m, want := migrationMemory{}, migration.Unstored{Unneeded: true, Stayed: true}
+	m.observe(o, 1, true)
+	m.decide(migrationStep{step: migration.Rest{}, memo: migration.Memo{Unstored: want}}, o.now)
+	if got := m.observe(o, 1, true).record.Memo.Unstored; got != want {
+		t.Errorf("in the same session: %+v", got)
+	}
+	if got := m.observe(o, 2, true).record.Memo.Unstored; got != (migration.Unstored{}) {
+		t.Errorf("in another session: %+v", got)
+	}
+}
+
+// TestAStopDoesNotDelayTheOrigin checks that a guest is read often while proxies wait for their istiod, also if what
+// blocks the migration is not removed.
+func TestAStopDoesNotDelayTheOrigin(t *testing.T) {
+	t.Parallel()
+	away := func(f *guest.MigrationFacts) { f.Inventory.Origin.Deployment.Wanted = 0 }
+	lead, unneeded := migration.Memo{Phase: migration.Lead}, migration.Memo{Phase: migration.Lead}
+	unneeded.Unneeded = true
+	for name, c := range map[string]struct {
+		facts guest.MigrationFacts
+		memo  migration.Memo
+		want  time.Duration
+	}{
+		"it has no pods":   {originFacts(away), lead, migrationWaiting},
+		"it serves":        {originFacts(nil), lead, migrationStopped},
+		"it is not needed": {originFacts(away), unneeded, migrationStopped},
+		"it is parked":     {originFacts(away), migration.Memo{Phase: migration.Park}, migrationStopped},
+	} {
+		m, now := migrationMemory{}, time.Now()
+		m.decide(migrationStep{step: migration.Stop{Phase: c.memo.Phase}, memo: c.memo, facts: c.facts}, now)
+		if got := m.next.Sub(now); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

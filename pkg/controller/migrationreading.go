@@ -77,6 +77,9 @@ var errUnwanted = errors.New("no step of a migration follows from it any more")
 // errOtherSession ends a reading that began before another guest kubeconfig was used.
 var errOtherSession = errors.New("the guest kubeconfig was replaced")
 
+// isUrgent reports whether the proxies of an origin with 0 replicas wait for the next step: no istiod configures them.
+func isUrgent(m migration.Memo) bool { return m.Phase == migration.Lead && !m.Unneeded }
+
 // readMigration begins a reading of the guest if one is due, in a goroutine of its own: a guest that answers slowly
 // delays no pass. It returns when the next one is due. Zero: it is not.
 //
@@ -104,6 +107,7 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 		Seen: m.connected, Roots: o.mgmt.CA.Root,
 	}
 	question.NoPods = o.migration.goal() == migration.Backward
+	question.Urgent = isUrgent(o.migration.record.Memo)
 	if m.published != (model.HostPort{}) {
 		question.Published = m.published.String()
 	}

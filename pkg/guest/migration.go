@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,8 +36,12 @@ type MigrationQuestion struct {
 	Check bool
 	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
 	Seen map[types.UID]int64
-	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them.
+	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them. Instead, it depends
+	// on the istiod of the pods of earlier templates.
 	NoPods bool
+	// Urgent reports whether the origin's proxies wait for the next step if the origin has 0 replicas. The reading then
+	// ends early, and no pods of Gateways are listed.
+	Urgent bool
 }
 
 // MigrationFacts is what the guest shows of a migration.
@@ -63,6 +68,12 @@ type MigrationFacts struct {
 	GatewayPods map[types.UID][]string
 }
 
+// HasNoReplicas reports whether the Deployment of the origin exists, and should have no pods.
+func (f MigrationFacts) HasNoReplicas() bool {
+	deployment := f.Inventory.Origin.Deployment
+	return deployment != nil && deployment.Wanted == 0
+}
+
 const (
 	// deploymentLock is the beginning of the name of the Lease by which istiods of a revision decide which of them
 	// deploys Gateways (pilot/pkg/leaderelection/leaderelection.go, GatewayDeploymentController).
@@ -72,11 +83,15 @@ const (
 	mostOriginPods, mostGatewayPods, gatewaysPerReading = 100, 1000, 10
 	// mostReplicaSets is how many ReplicaSets of a Gateway are examined.
 	mostReplicaSets = 100
+	// restTime is how long the rest of an urgent reading may take while the origin has 0 replicas. The origin and the
+	// lock are read before. The origin's proxies get no configuration meanwhile.
+	restTime = 5 * time.Second
 )
 
 // Migration reads what a step of a migration follows from. It sends reads only, and reads no Secret. ctx limits the
 // time. It returns an error if a request fails, unless the guest does not permit it: that is in Inventory.Unread.
-// Beside an error, the facts are what was read before. The state of the origin and the lock are read first.
+// Beside an error, the facts are what was read before. The state of the origin, the lock, and whether the guest has the
+// roots of the hosted istiod are read first.
 func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
 	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
 	m := &migrationReader{inventoryReader: r, facts: MigrationFacts{
@@ -86,30 +101,43 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 		m.facts.Essential = len(r.out.Unread) == 0
 		return nil
 	}
-	reads := []func(context.Context) error{
-		r.origin, m.lock, essential, r.classes, r.originObjects, m.webhook, r.gateways, r.gatewayDeployments,
-	}
-	if q.Check {
-		reads = append(reads, r.foreign, r.alpha, r.sidecars, r.root, m.permissions)
-	}
-	if len(q.Roots) > 0 {
-		reads = append(reads, func(ctx context.Context) (err error) {
-			m.facts.Trusted, err = c.HasRoots(ctx, q.Roots)
-			return err
-		})
-	}
-	if !q.NoPods {
-		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
-	}
-	var err error
-	for _, read := range reads {
-		if err = read(ctx); err != nil {
-			break
-		}
-	}
+	roots := func(ctx context.Context) error { return m.roots(ctx, q.Roots) }
+	err := inOrder(ctx, r.origin, m.lock, essential, roots, func(ctx context.Context) error { return m.rest(ctx, q) })
 	m.facts.Inventory = r.out
 	m.facts.Origin, m.facts.Pods, m.facts.Deployments = r.originObject, r.originPods, r.deployments
 	return m.facts, err
+}
+
+// inOrder calls reads until one fails.
+func inOrder(ctx context.Context, reads ...func(context.Context) error) error {
+	for _, read := range reads {
+		if err := read(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rest reads what is not about the origin and the lock alone. What tenants of the guest create is part of it.
+func (m *migrationReader) rest(ctx context.Context, q MigrationQuestion) error {
+	r := m.inventoryReader
+	isAway := q.Urgent && MigrationFacts{Inventory: r.out}.HasNoReplicas()
+	if isAway {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, restTime)
+		defer cancel()
+	}
+	reads := []func(context.Context) error{r.classes, r.originObjects, m.webhook, r.gateways, r.gatewayDeployments}
+	if q.Check {
+		reads = append(reads, r.foreign, r.alpha, r.sidecars, r.root, m.permissions)
+	}
+	switch {
+	case q.NoPods:
+		reads = append(reads, m.oldPods)
+	case !isAway:
+		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
+	}
+	return inOrder(ctx, reads...)
 }
 
 // migrationReader reads what only a step needs, besides an inventory.
@@ -117,6 +145,14 @@ type migrationReader struct {
 	*inventoryReader
 
 	facts MigrationFacts
+}
+
+// roots reads whether the guest's gateways have the roots of the hosted istiod. Without any, they have not.
+func (m *migrationReader) roots(ctx context.Context, roots []byte) (err error) {
+	if len(roots) > 0 {
+		m.facts.Trusted, err = m.c.HasRoots(ctx, roots)
+	}
+	return err
 }
 
 // lock reads which istiod deploys Gateways.

@@ -121,7 +121,7 @@ func (d decision) behind() (held, failed, others, skipped []Gateway) {
 // first: its time must not begin again because another one rolls meanwhile.
 func (d decision) returning() (Gateway, bool) {
 	on := d.with(func(g Gateway) bool {
-		isReleased := g.UID == d.m.Released
+		isReleased := g.UID == d.m.Released && !d.stayed(g)
 		onItsWay := isReleased && g.deployed() && !g.complete() || g.usesHosted() && (isReleased || !g.Skip)
 		return g.Hold == model.Free && onItsWay && !d.isStranded(g) && d.timeFor(g) > 0
 	})
@@ -131,10 +131,16 @@ func (d decision) returning() (Gateway, bool) {
 	return on[max(0, slices.IndexFunc(on, func(g Gateway) bool { return g.UID == d.m.Released }))], true
 }
 
+// stayed reports whether a Gateway was released that had no pod of the hosted istiod, and still has none. Whether its
+// own rollout succeeds is not the migration's. After a restart of hypergate, only pods of earlier templates show it.
+func (d decision) stayed(g Gateway) bool {
+	return g.UID == d.m.Released && g.Hold == model.Free && !g.usesHosted() && (d.m.Stayed || g.Deployment.Old > 0)
+}
+
 // isStranded reports whether a Gateway did not arrive at the origin in time, since the last request. One that is only
 // not programmed, perhaps as before, has arrived.
 func (d decision) isStranded(g Gateway) bool {
-	if !g.deployed() || g.Hold == model.Free && g.Of != OfHosted && g.Deployment.State == model.DeploymentComplete {
+	if !g.deployed() || d.stayed(g) || g.Hold == model.Free && g.Of != OfHosted && g.Deployment.State == model.DeploymentComplete {
 		return false
 	}
 	if d.counts(d.m.StrandedAt) && slices.Contains(d.m.Stranded, hashOfUID(g.UID)) {

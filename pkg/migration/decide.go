@@ -17,11 +17,14 @@ const (
 	readyTime = 10 * time.Minute
 	// holdTime is how long it may take to hold all Gateways.
 	holdTime = 2 * time.Minute
-	// leadTime is how long the lock may be without the hosted istiod after the origin was scaled to 0. Meanwhile, no
-	// istiod configures the origin's proxies. A pod that ends gives its lock up. One that is killed does not: a
-	// follower takes a lock that has not changed for 30 s, and looks every 7.5 to 16.5 s (pilot/pkg/leaderelection), so
-	// that it needs up to 63 s.
-	leadTime = 90 * time.Second
+	// leadTime is how long the origin has 0 replicas while the lock moves. Meanwhile, no istiod configures its proxies.
+	// Within a minute, a pod of the origin serves them again: it has 15 s to start.
+	leadTime = 45 * time.Second
+	// lockTime is how long after the origin was scaled to 0 the hosted istiod may take to get the lock. A pod that ends
+	// gives its lock up. One that is killed does not: a follower takes a lock that has not changed for 30 s, and looks
+	// every 7.5 to 16.5 s (pilot/pkg/leaderelection), so that it needs up to 63 s. An origin that starts after leadTime
+	// needs longer than that, and becomes the follower.
+	lockTime = 90 * time.Second
 	// originTime is how long the origin may take, from the beginning of the phase Lead, to serve its proxies again.
 	// After that, Gateways move without it.
 	originTime = 90 * time.Second
@@ -37,7 +40,7 @@ const (
 	holdsPerGateway = 3
 	holdsAtLeast    = 10
 	// outages is how often outages of the guest's API server can extend one of these times. They extend neither
-	// leadTime nor rootsTime: without an istiod, proxies get no configuration.
+	// leadTime, lockTime nor rootsTime: without an istiod, proxies get no configuration.
 	outages = 3
 	// mostAhead is how much later than hypergate's clock the time of a request can be. With a later one, no limit of
 	// time would be reached: neither that of an origin without pods nor that of a Gateway.
@@ -217,7 +220,7 @@ func objects(all []Gateway) []model.ForeignObject {
 	return out
 }
 
-// memo returns the Memo that belongs to a step.
+// memo returns the Memo that belongs to a step. Of evidence that is not complete, nothing is remembered.
 func (d decision) memo(step Step) Memo {
 	m, phase := d.m, step.In()
 	if rest, is := step.(Rest); is && (rest.Why == Paused || rest.Why == NotRequested) {
@@ -226,9 +229,10 @@ func (d decision) memo(step Step) Memo {
 	if m.Phase != phase {
 		m.Phase, m.Since = phase, d.now
 	}
-	if len(d.unknown()) == 0 {
-		m.Unneeded = phase == Lead && !d.needed()
+	if len(d.unknown()) > 0 {
+		return m
 	}
+	m.Unneeded = phase == Lead && !d.needed()
 	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
 	switch s := step.(type) {
 	case Wait:
@@ -244,7 +248,7 @@ func (d decision) memo(step Step) Memo {
 func (d decision) memoOfArrival(phase Phase, m Memo) Memo {
 	switch g, is := d.released(); {
 	case phase == Park || phase == Retire || phase == Done:
-		m.Released, m.Routes, m.Arrived = "", 0, false // all have arrived, and none is given back
+		m.Released, m.Routes, m.Arrived, m.Stayed = "", 0, false, false // all have arrived, and none is given back
 	case is && phase == Roll && d.i.Goal != Backward && g.Of == OfHosted && d.arrived(g):
 		m.Arrived = true
 	}
@@ -254,9 +258,14 @@ func (d decision) memoOfArrival(phase Phase, m Memo) Memo {
 // memoOfWait adds since when something is waited for, if that is not known.
 func (d decision) memoOfWait(s Wait, m Memo) Memo {
 	if s.Why == GatewayRolling && s.Gateway.UID != m.Released {
-		m.Released, m.ReleasedAt, m.Routes, m.Arrived = s.Gateway.UID, d.now, 0, false
+		m.Released, m.ReleasedAt, m.Routes, m.Arrived, m.Stayed = s.Gateway.UID, d.now, 0, false, false
 	}
-	if s.Phase == Lead && d.e.Origin.Replicas == 0 && !d.scaledInLead() {
+	return d.memoOfLead(s.Phase, m)
+}
+
+// memoOfLead adds since when the origin has 0 replicas in the phase Lead, if that is not known.
+func (d decision) memoOfLead(phase Phase, m Memo) Memo {
+	if phase == Lead && d.e.Origin.Replicas == 0 && !d.scaledInLead() {
 		m.ScaledAt = d.now
 	}
 	return m
@@ -275,6 +284,7 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 		if s.Phase == Roll {
 			return d.memoOfHold(a.Gateways, m)
 		}
+		return d.memoOfLead(s.Phase, m)
 	case RestoreTemplate:
 		if m.Failed != a.Gateway.UID || !d.counts(m.FailedAt) {
 			m.Failed, m.FailedAt = a.Gateway.UID, d.now
@@ -315,17 +325,18 @@ func (d decision) memoOfRelease(uid types.UID, m Memo) Memo {
 	if uid == m.Released && !m.Arrived && d.counts(m.ReleasedAt) {
 		return m
 	}
-	m.Released, m.ReleasedAt, m.Arrived = uid, d.now, false
+	m.Released, m.ReleasedAt, m.Arrived, m.Stayed = uid, d.now, false, false
 	if g, is := (decision{e: d.e, m: m}).released(); is {
-		m.Routes = g.Routes
+		m.Routes, m.Stayed = g.Routes, d.i.Goal == Backward && !g.usesHosted()
 	}
 	return m
 }
 
-// memoOfScale adds what must be remembered if the origin is scaled.
+// memoOfScale adds what must be remembered if the origin is scaled. A pause and a rollback start it before anything has
+// failed.
 func (d decision) memoOfScale(p Phase, replicas int32, m Memo) Memo {
 	if replicas > 0 {
-		if p == Lead && d.i.Goal != Backward && (d.e.Lock != LockHosted || !d.e.Hosted.Trusted) {
+		if p == Lead && d.i.Goal != Backward && d.isLate() && !d.leads() {
 			m.LeadFailedAt = d.now
 		}
 		return m

@@ -178,7 +178,7 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
 		{
 			"the lock is free", leading.with(func(s *situation) { s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree }),
-			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 90 * time.Second},
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 45 * time.Second},
 		},
 		{"the lock does not come", leading.with(func(s *situation) {
 			s.e.Origin.Replicas, s.e.Lock = 0, migration.LockFree
@@ -607,7 +607,10 @@ func TestAnOriginWithoutADeployment(t *testing.T) {
 			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")}},
 		},
 		{
-			"forward, the lock is free", locked.with(since(time.Second)), wait(migration.LockPending, 90*time.Second),
+			"forward, the lock is free", locked.with(since(30 * time.Second)), wait(migration.LockPending, 45*time.Second),
+		},
+		{
+			"forward, the lock is late", locked.with(since(time.Minute)), wait(migration.LockPending, 30*time.Second),
 		},
 		{
 			"forward, the lock does not come", locked.with(since(2 * time.Minute)),

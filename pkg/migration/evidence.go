@@ -37,7 +37,7 @@ type Origin struct {
 	// Undeployed reports whether its Deployment does not exist, although something else of the installation does: its
 	// operator has not created it yet, or creates it again.
 	Undeployed bool
-	// NotReadable reports whether the guest does not permit to read its Deployment.
+	// NotReadable reports whether the guest does not permit to read its Deployment: what follows is not known then.
 	NotReadable bool
 	// Replicas is spec.replicas of its Deployment. Pods is how many of its pods exist, Ready how many are ready.
 	Replicas, Pods, Ready int32
@@ -48,7 +48,9 @@ type Origin struct {
 }
 
 // isScaledDown reports whether its Deployment has no replicas, so that ScaleOrigin starts it.
-func (o Origin) isScaledDown() bool { return o.Exists && !o.Undeployed && o.Replicas == 0 }
+func (o Origin) isScaledDown() bool {
+	return o.Exists && !o.Undeployed && !o.NotReadable && o.Replicas == 0
+}
 
 // WebhookPolicy is the failure policy of the origin's validating webhook.
 type WebhookPolicy int
@@ -115,6 +117,9 @@ type Gateway struct {
 	Deployment model.GatewayDeployment
 	// Of is the istiod whose addresses the pod template has.
 	Of Istiod
+	// OldOfOrigin reports whether also the pods of earlier templates are those of the origin, as of a Gateway that has
+	// never moved. False: that is not known.
+	OldOfOrigin bool
 	// Connected reports whether each pod of the newest version is connected to the hosted istiod, and has acknowledged
 	// everything.
 	Connected bool
@@ -176,7 +181,7 @@ func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
 
 // usesHosted reports whether pods of the Gateway can be those of the hosted istiod.
 func (g Gateway) usesHosted() bool {
-	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0)
+	return g.deployed() && (g.Of == OfHosted || g.Deployment.Old > 0 && !g.OldOfOrigin)
 }
 
 // complete reports whether all pods have the newest template, and the Gateway is programmed.
@@ -236,11 +241,19 @@ type Memo struct {
 	LastHold   uint64
 	// ScaledAt is when hypergate scaled the origin to 0. In the phase Lead, it is the first time.
 	ScaledAt time.Time
-	// LeadFailedAt is when the hosted istiod did not get the lock in time.
+	// LeadFailedAt is when the origin started again because the hosted istiod did not get the lock in time.
 	LeadFailedAt time.Time
-	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last. It is
-	// not stored: after a restart, it is not known.
+
+	Unstored
+}
+
+// Unstored is the part of a Memo that is not on the Lease: an earlier hypergate reads no Memo with another field. After
+// a restart, it is not known.
+type Unstored struct {
+	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last.
 	Unneeded bool
+	// Stayed reports that Released was released in a rollback, and had no pod of the hosted istiod then.
+	Stayed bool
 }
 
 // replicas returns the number of replicas of the origin before the migration.

@@ -60,11 +60,14 @@ func (d decision) isParked() bool {
 	return d.m.Phase == Park || d.m.Phase == Retire || d.m.Phase == Done
 }
 
+// leads reports whether the hosted istiod has the lock, and gateways can connect to it.
+func (d decision) leads() bool { return d.e.Lock == LockHosted && d.e.Hosted.Trusted }
+
 // takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
 func (d decision) takeLock() Step {
 	origin, leads := d.e.Origin, d.e.Lock == LockHosted
 	switch {
-	case leads && (d.e.Hosted.Trusted || !d.needed()):
+	case d.leads(), leads && !d.needed():
 		return nil
 	case leads && origin.Replicas > 0 && d.inLead() < rootsTime:
 		// Gateways could not connect to the hosted istiod. If this lasts, the origin has the lock of the controller for
@@ -82,13 +85,16 @@ func (d decision) wantLock(origin Origin) Step {
 		}
 		return d.waited(Lead, LockPending) // no other istiod can take it
 	}
-	if step := d.holdAll(); step != nil {
-		return step
+	late := d.lockIsLate()
+	if _, acts := late.(Act); acts {
+		return late // a client that removes holds cannot keep the origin without pods
 	}
-	if step := d.lockIsLate(); step != nil {
+	if step := d.holdInLead(); step != nil {
 		return step
 	}
 	switch {
+	case late != nil:
+		return late
 	case origin.Replicas == 0:
 		return Wait{Phase: Lead, Why: LockPending, Again: leadTime}
 	case !d.e.Hosted.Ready:
@@ -100,16 +106,38 @@ func (d decision) wantLock(origin Origin) Step {
 	return Act{Lead, ScaleOrigin{0}}
 }
 
-// lockIsLate decides if the hosted istiod did not get the lock in time. The origin starts again, if Gateways need it.
-// Nil: there is time left.
+// holdInLead is holdAll. While the origin has no pods, the time of the phase Lead goes on.
+func (d decision) holdInLead() Step {
+	step := d.holdAll()
+	if act, acts := step.(Act); acts && d.m.Phase == Lead && d.e.Origin.Replicas == 0 {
+		act.Phase = Lead
+		return act
+	}
+	return step
+}
+
+// isLate reports whether the origin was scaled to 0 too long ago in the current phase Lead. One that writes status
+// starts later: the hosted istiod must not get the lock after that.
+func (d decision) isLate() bool {
+	limit := leadTime
+	if d.e.Origin.Lead == WritesStatus {
+		limit = lockTime
+	}
+	return d.scaledInLead() && d.now.Sub(d.latest(d.m.ScaledAt)) >= limit
+}
+
+// lockIsLate decides if the hosted istiod has not got the lock in time. The origin starts again, if Gateways need it.
+// Until lockTime, the hosted istiod can get the lock all the same. Nil: there is time left.
 func (d decision) lockIsLate() Step {
 	failed := d.counts(d.m.LeadFailedAt)
-	late := d.scaledInLead() && d.now.Sub(d.latest(d.m.ScaledAt)) >= leadTime
+	left := lockTime - d.now.Sub(d.latest(d.m.ScaledAt))
 	switch origin := d.e.Origin; {
-	case !failed && !late:
+	case !failed && !d.isLate():
 		return nil
 	case d.needed() && origin.Exists && !origin.Undeployed && (origin.Replicas == 0 || !failed):
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
+	case left > 0:
+		return Wait{Phase: Lead, Why: LockPending, Again: left}
 	default:
 		return Stop{Phase: Lead, Why: LockPending}
 	}
@@ -117,18 +145,16 @@ func (d decision) lockIsLate() Step {
 
 // keepOrigin decides whether the origin serves its proxies while the hosted istiod leads.
 func (d decision) keepOrigin() Step {
+	origin := d.e.Origin
+	serves := d.needed() && origin.Exists && origin.Lead == Follows
+	if serves && origin.isScaledDown() {
+		return Act{Lead, ScaleOrigin{d.m.replicas()}} // its proxies wait for no other pod
+	}
 	if !d.e.Hosted.Ready && (d.needed() || !d.isParked()) {
 		return d.waited(Lead, HostedNotReady)
 	}
-	origin := d.e.Origin
-	if !d.needed() || !origin.Exists || origin.Lead == WritesStatus {
-		return nil
-	}
-	if origin.isScaledDown() {
-		return Act{Lead, ScaleOrigin{d.m.replicas()}}
-	}
 	begun := d.m.Phase == Roll
-	if origin.Ready == 0 && !begun && d.inLead() < originTime {
+	if serves && origin.Ready == 0 && !begun && d.inLead() < originTime {
 		return Wait{Phase: Lead, Why: OriginNotReady, Again: originTime - d.inLead()}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package migration_test
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +87,29 @@ func TestIntentsAreRefusedByName(t *testing.T) {
 	}
 	if i, err := migration.ParseIntent(nil); err != nil || i != (migration.Intent{}) {
 		t.Errorf("without annotations: %+v, %v", i, err)
+	}
+}
+
+// TestAnEarlierHypergateReadsAMemo checks the fields of a Memo on the Lease: an earlier hypergate reads no Memo with
+// another one, and begins without any memory then.
+func TestAnEarlierHypergateReadsAMemo(t *testing.T) {
+	t.Parallel()
+	memo := fullMemo()
+	memo.Arrived, memo.Unstored = true, migration.Unstored{Unneeded: true, Stayed: true}
+	encoded, err := memo.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal([]byte(encoded), &fields); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"arrived", "failed", "failedAt", "holds", "holdsSince", "lastHold", "leadFailedAt", "phase", "released", "releasedAt",
+		"replicas", "routes", "scaledAt", "schema", "since", "stranded", "strandedAt",
+	}
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(fields))); diff != "" {
+		t.Errorf("another field needs another schema (-want +got):\n%s", diff)
 	}
 }
 

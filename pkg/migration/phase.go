@@ -50,7 +50,7 @@ func Permitted(p Phase) []Write {
 		Check:   nil,
 		StandBy: {WriteHosted},
 		Hold:    {WriteHold},
-		Lead:    {WriteHosted, WriteReplicas},
+		Lead:    {WriteHosted, WriteReplicas, WriteHold},
 		Roll:    {WriteHold, WriteRelease, WriteTemplate},
 		Park:    {WriteReplicas, WriteWebhook, WriteRelease},
 		Retire:  nil,

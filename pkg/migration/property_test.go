@@ -71,7 +71,7 @@ func (w *simulation) disturb() {
 	case 12:
 		w.undeploy()
 	case 13:
-		w.unreadable = w.random.IntN(3) > 0
+		w.blind = 50 * w.random.IntN(3)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAMigrationEnds(t *testing.T) {
 			w.pass()
 			w.advance(time.Duration(w.random.IntN(4000)) * time.Millisecond)
 		}
-		w.failing, w.unreadable = 0, false
+		w.failing, w.blind = 0, 0
 		w.advance(time.Minute)
 		goal := []migration.Request{migration.RequestStart, migration.RequestRollback, migration.RequestRetire}[seed%3]
 		if goal == migration.RequestRetire {
@@ -267,7 +267,7 @@ func (w *simulation) ended() bool {
 }
 
 // TestAnUnreadableGuestKeepsNoProxyWithoutIstiod plays migrations whose guest can no longer be read while the lock
-// moves. After less than two minutes, the origin has pods again.
+// moves. In less than a minute, the origin has pods again.
 func TestAnUnreadableGuestKeepsNoProxyWithoutIstiod(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -287,8 +287,8 @@ func TestAnUnreadableGuestKeepsNoProxyWithoutIstiod(t *testing.T) {
 			continue
 		}
 		seen++
-		w.unreadable = true
-		for range 100 {
+		w.blind = 100
+		for range 47 {
 			w.pass()
 			w.advance(time.Second)
 		}

@@ -205,7 +205,7 @@ func (d decision) onItsWay(g Gateway) bool {
 		return false
 	}
 	if d.i.Goal == Backward {
-		return g.Of != OfOrigin || !g.complete()
+		return !d.stayed(g) && (g.Of != OfOrigin || !g.complete())
 	}
 	return g.Of != OfHosted || !d.arrived(g)
 }

@@ -35,8 +35,12 @@ type simulation struct {
 	// failing is the share of writes, in percent, that fail. idle is the number of passes in a row without a step.
 	failing, idle int
 	outage        model.Outage
-	// unreadable reports whether the guest answers reads of the origin and of the lock, and no others.
-	unreadable bool
+	// blind is the share of readings, in percent, that end after those of the origin and of the lock. isBlind reports
+	// whether the last one did.
+	blind   int
+	isBlind bool
+	// unstored is the part of the memo that ends with the process of hypergate.
+	unstored migration.Unstored
 }
 
 type simulatedOrigin struct {
@@ -64,6 +68,8 @@ type simulated struct {
 	broken bool
 	// stranded reports whether new pods of the origin never become ready. servedBy is the istiod of those that serve.
 	stranded bool
+	// stuck reports whether it had pods that never become ready before the migration, besides those that serve.
+	stuck    bool
 	servedBy migration.Istiod
 	readyAt  time.Time
 }
@@ -82,6 +88,9 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 	for i := range w.random.IntN(6) {
 		g := &simulated{Gateway: gateway(fmt.Sprint("g", i), model.Free, migration.OfOrigin)}
 		g.broken, g.stranded, g.servedBy = w.random.IntN(12) == 0, w.random.IntN(12) == 0, g.Of
+		if w.random.IntN(12) == 0 {
+			g.makeStuck()
+		}
 		switch w.random.IntN(20) {
 		case 0:
 			g.Hold = model.HeldByOther
@@ -93,6 +102,12 @@ func newSimulation(t *testing.T, seed uint64) *simulation {
 		w.gateways = append(w.gateways, g)
 	}
 	return w
+}
+
+// makeStuck lets a rollout begin that never ends, with either istiod.
+func (g *simulated) makeStuck() {
+	g.stuck, g.broken, g.stranded = true, true, true
+	g.Deployment.State, g.Deployment.Old = model.DeploymentRolling, 1
 }
 
 // gateway returns a Gateway whose pods work.
@@ -119,7 +134,9 @@ func (w *simulation) evidence() migration.Evidence {
 		e.Origin.Pods, e.Origin.Ready = 1, 1
 	}
 	for _, g := range w.gateways {
-		e.Gateways = append(e.Gateways, g.Gateway)
+		one := g.Gateway
+		one.OldOfOrigin = one.Of == migration.OfOrigin && g.servedBy == migration.OfOrigin
+		e.Gateways = append(e.Gateways, one)
 	}
 	return e
 }
@@ -131,15 +148,15 @@ func (w *simulation) pass() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	decide, evidence := migration.Decide, w.evidence()
-	if w.unreadable {
-		decide, evidence.Gateways, evidence.Hosted.Trusted = migration.Rescue, nil, false
+	if w.random.IntN(50) == 0 {
+		w.unstored = migration.Unstored{} // hypergate restarts
 	}
-	step, memo := decide(evidence, w.intent, memo, w.now)
+	memo.Unstored = w.unstored
+	step, memo := w.decide(memo)
 	if step == nil {
 		return
 	}
-	w.last = step
+	w.last, w.unstored = step, memo.Unstored
 	act, acts := step.(migration.Act)
 	if acts && !slices.Contains(migration.Permitted(act.Phase), act.Action.Writes()) {
 		w.t.Errorf("the phase %s writes: %s", act.Phase, act.Action.Writes())
@@ -156,6 +173,18 @@ func (w *simulation) pass() {
 		w.checkAction(act)
 		w.do(act.Action)
 	}
+}
+
+// decide decides from all evidence, or from what a reading has that fails after the origin and the lock were read: the
+// roots can be part of it.
+func (w *simulation) decide(memo migration.Memo) (migration.Step, migration.Memo) {
+	e := w.evidence()
+	if w.isBlind = w.random.IntN(100) < w.blind; !w.isBlind {
+		return migration.Decide(e, w.intent, memo, w.now)
+	}
+	e = migration.Evidence{Origin: e.Origin, Hosted: e.Hosted, Lock: e.Lock}
+	e.Hosted.Trusted = e.Hosted.Trusted && w.random.IntN(2) == 0
+	return migration.Rescue(e, w.intent, memo, w.now)
 }
 
 func (w *simulation) fails() bool { return w.random.IntN(100) < w.failing }
@@ -175,7 +204,7 @@ func (w *simulation) checkAction(act migration.Act) {
 		if w.origin.undeployed {
 			w.t.Errorf("a Deployment that does not exist is scaled")
 		}
-		mayWrite := w.unreadable && w.hosted.mode == migration.HostedLeading
+		mayWrite := w.isBlind && w.hosted.mode == migration.HostedLeading
 		if a.Replicas > 0 && w.origin.lead == migration.WritesStatus && (isWriter || mayWrite) {
 			w.t.Errorf("an origin that writes status starts beside the hosted istiod")
 		}
@@ -301,7 +330,7 @@ func (w *simulation) advance(by time.Duration) {
 	for _, g := range w.gateways {
 		serves := g.Of == migration.OfOrigin && w.origin.runs || g.Of == migration.OfHosted && w.hosted.runs != migration.HostedAbsent
 		fails := g.broken && g.Of == migration.OfHosted || g.stranded && g.Of == migration.OfOrigin
-		works := serves && (!fails || g.servedBy == g.Of) // the pods of before still exist
+		works := serves && !g.stuck && (!fails || g.servedBy == g.Of) // the pods of before still exist
 		if g.Deployment.State == model.DeploymentRolling && !w.now.Before(g.readyAt) && works {
 			g.Deployment.State, g.Connected = model.DeploymentComplete, g.Of == migration.OfHosted
 			g.Deployment.Old, g.servedBy = 0, g.Of

@@ -203,7 +203,11 @@ func TestAuditOfMigrations(t *testing.T) {
 		g.Expect(notPermitted([]audit.Request{bad}, hypergate, in(migration.Hold))).To(gomega.HaveLen(1), bad.String())
 	}
 	g.Expect(notPermitted([]audit.Request{crd}, hypergate, in(migration.Done))).To(gomega.BeEmpty())
-	g.Expect(secretsOf([]audit.Request{write(hypergate, "secrets", "s"), hold}, hypergate)).To(gomega.HaveLen(1))
+	denied := write(hypergate, "secrets", "s")
+	denied.Verb, denied.Code = "get", 403
+	g.Expect(secretsOf([]audit.Request{write(hypergate, "secrets", "s"), denied, write(originUser(), "secrets", "s"), hold}, hypergate)).To(
+		gomega.HaveLen(2), "a denied read of a Secret counts")
+	g.Expect(succeeded([]audit.Request{hold, denied})).To(gomega.Equal([]audit.Request{hold}), "a denied write changes nothing")
 }
 
 // TestEndingsOfPods checks that the first order to end counts, also if a watch saw it later or not at all.

@@ -7,6 +7,7 @@ import (
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -115,10 +116,16 @@ func originRestarted(t *migrationTest) {
 	}
 	m.parks()
 	t.returnsAndIsParked()
+	m.allAt(t.XDS().String())
 	m.request("retire")
 	m.until("it waits for the owner", waitsForOwner)
 	t.returnsAndIsParked()
 	m.allAt(t.XDS().String())
+	pods := t.GuestClient.CoreV1().Pods(world.GuestNamespace)
+	t.Eventually(func() ([]corev1.Pod, error) {
+		all, err := pods.List(t.ctx, ofOrigin)
+		return all.Items, err
+	}).Should(gomega.BeEmpty(), "pods of the istiod in the guest")
 	m.request("rollback")
 	restart(migration.Lead)
 	restart(migration.Roll)

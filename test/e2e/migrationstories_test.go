@@ -206,6 +206,11 @@ func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 		m.parks()
 		m.request("retire")
 		m.until("it waits for the owner", waitsForOwner)
+	case migration.Roll:
+		m.rolls()
+	case migration.StandBy:
+		m.reaches(phase)
+		m.Eventually(m.hostedIstiod).Should(gomega.BeTrue(), "the hosted istiod is being installed")
 	default:
 		m.reaches(phase)
 	}

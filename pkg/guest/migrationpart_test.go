@@ -1,0 +1,119 @@
+package guest
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// leadingGuest is a guest whose istiod has some replicas. The lock is at the hosted istiod. answer answers requests for
+// what tenants create, and reports whether it has.
+func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *http.Request) bool) *Cluster {
+	t.Helper()
+	cfg := model.Config{Revision: "r", GuestNamespace: "ns", ControllerName: "example.com/ours"}
+	objects := map[string]any{
+		"/apis/apps/v1/namespaces/ns/deployments/" + cfg.IstiodName(): map[string]any{
+			"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"replicas": replicas},
+			"metadata": map[string]any{"namespace": "ns", "name": cfg.IstiodName(), "uid": "d", "resourceVersion": "7"},
+		},
+		"/apis/coordination.k8s.io/v1/namespaces/ns/leases/" + deploymentLock + "r": map[string]any{
+			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": map[string]any{"holderIdentity": "hosted:p"},
+			"metadata": map[string]any{"namespace": "ns", "name": deploymentLock + "r", "uid": "l", "resourceVersion": "8"},
+		},
+	}
+	config := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		object, is := objects[r.URL.Path]
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/ns/pods"):
+			object = map[string]any{"apiVersion": "v1", "kind": "PodList", "items": []any{}}
+		case !is && answer(w, r):
+			return
+		case !is:
+			w.WriteHeader(http.StatusNotFound)
+			object = map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(object)
+	})
+	config.QPS = -1
+	conn, err := guestconn.Fixed(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := New(conn, cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+// TestAFailedReadLeavesTheOrigin checks that a reading that fails at what tenants create has the origin and the lock.
+// Without the Deployment of the origin, it has nothing that counts.
+func TestAFailedReadLeavesTheOrigin(t *testing.T) {
+	t.Parallel()
+	fails := func(part string) func(http.ResponseWriter, *http.Request) bool {
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, part) {
+				return false
+			}
+			http.Error(w, "no answer", http.StatusInternalServerError)
+			return true
+		}
+	}
+	for _, part := range []string{"/gatewayclasses", "/istios/", "/validatingwebhookconfigurations/", "/gateways"} {
+		facts, err := leadingGuest(t, 0, fails(part)).Migration(t.Context(), MigrationQuestion{Urgent: true})
+		if err == nil {
+			t.Errorf("%s: no error", part)
+		}
+		if d := facts.Inventory.Origin.Deployment; d == nil || d.Wanted != 0 || facts.Origin.UID != "d" || facts.Leader != "hosted:p" {
+			t.Errorf("%s: origin %+v, Deployment %+v, leader %q", part, facts.Origin, d, facts.Leader)
+		}
+	}
+	guest := leadingGuest(t, 0, fails(""))
+	guest.cfg.GuestNamespace = "other"
+	if facts, err := guest.Migration(t.Context(), MigrationQuestion{Urgent: true}); err == nil || facts.Origin.UID != "" {
+		t.Errorf("without the Deployment: %+v, %v", facts.Origin, err)
+	}
+}
+
+// TestAReadingIsShortWhileTheOriginIsAway checks that a slow list of what tenants create delays the next step only if
+// the origin has replicas.
+func TestAReadingIsShortWhileTheOriginIsAway(t *testing.T) {
+	t.Parallel()
+	const slow = restTime + 2*time.Second // foreignPatchTimeout is longer
+	for _, of := range []struct {
+		name     string
+		replicas int
+		urgent   bool
+		fails    bool
+	}{
+		{"away", 0, true, true}, {"serves", 1, true, false}, {"parked", 0, false, false},
+	} {
+		t.Run(of.name, func(t *testing.T) {
+			t.Parallel()
+			guest := leadingGuest(t, of.replicas, func(_ http.ResponseWriter, r *http.Request) bool {
+				if strings.HasSuffix(r.URL.Path, "/gateways") {
+					select {
+					case <-time.After(slow):
+					case <-r.Context().Done():
+					}
+				}
+				return false
+			})
+			began := time.Now()
+			facts, err := guest.Migration(t.Context(), MigrationQuestion{Urgent: of.urgent})
+			if lasted := time.Since(began); (err != nil) != of.fails || of.fails && lasted >= slow {
+				t.Errorf("after %s: %v", lasted, err)
+			}
+			if facts.Leader != "hosted:p" || facts.Inventory.Origin.Kind() == migration.NoOrigin {
+				t.Errorf("%+v", facts)
+			}
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package guest
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// oldPods reads of Gateways at the origin whether the pods of earlier templates are the origin's, too. The hosted
+// istiod does not serve those of a Gateway that has never moved.
+func (m *migrationReader) oldPods(ctx context.Context) error {
+	listed := 0
+	for i := range m.out.Gateways {
+		g := &m.out.Gateways[i]
+		if g.Of != migration.OfOrigin || g.Deployment.Old == 0 || listed == gatewaysPerReading {
+			continue
+		}
+		listed++
+		only, err := m.onlyOrigin(ctx, m.deployments[g.UID], g.Key.Name)
+		if err != nil {
+			return err
+		}
+		g.OldOfOrigin = only
+	}
+	return nil
+}
+
+// onlyOrigin reports whether all pods of a Deployment have the address of the origin. False: that is not known, as
+// without the permission to list ReplicaSets. A rollback goes on without it.
+func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.ForeignObject, gateway string) (bool, error) {
+	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
+	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
+	examined, found, others := 0, false, false
+	r := &inventoryReader{c: m.c}
+	err := r.each(ctx, gvr, deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+		examined++
+		var set appsv1.ReplicaSet
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
+		if err != nil || metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) && hasPods(set) {
+			found = true
+			others = others || err != nil || addressOf(set.Spec.Template.Spec) != migration.OriginAddress(m.c.cfg)
+		}
+		return !others && examined < mostReplicaSets
+	})
+	return found && !others && examined < mostReplicaSets, err
+}
+
+// hasPods reports whether a ReplicaSet has pods, or should have some.
+func hasPods(set appsv1.ReplicaSet) bool {
+	return set.Status.Replicas > 0 || set.Spec.Replicas == nil || *set.Spec.Replicas > 0
+}

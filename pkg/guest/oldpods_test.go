@@ -1,0 +1,106 @@
+package guest
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/hypergate/hypergate/pkg/guestconn"
+	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// TestPodsOfEarlierTemplates checks which istiod pods of earlier templates are known to belong to.
+func TestPodsOfEarlierTemplates(t *testing.T) {
+	t.Parallel()
+	cfg := model.Config{Revision: "r", GuestNamespace: "ns"}
+	origin := migration.OriginAddress(cfg)
+	set := func(owner, address string, replicas, existing int) map[string]any {
+		return map[string]any{
+			"metadata": map[string]any{
+				"namespace": "shop", "name": "s", "uid": "s",
+				"ownerReferences": []any{map[string]any{"uid": owner, "controller": true}},
+			},
+			"spec": map[string]any{"replicas": replicas, "template": map[string]any{"spec": map[string]any{"containers": []any{
+				map[string]any{"name": "c", "env": []any{map[string]any{"name": "CA_ADDR", "value": address}}},
+			}}}},
+			"status": map[string]any{"replicas": existing},
+		}
+	}
+	for name, of := range map[string]struct {
+		sets []any
+		of   migration.Istiod
+		old  int32
+		want bool
+	}{
+		"never moved":                {[]any{set("d", origin, 1, 1), set("d", origin, 1, 0)}, migration.OfOrigin, 1, true},
+		"moved long ago":             {[]any{set("d", origin, 1, 1), set("d", "hosted:15012", 0, 0)}, migration.OfOrigin, 1, true},
+		"comes back":                 {[]any{set("d", origin, 1, 1), set("d", "hosted:15012", 0, 1)}, migration.OfOrigin, 1, false},
+		"pods are missing":           {[]any{set("d", origin, 1, 1), set("d", "hosted:15012", 1, 0)}, migration.OfOrigin, 1, false},
+		"another Deployment":         {[]any{set("d", origin, 1, 1), set("e", "hosted:15012", 1, 1)}, migration.OfOrigin, 1, true},
+		"no ReplicaSet":              {nil, migration.OfOrigin, 1, false},
+		"no old pods":                {[]any{set("d", origin, 1, 1)}, migration.OfOrigin, 0, false},
+		"at the hosted istiod":       {[]any{set("d", origin, 1, 1)}, migration.OfHosted, 1, false},
+		"too many to know the other": {manySets(set("e", origin, 1, 1), set("d", origin, 1, 1)), migration.OfOrigin, 1, false},
+	} {
+		conn, err := guestconn.Fixed(apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSetList", "items": of.sets})
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster, err := New(conn, cfg, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &migrationReader{inventoryReader: &inventoryReader{c: cluster}}
+		gateway := migration.InventoryGateway{}
+		gateway.UID, gateway.Of, gateway.Deployment.Old = "g", of.of, of.old
+		gateway.Key = types.NamespacedName{Namespace: "shop", Name: "web"}
+		m.out.Gateways = []migration.InventoryGateway{gateway}
+		m.deployments = map[types.UID]model.ForeignObject{"g": {
+			Key: types.NamespacedName{Namespace: "shop", Name: "web-c"}, UID: "d",
+		}}
+		if err := m.oldPods(t.Context()); err != nil || m.out.Gateways[0].OldOfOrigin != of.want {
+			t.Errorf("%s: %t, %v", name, m.out.Gateways[0].OldOfOrigin, err)
+		}
+	}
+}
+
+// TestUnreadPodsOfEarlierTemplates checks that a rollback goes on without the permission to list ReplicaSets.
+func TestUnreadPodsOfEarlierTemplates(t *testing.T) {
+	t.Parallel()
+	conn, err := guestconn.Fixed(apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": http.StatusForbidden,
+		})
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := New(conn, model.Config{Revision: "r", GuestNamespace: "ns"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &migrationReader{inventoryReader: &inventoryReader{c: cluster}}
+	gateway := migration.InventoryGateway{}
+	gateway.UID, gateway.Of, gateway.Deployment.Old = "g", migration.OfOrigin, 1
+	m.out.Gateways = []migration.InventoryGateway{gateway}
+	if err := m.oldPods(t.Context()); err != nil || m.out.Gateways[0].OldOfOrigin || len(m.out.Unread) > 0 {
+		t.Errorf("%v: %+v, unread %v", err, m.out.Gateways[0], m.out.Unread)
+	}
+}
+
+// manySets returns a ReplicaSet, and more of another Deployment than are examined.
+func manySets(other, first any) []any {
+	out := []any{first}
+	for range mostReplicaSets {
+		out = append(out, other)
+	}
+	return out
+}
