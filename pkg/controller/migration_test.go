@@ -153,7 +153,7 @@ func TestClassDefaultsWaitBehindOthers(t *testing.T) {
 	others := func(o *observation) {
 		o.guest.OtherDefaults = []model.OtherDefaults{{Class: "a", ConfigMap: "openshift-ingress/o"}}
 	}
-	own := func(o *observation) { o.guest.AppliedSettings = []string{""} }
+	own := func(o *observation) { o.guest.AppliedSettings = map[string]string{"a": ""} }
 	for name, c := range map[string]struct {
 		mode  model.IstiodMode
 		edit  func(*observation)

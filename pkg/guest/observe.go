@@ -71,17 +71,21 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	return out, nil
 }
 
-// appliedSettings returns what identifies the settings in the defaults of classes.
-func (c *Cluster) appliedSettings(classes []model.GatewayClass) []string {
-	var out []string
+// appliedSettings returns what identifies the settings in the defaults of each class that has some.
+func (c *Cluster) appliedSettings(classes []model.GatewayClass) map[string]string {
+	var out map[string]string
 	notes := c.objects.Notes(classDefaultsKind())
 	for _, class := range classes {
-		if note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]; exists {
-			out = append(out, note)
+		note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]
+		if !exists {
+			continue
 		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[class.Name] = note
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // classDefaultsKind is the kind of the objects with the defaults of a class.

@@ -10,7 +10,7 @@ import (
 
 // limitOf returns the limit of the change to the wanted configuration.
 func (m Memo) limitOf(e Evidence) Limit {
-	if m.LimitOf == e.Wanted {
+	if m.LimitOf == e.target() {
 		return m.Limit
 	}
 	return NoLimit
@@ -33,12 +33,13 @@ func (m Memo) waitsFrom(gateway types.UID, now time.Time) time.Time {
 
 // Before returns the memo for a decision with this evidence.
 func (m Memo) Before(e Evidence) Memo {
-	changed := m.Changing && e.hasChanged()
+	m.Tries = m.triesOf(e)
+	changed := m.Changing && e.hasChanged(m)
 	if changed {
 		m.Changing = false
 	}
 	switch {
-	case !e.hasChanged():
+	case !e.hasChanged(m):
 		m.ChangedSince, m.Deploys = time.Time{}, false
 	case m.ChangedSince.IsZero():
 		m.ChangedSince = e.Now
@@ -76,7 +77,7 @@ func (m Memo) After(e Evidence, s Step) Memo {
 		m.Released, m.ReleasedAt, m.Generation = "", time.Time{}, 0
 	case Change:
 		if s.Limit != NoLimit {
-			m.Limit, m.LimitOf = s.Limit, e.Wanted
+			m.Limit, m.LimitOf = s.Limit, e.target()
 		}
 		m.Changing = e.Gateways.View == model.GatewaysKnown && len(e.free()) > 0
 	case Wait:
@@ -99,10 +100,12 @@ func (m Memo) AfterRelease(g model.Gateway, now time.Time) Memo {
 func (m Memo) AfterForbidden(e Evidence, s Step) Memo {
 	m.ForbiddenAt = e.Now
 	if _, holding := s.(Hold); holding {
-		m.Limit, m.LimitOf = NotAllowed, e.Wanted
+		m.Limit, m.LimitOf = NotAllowed, e.target()
 	}
 	return m
 }
 
 // Report returns what conditions are computed from, after a step.
-func (m Memo) Report(e Evidence, s Step) Report { return Report{Step: s, Limit: m.limitOf(e)} }
+func (m Memo) Report(e Evidence, s Step) Report {
+	return Report{Step: s, Limit: m.limitOf(e), Refused: m.refused(e)}
+}

@@ -43,6 +43,8 @@ type Evidence struct {
 	// Installed reports whether istiod is requested. Elected reports whether several istiods elect the one that deploys
 	// Gateways.
 	Installed, Elected bool
+	// Defaults are those of the classes, as far as they are planned and exist in the guest.
+	Defaults []ClassDefaults
 	// Istiod and Rollout are the state of its Deployment.
 	Istiod   model.Availability
 	Rollout  model.Rollout
@@ -86,7 +88,7 @@ type Memo struct {
 	// WaitsFor is the Gateway that is waited for, and WaitsSince since when.
 	WaitsFor   types.UID
 	WaitsSince time.Time
-	// Limit is why Gateways rolled all at once when istiod got the configuration LimitOf.
+	// Limit is why Gateways rolled all at once when the target became LimitOf, see Evidence.target.
 	Limit   Limit
 	LimitOf string
 	// ForbiddenAt is when hypergate was not allowed to patch a Gateway. Zero: it was allowed at the last release.
@@ -94,6 +96,9 @@ type Memo struct {
 	// Denied are the Gateways that were released, or whose last patches the guest denied. A Memo that follows from
 	// another one has a map of its own.
 	Denied map[types.UID]Denial
+	// Tries is since when hypergate tries to write the defaults of a class, and the guest shows others. A Memo that
+	// follows from another one has a map of its own.
+	Tries map[string]time.Time
 }
 
 // Holding reports whether Gateways are held, or istiod waits until they are.
@@ -104,6 +109,8 @@ type Report struct {
 	Step Step
 	// Limit is why Gateways rolled all at once at the last change of istiod.
 	Limit Limit
+	// Refused are the classes whose defaults the guest does not accept. Gateways do not wait for them.
+	Refused []string
 }
 
 // Progress is how many of the Gateways have rolled. A Gateway without pods does not count.
@@ -116,18 +123,18 @@ func Decide(e Evidence, m Memo) Step {
 		return e.withoutIstiod(m)
 	case e.Wanted == "" || e.Istiod == model.Absent:
 		return Change{} // nothing deploys Gateways, or nothing may change
-	case e.Has != e.Wanted:
+	case !e.hasTarget(m):
 		return e.beforeChange(m)
-	case !e.hasChanged():
+	case !e.hasChanged(m):
 		return Change{Limit: m.limitOf(e)}
 	default:
 		return e.afterChange(m)
 	}
 }
 
-// hasChanged reports whether istiod has the wanted configuration, and runs with it.
-func (e Evidence) hasChanged() bool {
-	return e.Has == e.Wanted && e.Istiod == model.Available && e.Rollout == model.RolledOut
+// hasChanged reports whether everything is as wanted, and istiod runs with it.
+func (e Evidence) hasChanged(m Memo) bool {
+	return e.hasTarget(m) && e.Istiod == model.Available && e.Rollout == model.RolledOut
 }
 
 // withoutIstiod releases everything after istiod was removed, as far as this process knows of holds: a Gateway should

@@ -16,6 +16,9 @@ const (
 	ReasonGatewayRolloutStuck = "GatewayRolloutStuck"
 	// ReasonGatewayRolloutForbidden: hypergate is not allowed to hold or release Gateways.
 	ReasonGatewayRolloutForbidden = "GatewayRolloutForbidden"
+	// ReasonGatewayDefaultsRefused: the guest does not accept the defaults of a class. The gateways of this class keep
+	// the defaults that they have, and gateways roll without them.
+	ReasonGatewayDefaultsRefused = "GatewayDefaultsRefused"
 )
 
 // rolloutRole is what permits hypergate to hold and release Gateways.
@@ -100,7 +103,34 @@ func (r Result) gatewayProblems() []problem {
 				nextStep("apply "+rolloutRole+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
 		})
 	}
+	if refused := r.GatewayRollout.Refused; len(refused) > 0 {
+		out = append(out, refusedDefaults(refused[0], len(refused)-1))
+	}
 	return out
+}
+
+// withGatewayProblems returns the text about other failures, followed by the problems of a rollout of gateways.
+func (r Result) withGatewayProblems(failures string) string {
+	if problems := r.gatewayProblems(); len(problems) > 0 {
+		return failures + "; " + joinTexts(problems)
+	}
+	return failures
+}
+
+// refusedDefaults returns the problem with the defaults of a class. more is how many other classes have it, too.
+func refusedDefaults(class string, more int) problem {
+	class = plain(class)
+	selector := model.ClassDefaultsLabel + "=" + class
+	text := "rolling gateways: the guest has not accepted the new defaults of GatewayClass " + class
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return problem{
+		reason: ReasonGatewayDefaultsRefused,
+		text: text + " for two minutes; its gateways keep the defaults that they have, and rollouts of gateways do not wait for it" +
+			nextStep("in the guest, let hypergate write the ConfigMap that kubectl get configmaps -A -l "+selector+
+				" shows; when it is written, istiod rolls the gateways of this class at once"),
+	}
 }
 
 // gatewayRolloutPublic returns what a GatewayClass says about a rollout of gateways. It returns an empty string if
