@@ -75,16 +75,15 @@ func (o *observation) useSettings(s *gatewaySettings, ignores *ignoring) {
 	}
 }
 
-// defaultsEvidence returns the defaults of the classes that a rollout of gateways follows from. So changed settings of
-// the guest roll gateways one after another, as another istiod does. The defaults show which settings they have: a new
-// process knows them, and a refused write does not count.
+// defaultsEvidence returns the defaults of the classes that a rollout of gateways follows from. So changed values of a
+// class, and changed settings of the guest, roll gateways one after another, as another istiod does. The guest shows
+// what the defaults have: a new process knows it, and a refused write does not count.
 func defaultsEvidence(plan desired.Plan, guest model.GuestObservation) []rollout.ClassDefaults {
-	if !plan.HasClassDefaults() {
-		return nil
-	}
 	var out []rollout.ClassDefaults
-	for _, class := range slices.Sorted(maps.Keys(guest.AppliedSettings)) {
-		out = append(out, rollout.ClassDefaults{Class: class, Wanted: plan.GatewaySettings, Has: guest.AppliedSettings[class]})
+	for _, class := range slices.Sorted(maps.Keys(plan.ClassTemplates)) {
+		if has, exist := guest.AppliedTemplates[class]; exist {
+			out = append(out, rollout.ClassDefaults{Class: class, Wanted: plan.ClassTemplates[class], Has: has})
+		}
 	}
 	return out
 }

@@ -153,10 +153,11 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 	}
 	check := func(when string, hold model.GatewayHold, proxy string, applied map[string]string, want string) string {
 		c, is := d.decide(d.observed(func(o *observation) {
+			o.guest.Classes = []model.GatewayClass{{Name: "a"}, {Name: "b"}}
 			gateway.Hold = hold
 			o.mgmt.IstiodConfig = first.plan.IstiodConfig
 			o.guest.Gateways = model.ObservedGateways{View: model.GatewaysKnown, List: []model.Gateway{gateway}}
-			o.guest.Proxy.HTTP, o.guest.AppliedSettings = proxy, applied
+			o.guest.Proxy.HTTP, o.guest.AppliedTemplates = proxy, applied
 		})).(converge)
 		if !is {
 			t.Fatal("no plan is carried out")
@@ -164,9 +165,9 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 		if got := fmt.Sprintf("%T, holds istiod: %t", c.rollout.step, rollout.HoldsIstiod(c.rollout.step)); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
-		return c.plan.GatewaySettings
+		return c.plan.ClassTemplates["a"]
 	}
-	in := func(settings string) map[string]string { return map[string]string{"a": settings} }
+	in := func(template string) map[string]string { return map[string]string{"a": template} }
 	const done, hold, change, release = "rollout.Done, holds istiod: false", "rollout.Hold, holds istiod: true",
 		"rollout.Change, holds istiod: false", "rollout.Release, holds istiod: false"
 	a := check("no defaults yet", model.Free, "http://a", nil, done)
@@ -174,10 +175,13 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 	b := check("other settings", model.Free, "http://b", in(a), hold)
 	check("all Gateways are held", model.Held, "http://b", in(a), change)
 	check("one class has them, the other was refused", model.Held, "http://b", map[string]string{"a": b, "b": a}, change)
+	d.rollout.Applied = in(b)
 	check("the settings are applied", model.Held, "http://b", in(b), release)
-	check("no settings any more", model.Free, "", in(b), hold)
-	check("no settings, and none before", model.Free, "", in(""), done)
-	check("the first settings", model.Free, "http://a", in(""), hold)
+	check("another client changes the defaults", model.Free, "http://b", in(a), done)
+	none := check("no settings any more", model.Free, "", in(b), hold)
+	check("no settings, and none before", model.Free, "", in(none), done)
+	check("the first settings", model.Free, "http://a", in(none), hold)
+	check("a class that is not planned", model.Free, "http://a", map[string]string{"a": a, "c": none}, done)
 	d.rollout.Tries = map[string]time.Time{"b": start.Add(-2 * time.Minute)}
 	check("one class was refused for two minutes", model.Held, "http://b", map[string]string{"a": b, "b": a}, release)
 }

@@ -1,9 +1,12 @@
 package rollout
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // defaultsTime is how long Gateways stay held for the defaults of a class that the guest does not accept. It begins
@@ -34,7 +37,20 @@ func (e Evidence) hasTarget(m Memo) bool { return e.Has == e.Wanted && !e.awaits
 
 // awaitsDefaults reports whether the defaults of a class are not as wanted yet.
 func (e Evidence) awaitsDefaults(m Memo) bool {
-	return slices.ContainsFunc(e.Defaults, func(d ClassDefaults) bool { return d.Has != d.Wanted && !m.isRefused(e, d.Class) })
+	return slices.ContainsFunc(e.Defaults, func(d ClassDefaults) bool { return m.isPending(d) && !m.isRefused(e, d.Class) })
+}
+
+// defaultsWait reports whether other defaults of a class wait for the endpoint of istiod. Until that is known, no held
+// Gateway could be released.
+func (e Evidence) defaultsWait(m Memo) bool {
+	return e.Wanted == "" && e.Istiod != model.Absent && e.Mode != model.AllAtOnce && e.awaitsDefaults(m)
+}
+
+// isPending reports whether the guest has not shown the wanted defaults of a class yet. If it has, and shows others
+// now, another client has changed them: istiod has already read that, and holds would only delay the repair. So a guest
+// begins no rollouts by changing them.
+func (m Memo) isPending(d ClassDefaults) bool {
+	return d.Has != d.Wanted && m.Applied[d.Class] != d.Wanted
 }
 
 // isRefused reports whether the guest has not accepted the defaults of a class for so long that they do not count.
@@ -47,21 +63,42 @@ func (m Memo) isRefused(e Evidence, class string) bool {
 func (m Memo) refused(e Evidence) []string {
 	var out []string
 	for _, d := range e.Defaults {
-		if d.Has != d.Wanted && m.isRefused(e, d.Class) {
+		if m.isPending(d) && m.isRefused(e, d.Class) {
 			out = append(out, d.Class)
 		}
 	}
 	return out
 }
 
-// triesOf returns since when the guest does not accept the defaults of classes, without those that are as wanted.
-func (m Memo) triesOf(e Evidence) map[string]time.Time {
-	var out map[string]time.Time
+// mostApplied is how many classes are remembered whose defaults do not exist any more. A client that deletes them, and
+// creates others in their place, begins no rollout either.
+const mostApplied = 256
+
+// appliedIn returns the defaults of each class that the guest has shown as wanted, and whether some are new.
+func (m Memo) appliedIn(e Evidence) (applied map[string]string, newly bool) {
+	applied = map[string]string{}
+	if len(m.Applied) <= len(e.Defaults)+mostApplied {
+		maps.Copy(applied, m.Applied)
+	}
 	for _, d := range e.Defaults {
-		if since, tried := m.Tries[d.Class]; tried && d.Has != d.Wanted {
-			if out == nil {
-				out = map[string]time.Time{}
-			}
+		was, known := m.Applied[d.Class]
+		switch {
+		case d.Has == d.Wanted:
+			applied[d.Class], newly = d.Wanted, newly || was != d.Wanted
+		case known && was == d.Wanted:
+			applied[d.Class] = was
+		default:
+			delete(applied, d.Class)
+		}
+	}
+	return applied, newly
+}
+
+// triesOf returns since when the guest does not accept the defaults of classes, without those that it has accepted.
+func (m Memo) triesOf(e Evidence) map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, d := range e.Defaults {
+		if since, tried := m.Tries[d.Class]; tried && m.isPending(d) {
 			out[d.Class] = since
 		}
 	}
@@ -71,23 +108,17 @@ func (m Memo) triesOf(e Evidence) map[string]time.Time {
 // AfterWrites returns the memo after a pass that tried to write the defaults of classes, and when to decide again
 // without an event. Zero: not before an event.
 func (m Memo) AfterWrites(e Evidence, tried []string) (after Memo, again time.Duration) {
-	kept := m.triesOf(e)
+	m.Tries = m.triesOf(e)
 	for _, d := range e.Defaults {
-		if d.Has == d.Wanted {
-			continue
+		since, known := m.Tries[d.Class]
+		if !known && m.isPending(d) && slices.Contains(tried, d.Class) {
+			since, known = e.Now, true
+			m.Tries[d.Class] = since
 		}
-		if _, known := kept[d.Class]; !known && slices.Contains(tried, d.Class) {
-			if kept == nil {
-				kept = map[string]time.Time{}
-			}
-			kept[d.Class] = e.Now
-		}
-		since, known := kept[d.Class]
 		left := defaultsTime - e.Outage.Lasted(since, mostHoldTime, e.Now)
 		if known && left > 0 && (again == 0 || left < again) {
 			again = left
 		}
 	}
-	m.Tries = kept
 	return m, again
 }

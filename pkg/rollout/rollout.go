@@ -72,9 +72,10 @@ type Memo struct {
 	// Checked reports whether this process has seen all Gateways, or is not allowed to, since istiod was installed.
 	// Holds reports whether the last ones that it saw were held.
 	Checked, Holds bool
-	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known, and since
-	// when istiod has changed if Changing was set. Changing reports whether istiod changes while Gateways are not
-	// held: it deploys these a moment after its own rollout, without a release.
+	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known, since when
+	// the guest has wanted defaults that istiod perhaps still has to read, and since when istiod has changed if
+	// Changing was set. Changing reports whether istiod changes while Gateways are not held: it deploys these a moment
+	// after its own rollout, without a release.
 	HoldingSince, KnownSince time.Time
 	Changing                 bool
 	// ChangedSince is since when istiod runs with the wanted configuration. Deploys reports whether a Gateway that was
@@ -96,9 +97,11 @@ type Memo struct {
 	// Denied are the Gateways that were released, or whose last patches the guest denied. A Memo that follows from
 	// another one has a map of its own.
 	Denied map[types.UID]Denial
-	// Tries is since when hypergate tries to write the defaults of a class, and the guest shows others. A Memo that
-	// follows from another one has a map of its own.
-	Tries map[string]time.Time
+	// Tries is since when hypergate tries to write the defaults of a class, and the guest shows others. Applied are the
+	// defaults of each class that the guest has shown as wanted. A Memo that follows from another one has maps of its
+	// own.
+	Tries   map[string]time.Time
+	Applied map[string]string
 }
 
 // Holding reports whether Gateways are held, or istiod waits until they are.
@@ -109,6 +112,8 @@ type Report struct {
 	Step Step
 	// Limit is why Gateways rolled all at once at the last change of istiod.
 	Limit Limit
+	// Defaults reports whether the step is about changed defaults of classes, and not about another istiod.
+	Defaults bool
 	// Refused are the classes whose defaults the guest does not accept. Gateways do not wait for them.
 	Refused []string
 }
@@ -121,20 +126,22 @@ func Decide(e Evidence, m Memo) Step {
 	switch {
 	case !e.Installed:
 		return e.withoutIstiod(m)
+	case e.defaultsWait(m):
+		return Look{Before: true}
 	case e.Wanted == "" || e.Istiod == model.Absent:
 		return Change{} // nothing deploys Gateways, or nothing may change
 	case !e.hasTarget(m):
 		return e.beforeChange(m)
-	case !e.hasChanged(m):
+	case !e.istiodRuns():
 		return Change{Limit: m.limitOf(e)}
 	default:
 		return e.afterChange(m)
 	}
 }
 
-// hasChanged reports whether everything is as wanted, and istiod runs with it.
-func (e Evidence) hasChanged(m Memo) bool {
-	return e.hasTarget(m) && e.Istiod == model.Available && e.Rollout == model.RolledOut
+// istiodRuns reports whether istiod has the wanted configuration, and runs with it.
+func (e Evidence) istiodRuns() bool {
+	return e.Has == e.Wanted && e.Istiod == model.Available && e.Rollout == model.RolledOut
 }
 
 // withoutIstiod releases everything after istiod was removed, as far as this process knows of holds: a Gateway should
@@ -303,7 +310,7 @@ func (e Evidence) settlesFor(m Memo) time.Duration {
 }
 
 // settlesBefore returns how long the first release waits: a process before, or istiod's own rollout, may have released
-// a Gateway that does not show it yet.
+// a Gateway that does not show it yet. Or istiod still has to read other defaults of a class.
 func (e Evidence) settlesBefore(m Memo) time.Duration {
 	left := settleTime - e.Now.Sub(m.KnownSince)
 	if e.Elected && !m.Deploys && !m.KnownSince.Before(m.ChangedSince) {

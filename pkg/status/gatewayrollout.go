@@ -30,21 +30,21 @@ const rollsAllAtOnce = "hypergate release lets all remaining Gateways roll at on
 // gatewayRollout returns what a rollout of gateways does or waits for. It returns an empty string if there is no
 // rollout, or if it stopped.
 func (r Result) gatewayRollout() string {
+	waits, begins := "istiod is changed", "istiod is being replaced"
+	if r.GatewayRollout.Defaults {
+		waits, begins = "the defaults of GatewayClasses are changed", "the defaults of GatewayClasses are being changed"
+	}
+	waits += " after all Gateways are held, so that they roll one by one"
 	switch s := r.GatewayRollout.Step.(type) {
 	case rollout.Look:
 		if s.Before {
-			return "istiod is changed after all Gateways are held, so that they roll one by one"
+			return waits
 		}
 	case rollout.Hold:
-		text := fmt.Sprintf("istiod is changed after all Gateways are held, so that they roll one by one: %d of %d are not held yet",
-			len(s.Gateways), s.Progress.Total)
-		if s.Cause != "" {
-			text += "; Gateway " + gatewayName(s.Denied) + " cannot be held: " + plain(s.Cause)
-		}
-		return text
+		return waits + notHeld(s)
 	case rollout.Change:
 		if s.Limit != rollout.NoLimit {
-			return "istiod is being replaced, and " + allAtOnce(s.Limit)
+			return begins + ", and " + allAtOnce(s.Limit)
 		}
 	case rollout.Release:
 		return rolled(s.Progress) + "; the next one is " + gatewayName(s.Gateway)
@@ -61,6 +61,17 @@ func (r Result) gatewayRollout() string {
 			gatewayName(s.Gateway) + nextStep("to see them, run kubectl "+ofGateway("get", s.Gateway)+" in the guest")
 	}
 	return ""
+}
+
+// notHeld returns which Gateways are not held yet, and what to do if the guest denies it.
+func notHeld(s rollout.Hold) string {
+	text := fmt.Sprintf(": %d of %d are not held yet", len(s.Gateways), s.Progress.Total)
+	if s.Cause == "" {
+		return text
+	}
+	return text + "; Gateway " + gatewayName(s.Denied) + " cannot be held: " + plain(s.Cause) +
+		nextStep("in the guest, let hypergate set the annotation "+model.HoldAnnotation+
+			"; otherwise, the Gateways that are not held roll at once after two minutes")
 }
 
 // rolled returns the progress of a rollout.
@@ -142,7 +153,7 @@ func (r Result) gatewayRolloutPublic() string {
 	case len(problems) > 0:
 		return joinTexts(problems)
 	case r.gatewayRollout() != "":
-		return "gateways are being rolled to this version"
+		return "gateways are being rolled, so that they get this version and the defaults of their class"
 	default:
 		return ""
 	}

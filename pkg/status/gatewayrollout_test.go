@@ -60,6 +60,8 @@ func TestGatewayRollout(t *testing.T) {
 		toHold   = "istiod is changed after all Gateways are held, so that they roll one by one"
 		atOnce   = "istiod is being replaced, and all Gateways roll at once: "
 		class    = "gateways are being rolled"
+
+		defaultsToHold = "the defaults of GatewayClasses are changed after all Gateways are held, so that they roll one by one"
 	)
 	moving := func(step rollout.Step, limit rollout.Limit, text string) rolloutCase {
 		return rolloutCase{rolling(step, limit), want{metav1.ConditionTrue, "GatewayRollout", text}, good().degraded, class}
@@ -67,14 +69,26 @@ func TestGatewayRollout(t *testing.T) {
 	atRest := func(step rollout.Step) rolloutCase {
 		return rolloutCase{rolling(step, rollout.NoLimit), good().progressing, good().degraded, ""}
 	}
+	ofDefaults := func(step rollout.Step, text string) rolloutCase {
+		c := moving(step, "", text)
+		c.result.GatewayRollout.Defaults = true
+		return c
+	}
 	checkRollouts(t, map[string]rolloutCase{
+		"look, defaults": ofDefaults(rollout.Look{Before: true}, defaultsToHold),
+		"hold, defaults": ofDefaults(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some},
+			defaultsToHold+": 1 of 14 are not held yet"),
+		"change, defaults, too many": ofDefaults(rollout.Change{Limit: rollout.TooMany}, "the defaults of GatewayClasses are being "+
+			"changed, and all Gateways roll at once: there are more than 500, or they are larger than hypergate reads"),
 		"done":          atRest(rollout.Done{}),
 		"look at first": atRest(rollout.Look{}),
 		"change":        atRest(rollout.Change{}),
 		"look":          moving(rollout.Look{Before: true}, "", toHold),
 		"hold denied": moving(rollout.Hold{
 			Gateways: []model.Gateway{gateway}, Progress: some, Denied: gateway, Cause: "denied by the admission policy freeze",
-		}, "", toHold+": 1 of 14 are not held yet; Gateway shop/web cannot be held: denied by the admission policy freeze"),
+		}, "", toHold+": 1 of 14 are not held yet; Gateway shop/web cannot be held: denied by the admission policy freeze "+
+			"[in the guest, let hypergate set the annotation gateway.istio.io/controller-version; otherwise, the Gateways that are "+
+			"not held roll at once after two minutes]"),
 		"hold": moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
 		"change, too many": moving(rollout.Change{Limit: rollout.TooMany}, rollout.TooMany,
 			atOnce+"there are more than 500, or they are larger than hypergate reads"),
