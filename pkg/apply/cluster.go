@@ -97,9 +97,6 @@ type Kind struct {
 	// other objects, because RBAC supports names but not labels. An object with the owner label and another name is
 	// not observed, so it is never pruned.
 	Names []string
-	// Note is the key of an annotation whose value is kept of each owned object, for Notes. Empty means none. A change
-	// of the value notifies the caller.
-	Note string
 }
 
 func (k Kind) gvr() schema.GroupVersionResource { return k.GVK.GroupVersion().WithResource(k.Resource) }
@@ -212,19 +209,6 @@ func (c *Cluster) Members() []ID {
 	}
 	slices.SortFunc(ids, ID.compare)
 	return ids
-}
-
-// longestNote is how much of the value of an annotation is kept, in bytes.
-const longestNote = 64
-
-// Notes returns the value of the annotation that Kind.Note names, for each owned object of a kind that the watches have
-// shown. The value is empty without the annotation.
-func (c *Cluster) Notes(gvk schema.GroupVersionKind) map[types.NamespacedName]string {
-	kind, ok := c.kinds[gvk]
-	if !ok {
-		return nil
-	}
-	return c.tracker.notes(kind)
 }
 
 // UID returns the UID under which an owned object was last written or seen. It returns "" if the object does not

@@ -25,7 +25,6 @@ type sighting struct {
 	uid          types.UID
 	fields       uint64 // hash of our entry in managedFields and of its time; 0 if there is none
 	otherManager string // who wrote it after us
-	note         string // the value of the annotation Kind.Note
 	// missing means that a list did not have the object. Then rv is the version of the list, and the object can exist
 	// at an older version without the owner label.
 	missing bool
@@ -56,7 +55,6 @@ type record struct {
 	number  uint64    // of the response to the deletion
 	busy    bool      // a write is in progress: events wait for its memo
 	stirred bool      // an event that matters came while busy
-	renoted bool      // the note changed while busy
 	tried   uint64    // the turn of the last try, if it did not succeed; 0 otherwise
 	refused *Outcome  // the failure of the last deletion, if Prune reports it
 	// driftedAt is when the watch first showed a change since our last write. Zero: it showed none. followed is whether
@@ -105,13 +103,6 @@ func (r *record) matters(old sighting) bool {
 		return r.seen.state != old.state || r.seen.uid != old.uid || r.seen.fields != old.fields
 	}
 	return r.drifted() || r.memo.refusal != nil && r.outdated() || r.outdated() && r.seen.state == terminating && old.state != terminating
-}
-
-// isRenoted reports whether the note changed during a write that has ended.
-func (r *record) isRenoted() bool {
-	was := r.renoted
-	r.renoted = false
-	return was
 }
 
 // plan is what Apply does with one object.

@@ -153,7 +153,7 @@ func (t *tracker) shown(kind int, key types.NamespacedName) any {
 	}
 	return &member{
 		ObjectMeta:   metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: r.seen.uid, ResourceVersion: r.seen.rv},
-		otherManager: r.seen.otherManager, note: r.seen.note,
+		otherManager: r.seen.otherManager,
 	}
 }
 
@@ -165,7 +165,7 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		m.number = t.answered
 		r.memo, r.busy, r.deleted, r.tried, r.refused = m, false, "", 0, nil
 		r.noteDrift(t.clock.Now(), r.seen)
-		return r.isRenoted() || r.stirred && r.drifted()
+		return r.stirred && r.drifted()
 	})
 }
 
@@ -175,7 +175,7 @@ func (t *tracker) failed(kind int, key types.NamespacedName) {
 		r := t.record(kind, key)
 		t.turn++
 		r.busy, r.tried = false, t.turn
-		return r.isRenoted() || r.stirred
+		return r.stirred
 	})
 }
 
@@ -187,7 +187,7 @@ func (t *tracker) left(kind int, key types.NamespacedName) {
 		if !r.seen.exists() && !r.memo.exists() && r.deleted == "" && r.tried == 0 {
 			delete(t.kinds[kind].records, key)
 		}
-		return r.isRenoted() || r.stirred
+		return r.stirred
 	})
 }
 
@@ -205,7 +205,7 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	old := r.seen
 	r.seen = s
 	r.noteDrift(t.clock.Now(), old)
-	matters, renoted := r.matters(old), s.note != old.note
+	matters := r.matters(old)
 	if r.deleted != "" && (s.state == gone || s.uid != r.deleted) {
 		r.deleted = ""
 	}
@@ -213,10 +213,10 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 		delete(t.kinds[kind].records, key)
 	}
 	if r.busy {
-		r.stirred, r.renoted = r.stirred || matters, r.renoted || renoted
+		r.stirred = r.stirred || matters
 		return false
 	}
-	return matters || renoted
+	return matters
 }
 
 // listed stores the complete list of a watch at one resource version. An object that the watch covers and that is not
@@ -300,19 +300,6 @@ func (t *tracker) currentUID(kind int, key types.NamespacedName) types.UID {
 	default:
 		return r.memo.uid
 	}
-}
-
-// notes returns the note of each member of a kind that the watches have shown.
-func (t *tracker) notes(kind int) map[types.NamespacedName]string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	out := map[types.NamespacedName]string{}
-	for key, r := range t.kinds[kind].records {
-		if r.seen.exists() {
-			out[key] = r.seen.note
-		}
-	}
-	return out
 }
 
 func (t *tracker) members(kind int) []types.NamespacedName {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -54,7 +53,7 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	for i, k := range c.opts.Kinds {
 		for n, f := range feedsOf(k) {
 			from := source{i, n}
-			kept := store{c.tracker, from, c.fields(), c.opts.Budget.Meter(k.Resource), c.reporter(log, outage.Lines(), from, k, f), k.Note}
+			kept := store{c.tracker, from, c.fields(), c.opts.Budget.Meter(k.Resource), c.reporter(log, outage.Lines(), from, k, f)}
 			listWatch := c.listWatch(kept, k, f)
 			go watch.Repeat(quiet, backoff(), func() *cache.Reflector {
 				return cache.NewReflectorWithOptions(listWatch, &metav1.PartialObjectMetadata{}, kept, cache.ReflectorOptions{
@@ -211,8 +210,6 @@ type store struct {
 	meter   *watch.Meter
 	// report receives the result of an attempt.
 	report func(verb string, err error)
-	// noted is the key of the annotation that is kept.
-	noted string
 }
 
 var (
@@ -296,18 +293,17 @@ type member struct {
 	metav1.ObjectMeta
 	fields       uint64
 	otherManager string
-	note         string
 }
 
 // KeptBytes returns the number of bytes that are kept in addition to the metadata.
-func (m *member) KeptBytes() int { return len(m.otherManager) + len(m.note) }
+func (m *member) KeptBytes() int { return len(m.otherManager) }
 
 func (m *member) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
 }
 
 func (m *member) sighting() sighting {
-	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields, otherManager: m.otherManager, note: m.note}
+	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields, otherManager: m.otherManager}
 	if m.DeletionTimestamp != nil {
 		s.state = terminating
 	}
@@ -329,20 +325,10 @@ func (s store) strip(obj any) (*member, error) {
 			},
 			fields:       s.fields.hash(o.ManagedFields),
 			otherManager: otherManager(s.fields.manager, o.ManagedFields),
-			note:         s.note(o.Annotations),
 		}, nil
 	default:
 		return nil, fmt.Errorf("a watch showed a %T where object metadata was expected", obj)
 	}
-}
-
-// note returns the value of the annotation that is kept, cut to its longest length.
-func (s store) note(annotations map[string]string) string {
-	if s.noted == "" {
-		return ""
-	}
-	value := annotations[s.noted]
-	return strings.Clone(value[:min(len(value), longestNote)])
 }
 
 // fieldsOf finds the entry of a field manager in managedFields.

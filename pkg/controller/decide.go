@@ -205,7 +205,7 @@ func (d decider) plan(o observation, step migrationStep) (converge, error) {
 	}
 	o.mgmt.CA, o.mgmt.Rotation, o.mgmt.IstiodMode = ca.ca, ca.rotation, step.mode
 	// Only then, so that a plan of another mode is not computed again.
-	o.guest.DefaultsExist = step.mode == model.IstiodLeading && len(o.guest.OtherDefaults)+len(o.guest.AppliedSettings) > 0
+	o.guest.DefaultsExist = step.mode == model.IstiodLeading && len(o.guest.OtherDefaults)+len(o.guest.AppliedTemplates) > 0
 	plan, computed, err := d.plans.planFor(o.mgmt, o.guest)
 	if err != nil {
 		return converge{}, err

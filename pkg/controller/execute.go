@@ -165,6 +165,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	e.rollGateways(ctx, d.rollout)
 	holdsIstiod := rollout.HoldsIstiod(d.rollout.step)
 	e.applyAll(ctx, plan, holdsIstiod)
+	e.noteDefaults(d.rollout)
 	if holdsIstiod {
 		// istiod of the version before needs what the plan does not have.
 		m.ca.trusted = false

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
@@ -39,6 +40,25 @@ func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
 	e.memory.rollout = memo
 	e.outcome.rollout = memo.Report(d.evidence, step)
 	e.requeueAfter(rollout.Again(step))
+}
+
+// noteDefaults notes the classes whose defaults this pass tried to write.
+func (e *execution) noteDefaults(d rolloutStep) {
+	written := map[string]bool{}
+	for _, o := range e.outcome.guest.Outcomes() {
+		if o.ID().GVK.Kind == "ConfigMap" && o.Verdict() != apply.VerdictSkipped {
+			written[o.ID().Key.Name] = true
+		}
+	}
+	var tried []string
+	for _, of := range d.evidence.Defaults {
+		if written[e.config.ClassDefaultsName(of.Class)] {
+			tried = append(tried, of.Class)
+		}
+	}
+	memo, again := e.memory.rollout.AfterWrites(d.evidence, tried)
+	e.memory.rollout = memo
+	e.requeueAfter(again)
 }
 
 // patchGateways holds or releases the first Gateways of a list.

@@ -1,10 +1,13 @@
 package controller
 
 import (
-	"strings"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/desired"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
 // gatewaySettings are the settings of the guest that the pods of its gateways follow from. A change replaces the pods
@@ -72,15 +75,17 @@ func (o *observation) useSettings(s *gatewaySettings, ignores *ignoring) {
 	}
 }
 
-// settingsEvidence returns the hashes that a rollout of gateways follows from: those of istiod's configuration, each
-// with the settings of the guest. So changed settings roll gateways one after another, as another istiod does. The
-// defaults of the classes show which settings they have: a new process knows them, and a refused write does not
-// count.
-func settingsEvidence(wanted, has, settings string, applied []string) (wantedAll, hasAll string) {
-	if wanted == "" || has == "" || len(applied) == 0 {
-		return wanted, has
+// defaultsEvidence returns the defaults of the classes that a rollout of gateways follows from. So changed values of a
+// class, and changed settings of the guest, roll gateways one after another, as another istiod does. The guest shows
+// what the defaults have: a new process knows it, and a refused write does not count.
+func defaultsEvidence(plan desired.Plan, guest model.GuestObservation) []rollout.ClassDefaults {
+	var out []rollout.ClassDefaults
+	for _, class := range slices.Sorted(maps.Keys(plan.ClassTemplates)) {
+		if has, exist := guest.AppliedTemplates[class]; exist {
+			out = append(out, rollout.ClassDefaults{Class: class, Wanted: plan.ClassTemplates[class], Has: has})
+		}
 	}
-	return wanted + "/" + settings, has + "/" + strings.Join(applied, ",")
+	return out
 }
 
 // untilSettings returns how long changed settings of the guest still wait. Zero: none do.

@@ -1,13 +1,16 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
@@ -148,12 +151,13 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 		ForeignObject: model.ForeignObject{Key: types.NamespacedName{Namespace: "n", Name: "g"}, UID: "u", ResourceVersion: "1"},
 		Deployment:    model.GatewayDeployment{State: model.DeploymentComplete, Generation: 1, Wanted: 1},
 	}
-	check := func(when string, hold model.GatewayHold, proxy string, applied []string, want string) string {
+	check := func(when string, hold model.GatewayHold, proxy string, applied map[string]string, want string) string {
 		c, is := d.decide(d.observed(func(o *observation) {
+			o.guest.Classes = []model.GatewayClass{{Name: "a"}, {Name: "b"}}
 			gateway.Hold = hold
 			o.mgmt.IstiodConfig = first.plan.IstiodConfig
 			o.guest.Gateways = model.ObservedGateways{View: model.GatewaysKnown, List: []model.Gateway{gateway}}
-			o.guest.Proxy.HTTP, o.guest.AppliedSettings = proxy, applied
+			o.guest.Proxy.HTTP, o.guest.AppliedTemplates = proxy, applied
 		})).(converge)
 		if !is {
 			t.Fatal("no plan is carried out")
@@ -161,17 +165,48 @@ func TestChangedSettingsRollGatewaysOneByOne(t *testing.T) {
 		if got := fmt.Sprintf("%T, holds istiod: %t", c.rollout.step, rollout.HoldsIstiod(c.rollout.step)); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
-		return c.plan.GatewaySettings
+		return c.plan.ClassTemplates["a"]
 	}
+	in := func(template string) map[string]string { return map[string]string{"a": template} }
 	const done, hold, change, release = "rollout.Done, holds istiod: false", "rollout.Hold, holds istiod: true",
 		"rollout.Change, holds istiod: false", "rollout.Release, holds istiod: false"
 	a := check("no defaults yet", model.Free, "http://a", nil, done)
-	check("the same settings", model.Free, "http://a", []string{a}, done)
-	b := check("other settings", model.Free, "http://b", []string{a}, hold)
-	check("all Gateways are held", model.Held, "http://b", []string{a}, change)
-	check("one class has them, the other was refused", model.Held, "http://b", []string{a, b}, change)
-	check("the settings are applied", model.Held, "http://b", []string{b}, release)
-	check("no settings any more", model.Free, "", []string{b}, hold)
-	check("no settings, and none before", model.Free, "", []string{""}, done)
-	check("the first settings", model.Free, "http://a", []string{""}, hold)
+	check("the same settings", model.Free, "http://a", in(a), done)
+	b := check("other settings", model.Free, "http://b", in(a), hold)
+	check("all Gateways are held", model.Held, "http://b", in(a), change)
+	check("one class has them, the other was refused", model.Held, "http://b", map[string]string{"a": b, "b": a}, change)
+	d.rollout.Applied = in(b)
+	check("the settings are applied", model.Held, "http://b", in(b), release)
+	check("another client changes the defaults", model.Free, "http://b", in(a), done)
+	none := check("no settings any more", model.Free, "", in(b), hold)
+	check("no settings, and none before", model.Free, "", in(none), done)
+	check("the first settings", model.Free, "http://a", in(none), hold)
+	check("a class that is not planned", model.Free, "http://a", map[string]string{"a": a, "c": none}, done)
+	d.rollout.Tries = map[string]time.Time{"b": start.Add(-2 * time.Minute)}
+	check("one class was refused for two minutes", model.Held, "http://b", map[string]string{"a": b, "b": a}, release)
+}
+
+// TestTriedDefaultsAreNoted checks which outcomes of a pass count as a try to write the defaults of a class.
+func TestTriedDefaultsAreNoted(t *testing.T) {
+	t.Parallel()
+	d := newTestDecider(t)
+	of := func(class string) apply.ID {
+		return apply.ID{
+			GVK: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+			Key: types.NamespacedName{Namespace: d.config.GuestNamespace, Name: d.config.ClassDefaultsName(class)},
+		}
+	}
+	e := &execution{Reconciler: &Reconciler{config: d.config, memory: newMemory(Options{})}}
+	e.outcome.guest = apply.ReportOf(apply.Failed(of("denied"), apply.Cause{}, errors.New("denied")), apply.Unchanged(of("reverted")),
+		apply.RateLimited(of("fought over"), time.Second), apply.Skipped(of("not tried")), apply.Unchanged(of("as wanted")))
+	evidence := rollout.Evidence{Now: start}
+	for _, class := range []string{"denied", "reverted", "fought over", "not tried", "not planned"} {
+		evidence.Defaults = append(evidence.Defaults, rollout.ClassDefaults{Class: class, Wanted: "2", Has: "1"})
+	}
+	evidence.Defaults = append(evidence.Defaults, rollout.ClassDefaults{Class: "as wanted", Wanted: "2", Has: "2"})
+	e.noteDefaults(rolloutStep{evidence: evidence})
+	want := map[string]time.Time{"denied": start, "reverted": start, "fought over": start}
+	if diff := cmp.Diff(want, e.memory.rollout.Tries); diff != "" || e.outcome.requeue != 2*time.Minute {
+		t.Errorf("the next pass is due after %s; tries (-want +got):\n%s", e.outcome.requeue, diff)
+	}
 }

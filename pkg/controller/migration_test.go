@@ -153,7 +153,7 @@ func TestClassDefaultsWaitBehindOthers(t *testing.T) {
 	others := func(o *observation) {
 		o.guest.OtherDefaults = []model.OtherDefaults{{Class: "a", ConfigMap: "openshift-ingress/o"}}
 	}
-	own := func(o *observation) { o.guest.AppliedSettings = []string{""} }
+	own := func(o *observation) { o.guest.AppliedTemplates = map[string]string{"a": ""} }
 	for name, c := range map[string]struct {
 		mode  model.IstiodMode
 		edit  func(*observation)
@@ -170,8 +170,8 @@ func TestClassDefaultsWaitBehindOthers(t *testing.T) {
 			deployed(c.mode)(o)
 			c.edit(o)
 		})).(converge)
-		if !is || decided.plan.HasClassDefaults() != c.wants {
-			t.Errorf("%s: converges %t, class defaults %t", name, is, decided.plan.HasClassDefaults())
+		if !is || (len(decided.plan.ClassTemplates) > 0) != c.wants {
+			t.Errorf("%s: converges %t, class defaults %t", name, is, len(decided.plan.ClassTemplates) > 0)
 		}
 	}
 }

@@ -22,13 +22,10 @@ func (d decider) withRollout(o observation, c converge) converge {
 		c.rollout = rolloutStep{step: rollout.Change{}, memo: rollout.Memo{Holds: true}}
 		return c
 	}
-	wanted, has := c.plan.IstiodConfig.Hash(), o.mgmt.IstiodConfig.Hash()
-	if c.plan.HasClassDefaults() {
-		wanted, has = settingsEvidence(wanted, has, c.plan.GatewaySettings, o.guest.AppliedSettings)
-	}
 	e := rollout.Evidence{
 		Now: o.now, Mode: cmp.Or(d.config.GatewayRollout, model.OneByOne),
-		Wanted: wanted, Has: has, Installed: c.plan.Installed, Elected: o.mgmt.IstiodWanted > 1,
+		Wanted: c.plan.IstiodConfig.Hash(), Has: o.mgmt.IstiodConfig.Hash(), Defaults: defaultsEvidence(c.plan, o.guest),
+		Installed: c.plan.Installed, Elected: o.mgmt.IstiodWanted > 1,
 		Istiod: o.mgmt.Istiod, Rollout: o.mgmt.Rollout, Gateways: o.guest.Gateways, Outage: o.outage,
 	}
 	memo := d.rollout.Before(e)

@@ -1,6 +1,8 @@
 package desired
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 
 	policyv1 "k8s.io/api/policy/v1"
@@ -32,7 +34,7 @@ const (
 // and a disruption budget.
 //
 // The proxy settings are those that the operator passes on. There they are in istiod's mesh configuration. Here they
-// are in the guest, so that a guest that changes them causes no write on the management side.
+// are in the guest, so that a guest that changes them changes nothing of istiod on the management side.
 //
 // The name of a class becomes a label value in the ConfigMap with its defaults. If the name is not a valid label value,
 // the gateways of the class have no defaults.
@@ -52,6 +54,32 @@ func classDefaults(cfg model.Config, guest model.GuestObservation) map[string]an
 		}
 	}
 	return out
+}
+
+// classTemplates returns model.TemplateOf the planned defaults of each class. It is nil if there are none.
+func classTemplates(cfg model.Config, classes []model.GatewayClass, objects []model.GuestObject) (map[string]string, error) {
+	named := map[string]string{}
+	for _, class := range classes {
+		named[cfg.ClassDefaultsName(class.Name)] = class.Name
+	}
+	var out map[string]string
+	for _, o := range objects {
+		class, is := named[o.Key().Name]
+		if !is || o.GVK().Kind != "ConfigMap" {
+			continue
+		}
+		var read struct {
+			Data map[string]string `json:"data"`
+		}
+		if err := json.Unmarshal(o.JSON(), &read); err != nil {
+			return nil, fmt.Errorf("reading the planned defaults of class %s: %w", class, err)
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[class] = model.TemplateOf(read.Data)
+	}
+	return out, nil
 }
 
 // defaultsOf returns the defaults for the gateways of one class as istiod reads them: a change for each kind of

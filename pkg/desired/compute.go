@@ -34,7 +34,6 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 		plan: Plan{Installed: isInstalled(mgmt, guest, mode), Mode: mode},
 	}
 	if d.plan.Installed {
-		d.plan.GatewaySettings = guest.Proxy.Hash()
 		if !mgmt.CA.Exists() {
 			return Plan{}, errors.New("computing the installation: the mesh CA does not exist yet")
 		}
@@ -58,7 +57,9 @@ func (p *Planner) Compute(mgmt model.ManagementObservation, guest model.GuestObs
 		return Plan{}, err
 	}
 	d.plan.sort()
-	if err := errors.Join(d.refuseDuplicates(), d.refuseLeaks()); err != nil {
+	var unread error
+	d.plan.ClassTemplates, unread = classTemplates(p.cfg, guest.Classes, d.plan.Guest)
+	if err := errors.Join(unread, d.refuseDuplicates(), d.refuseLeaks()); err != nil {
 		return Plan{}, err
 	}
 	return d.plan, nil

@@ -32,9 +32,9 @@ type Plan struct {
 	Mgmt []model.MgmtObject
 	// IstiodConfig is the configuration that Mgmt and Workload have. It is empty unless the plan contains istiod.
 	IstiodConfig model.IstiodConfig
-	// GatewaySettings identifies the settings of the guest that the pods of gateways follow from: the value of
-	// model.SettingsAnnotation of the defaults of each class, which are in Guest. It is empty if there are none.
-	GatewaySettings string
+	// ClassTemplates has model.TemplateOf the defaults of each class, which are in Guest. It is empty if there are
+	// none. Without the endpoint of istiod there can be none, and existing ones stay.
+	ClassTemplates map[string]string
 	// Routes publish istiod's Service beyond the management cluster. hypergate applies a route after its Service
 	// exists, and deletes it before the Service.
 	Routes []model.MgmtObject
@@ -68,12 +68,6 @@ func (p Plan) IsWhole() bool {
 // creates the ownership Leases, which are in that namespace.
 func (p Plan) Namespace() []model.GuestObject {
 	return slices.DeleteFunc(slices.Clone(p.Guest), func(o model.GuestObject) bool { return o.GVK().Kind != "Namespace" })
-}
-
-// HasClassDefaults reports whether the plan has defaults for the gateways of a class. Without the endpoint of istiod it
-// can have none, and existing ones stay.
-func (p Plan) HasClassDefaults() bool {
-	return slices.ContainsFunc(p.Guest, func(o model.GuestObject) bool { return o.GVK().Kind == "ConfigMap" })
 }
 
 // guestStages returns the objects of all stages of the guest.

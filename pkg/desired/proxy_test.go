@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,12 +73,12 @@ func TestTheGuestsProxy(t *testing.T) {
 				t.Errorf("%s: the settings change %s of the management side:\n%s", topology, name, diff)
 			}
 		}
-		if without.GatewaySettings != "" || with.GatewaySettings == "" {
-			t.Errorf("the settings are identified by %q without and %q with a proxy", without.GatewaySettings, with.GatewaySettings)
+		if before, after := without.ClassTemplates["a"], with.ClassTemplates["a"]; before == "" || after == "" || before == after {
+			t.Errorf("the defaults are identified by %q without and %q with a proxy", before, after)
 		}
-		for _, plan := range []desired.Plan{without, with} {
-			if got := settingsMark(t, cfg, plan, "a"); got != plan.GatewaySettings || !plan.HasClassDefaults() {
-				t.Errorf("the defaults are marked with %q, want %q", got, plan.GatewaySettings)
+		for settings, plan := range map[string]desired.Plan{"": without, guest.Proxy.Hash(): with} {
+			if got := settingsMark(t, cfg, plan, "a"); got != settings {
+				t.Errorf("the defaults are marked with %q, want %q", got, settings)
 			}
 		}
 	}
@@ -97,6 +98,43 @@ func settingsMark(t *testing.T, cfg model.Config, plan desired.Plan, class strin
 	}
 	t.Fatalf("class %s has no defaults", class)
 	return ""
+}
+
+// TestWhatTheTemplateOfAClassDependsOn checks that the template of a class changes with its pods, and with nothing
+// else: a change holds all Gateways.
+func TestWhatTheTemplateOfAClassDependsOn(t *testing.T) {
+	t.Parallel()
+	templates := func(classes map[string]map[string]any, edit func(*model.GuestObservation)) map[string]string {
+		cfg := config(model.TopologyHosted)
+		cfg.Values.Classes = classes
+		guest := withForeignCRDs(withClasses("a", "b"))
+		if edit != nil {
+			edit(&guest)
+		}
+		return compute(t, cfg, embedded(t), installed(t), guest).ClassTemplates
+	}
+	plain := templates(nil, nil)
+	if len(plain) != 2 || plain["a"] != plain["b"] {
+		t.Errorf("classes with equal pods have the templates %v", plain)
+	}
+	for name, values := range map[string]map[string]any{
+		"nodes":     {"nodeSelector": map[string]any{"disk": "ssd"}},
+		"resources": {"resources": map[string]any{"requests": map[string]any{"cpu": "1"}}},
+	} {
+		if got := templates(map[string]map[string]any{"a": values}, nil); got["a"] == plain["a"] || got["b"] != plain["b"] {
+			t.Errorf("with other %s for a, the templates are %v instead of %v", name, got, plain)
+		}
+	}
+	replicas := map[string]any{"horizontalPodAutoscaler": map[string]any{"spec": map[string]any{"minReplicas": int64(3)}}}
+	if diff := cmp.Diff(plain, templates(map[string]map[string]any{"*": replicas}, nil)); diff != "" {
+		t.Errorf("other replicas change the templates (-before +after):\n%s", diff)
+	}
+	single := func(guest *model.GuestObservation) {
+		guest.Infrastructure, guest.ProxyChanged = model.SingleNode, time.Unix(1_800_000_000, 0)
+	}
+	if diff := cmp.Diff(plain, templates(nil, single)); diff != "" {
+		t.Errorf("a single node, and the time of a change, change the templates (-before +after):\n%s", diff)
+	}
 }
 
 func jsonOf(objects []model.MgmtObject) []string {
@@ -143,7 +181,7 @@ func TestDefaultsStayWhileTheEndpointIsNotKnown(t *testing.T) {
 			t.Errorf("the plan has %s", o)
 		}
 	}
-	if plan.HasClassDefaults() {
+	if len(plan.ClassTemplates) > 0 {
 		t.Error("the plan claims to have defaults")
 	}
 }

@@ -24,14 +24,21 @@ type defaultsItem struct {
 	made    time.Time
 	own     bool
 	problem string
-	// settings are those that hypergate's own defaults have.
+	// settings and template are those that hypergate's own defaults have.
 	settings model.LastSettings
+	template string
 }
 
 // KeptBytes returns the number of bytes that are kept besides the metadata.
 func (i *defaultsItem) KeptBytes() int {
 	proxy := i.settings.Proxy
-	return 6*stringSize + 64 + len(i.class) + len(i.problem) + len(i.settings.Hash) + len(proxy.HTTP) + len(proxy.HTTPS) + len(proxy.No)
+	return 7*stringSize + 64 + len(i.class) + len(i.problem) + len(i.settings.Hash) + len(proxy.HTTP) + len(proxy.HTTPS) + len(proxy.No) +
+		len(i.template)
+}
+
+// sameForDecisions reports whether no decision depends on the difference. The settings are read only by a new process.
+func (i *defaultsItem) sameForDecisions(other *defaultsItem) bool {
+	return i.class == other.class && i.own == other.own && i.problem == other.problem && i.template == other.template
 }
 
 // newDefaultsWatch returns a watch of the ConfigMaps in istiod's namespace that have defaults for the gateways of a
@@ -43,7 +50,7 @@ func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget
 	options.OnEvent = func(e watch.Event) {
 		before, _ := e.Before.(*defaultsItem)
 		after, is := e.Object.(*defaultsItem)
-		if e.Gone || !is || before == nil || before.class != after.class || before.own != after.own || before.problem != after.problem {
+		if e.Gone || !is || before == nil || !before.sameForDecisions(after) {
 			notify()
 		}
 	}
@@ -51,8 +58,8 @@ func newDefaultsWatch(client coreclient.ConfigMapInterface, owner string, budget
 	return watch.New(options)
 }
 
-// defaultsOnly returns a function that reduces a ConfigMap to its class, its owner, and what is wrong with it, or the
-// settings of the guest that it has. owner is the value of hypergate's label on its own.
+// defaultsOnly returns a function that reduces a ConfigMap to its class, its owner, and what is wrong with it, or what
+// hypergate's own have. owner is the value of hypergate's label on its own.
 func defaultsOnly(owner string) func(any) (any, error) {
 	return func(obj any) (any, error) {
 		m, ok := obj.(*corev1.ConfigMap)
@@ -67,6 +74,7 @@ func defaultsOnly(owner string) func(any) (any, error) {
 		if item.own {
 			item.settings = desired.LastSettings(m.Annotations, m.Data)
 			item.settings.Hash = bounded(item.settings.Hash, maxName)
+			item.template = model.TemplateOf(m.Data)
 		} else {
 			item.problem = model.DefaultsProblem(m.Data)
 		}
@@ -119,22 +127,32 @@ func otherDefaults(items []any, classes []model.GatewayClass) []model.OtherDefau
 	return out[:min(len(out), maxOtherDefaults)]
 }
 
-// lastSettings returns the settings of the guest in hypergate's own defaults of these classes. The classes differ if a
-// write was refused, or if a process ended between two writes. Then the last change counts.
-func lastSettings(items []any, classes []model.GatewayClass, nameOf func(class string) string) model.LastSettings {
-	own := map[string]model.LastSettings{}
+// ownDefaults returns what hypergate's own defaults of these classes have: the settings of the guest, and the template
+// of each class. The settings differ if a write was refused, or if a process ended between two writes. Then the last
+// change counts.
+func ownDefaults(
+	items []any, classes []model.GatewayClass, nameOf func(class string) string,
+) (settings model.LastSettings, templates map[string]string) {
+	own := map[string]*defaultsItem{}
 	for _, obj := range items {
 		if item, is := obj.(*defaultsItem); is && item.own {
-			own[item.Name] = item.settings
+			own[item.Name] = item
 		}
 	}
-	var out model.LastSettings
 	for _, class := range classes {
-		if last, exist := own[nameOf(class.Name)]; exist && (!out.Exist || last.Changed.After(out.Changed)) {
-			out = last
+		item, exist := own[nameOf(class.Name)]
+		if !exist {
+			continue
 		}
+		if last := item.settings; !settings.Exist || last.Changed.After(settings.Changed) {
+			settings = last
+		}
+		if templates == nil {
+			templates = map[string]string{}
+		}
+		templates[class.Name] = item.template
 	}
-	return out
+	return settings, templates
 }
 
 // olderDefaults compares as istiod does (pkg/kube/controllers/common.go, OldestObject).

@@ -117,6 +117,32 @@ func TestTheLastSettingsAreThoseOfTheLastChange(t *testing.T) {
 	}
 }
 
+// TestTheTemplatesOfOwnDefaults checks what hypergate's defaults of each class have for pods, and that a change of it
+// by another client is noticed. Other classes, and ConfigMaps of others, do not count.
+func TestTheTemplatesOfOwnDefaults(t *testing.T) {
+	unlabelled := strings.ReplaceAll(ownDefaults("b", "unlabelled", 9), model.OwnerLabel, "other")
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theCRDs, crd(classCRD, ""))
+		api.Put(theClasses, class("a", config().ControllerName, ""), class("b", config().ControllerName, ""), class("c", "x.io/other", ""))
+		api.Put(theConfigMaps, ownDefaults("a", "x", 1), ownDefaults("c", "y", 1), unlabelled)
+	})
+	templates := func() map[string]string { return f.observed().AppliedTemplates }
+	of := func(host string) string {
+		return model.TemplateOf(map[string]string{"deployment": "spec: {template: {spec: {containers: [{name: istio-proxy, " +
+			"env: [{name: HTTP_PROXY, value: \"http://" + host + "\"}]}]}}}"})
+	}
+	f.Expect(templates()).To(gomega.Equal(map[string]string{"a": of("x")}))
+	for len(f.notified) > 0 {
+		<-f.notified
+	}
+	f.api.Put(theConfigMaps, ownDefaults("a", "z", 1))
+	f.Eventually(f.notified).Should(gomega.Receive())
+	f.Eventually(templates).Should(gomega.Equal(map[string]string{"a": of("z")}))
+	f.api.Put(theConfigMaps)
+	f.Eventually(templates).Should(gomega.BeEmpty())
+}
+
 // TestTheGuestIsNotKnownWithoutTheDefaults checks that the guest is known once its defaults are: a new process uses no
 // settings before it knows when the last ones were used. If hypergate is not allowed to read them, nothing waits.
 func TestTheGuestIsNotKnownWithoutTheDefaults(t *testing.T) {

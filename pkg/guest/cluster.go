@@ -177,9 +177,6 @@ func kinds() []apply.Kind {
 		if k.GVK.Kind == crdKind {
 			kind.Settle = crdSettle
 		}
-		if k.GVK == classDefaultsKind() {
-			kind.Note = model.SettingsAnnotation
-		}
 		out = append(out, kind)
 	}
 	return out

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -58,35 +57,18 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.TLSProfile = c.apiServer.value()
-	out.Gateways, out.AppliedSettings = c.observedGateways(), c.appliedSettings(out.Classes)
+	out.Gateways = c.observedGateways()
 	if _, exists := c.crds.item(ingressOperatorCRD); exists {
 		out.IngressOperator = model.Present
 	}
 	defaults := c.defaults.List()
-	out.OtherDefaults, out.LastSettings = otherDefaults(defaults, out.Classes), lastSettings(defaults, out.Classes, c.cfg.ClassDefaultsName)
+	out.OtherDefaults = otherDefaults(defaults, out.Classes)
+	out.LastSettings, out.AppliedTemplates = ownDefaults(defaults, out.Classes, c.cfg.ClassDefaultsName)
 	if len(c.namespace.List()) > 0 {
 		out.Namespace = model.Present
 	}
 	out.Readability = c.readability(out)
 	return out, nil
-}
-
-// appliedSettings returns what identifies the settings in the defaults of classes.
-func (c *Cluster) appliedSettings(classes []model.GatewayClass) []string {
-	var out []string
-	notes := c.objects.Notes(classDefaultsKind())
-	for _, class := range classes {
-		if note, exists := notes[types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: c.cfg.ClassDefaultsName(class.Name)}]; exists {
-			out = append(out, note)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// classDefaultsKind is the kind of the objects with the defaults of a class.
-func classDefaultsKind() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 }
 
 // known returns a NotSyncedError while any resource that decides what is installed is unknown.

@@ -1,6 +1,11 @@
 package model
 
-import "github.com/hypergate/hypergate/pkg/values"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/hypergate/hypergate/pkg/values"
+)
 
 // ClassDefaultsLabel is on each ConfigMap with defaults for the gateways of a class, in istiod's namespace. Its value
 // is the name of the class. istiod uses only the oldest ConfigMap of a class.
@@ -18,3 +23,11 @@ type OtherDefaults struct {
 // DefaultsProblem returns why istiod cannot make gateways with the content of a ConfigMap with defaults, or the empty
 // string.
 func DefaultsProblem(data map[string]string) string { return values.OverlayProblem(data) }
+
+// TemplateOf identifies what the defaults for the gateways of a class have for pods. data is that of their ConfigMap. A
+// change of it makes istiod replace the pods. A change of the rest does not: replicas and disruption budgets
+// (istio pilot/pkg/config/kube/gateway/deploymentcontroller.go).
+func TemplateOf(data map[string]string) string {
+	sum := sha256.Sum256([]byte(data["deployment"]))
+	return hex.EncodeToString(sum[:8])
+}

@@ -135,9 +135,8 @@ type GuestObservation struct {
 	Foreign ForeignInstallations `json:"-"`
 	// Gateways are what a rollout of gateways depends on.
 	Gateways ObservedGateways `json:"-"`
-	// AppliedSettings identifies the settings that the defaults of the classes have, without duplicates, sorted. It is
-	// empty if no class has defaults.
-	AppliedSettings []string `json:"-"`
+	// AppliedTemplates has TemplateOf hypergate's defaults of each class. It is empty if no class has defaults.
+	AppliedTemplates map[string]string `json:"-"`
 	// IngressOperator is whether the guest has a CRD of OpenShift's ingress operator. The operator can have no CRDs of
 	// the Gateway API, or not have installed them yet.
 	IngressOperator Presence

@@ -15,5 +15,6 @@
 //   - At most one Gateway is released at once. The next one is released after the pods of the one before are ready.
 //   - A Gateway whose new pods do not become ready stops the rest.
 //   - Holding ends after holdTime. A guest that undoes the holds does not keep istiod from being upgraded.
+//   - Defaults of a class that the guest does not accept hold Gateways for defaultsTime. Then they no longer count.
 //   - A Gateway that another client holds is never written to.
 package rollout

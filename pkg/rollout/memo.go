@@ -10,7 +10,7 @@ import (
 
 // limitOf returns the limit of the change to the wanted configuration.
 func (m Memo) limitOf(e Evidence) Limit {
-	if m.LimitOf == e.Wanted {
+	if m.LimitOf == e.target() {
 		return m.Limit
 	}
 	return NoLimit
@@ -33,12 +33,29 @@ func (m Memo) waitsFrom(gateway types.UID, now time.Time) time.Time {
 
 // Before returns the memo for a decision with this evidence.
 func (m Memo) Before(e Evidence) Memo {
-	changed := m.Changing && e.hasChanged()
+	var newly bool
+	m.Applied, newly = m.appliedIn(e)
+	m.Tries = m.triesOf(e)
+	changed := m.Changing && e.istiodRuns() && e.hasTarget(m)
 	if changed {
 		m.Changing = false
 	}
+	m = m.withIstiod(e)
+	if e.Gateways.View != model.GatewaysKnown {
+		m.KnownSince = time.Time{}
+		return m
+	}
+	if m.KnownSince.IsZero() || changed || newly {
+		m.KnownSince = e.Now
+	}
+	m.Holds = len(e.held()) > 0
+	return m
+}
+
+// withIstiod returns the memo with since when istiod runs as wanted, and whether it deploys Gateways.
+func (m Memo) withIstiod(e Evidence) Memo {
 	switch {
-	case !e.hasChanged():
+	case !e.istiodRuns():
 		m.ChangedSince, m.Deploys = time.Time{}, false
 	case m.ChangedSince.IsZero():
 		m.ChangedSince = e.Now
@@ -46,20 +63,12 @@ func (m Memo) Before(e Evidence) Memo {
 	if last, known := e.released(m); known && last.Deployment.Generation != m.Generation && m.ReleasedAt.After(m.ChangedSince) {
 		m.Deploys = true
 	}
-	if e.Gateways.View != model.GatewaysKnown {
-		m.KnownSince = time.Time{}
-		return m
-	}
-	if m.KnownSince.IsZero() || changed {
-		m.KnownSince = e.Now
-	}
-	m.Holds = len(e.held()) > 0
 	return m
 }
 
 // After returns the memo after a step was decided.
 func (m Memo) After(e Evidence, s Step) Memo {
-	if HoldsIstiod(s) {
+	if HoldsIstiod(s) && !e.defaultsWait(m) {
 		if m.HoldingSince.IsZero() {
 			m.HoldingSince = e.Now
 		}
@@ -76,7 +85,7 @@ func (m Memo) After(e Evidence, s Step) Memo {
 		m.Released, m.ReleasedAt, m.Generation = "", time.Time{}, 0
 	case Change:
 		if s.Limit != NoLimit {
-			m.Limit, m.LimitOf = s.Limit, e.Wanted
+			m.Limit, m.LimitOf = s.Limit, e.target()
 		}
 		m.Changing = e.Gateways.View == model.GatewaysKnown && len(e.free()) > 0
 	case Wait:
@@ -99,10 +108,12 @@ func (m Memo) AfterRelease(g model.Gateway, now time.Time) Memo {
 func (m Memo) AfterForbidden(e Evidence, s Step) Memo {
 	m.ForbiddenAt = e.Now
 	if _, holding := s.(Hold); holding {
-		m.Limit, m.LimitOf = NotAllowed, e.Wanted
+		m.Limit, m.LimitOf = NotAllowed, e.target()
 	}
 	return m
 }
 
 // Report returns what conditions are computed from, after a step.
-func (m Memo) Report(e Evidence, s Step) Report { return Report{Step: s, Limit: m.limitOf(e)} }
+func (m Memo) Report(e Evidence, s Step) Report {
+	return Report{Step: s, Limit: m.limitOf(e), Defaults: e.Has == e.Wanted && e.awaitsDefaults(m), Refused: m.refused(e)}
+}

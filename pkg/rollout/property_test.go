@@ -25,6 +25,7 @@ type simulation struct {
 	// elected reports whether there are several istiods. leads is when one of them deploys Gateways after a change.
 	elected bool
 	leads   time.Time
+	classes []*simulatedClass
 	watched bool
 	// failing is the share of patches, in percent, that fail.
 	failing   int
@@ -34,9 +35,18 @@ type simulation struct {
 	outage    model.Outage
 }
 
+// simulatedClass has defaults for pods: those that it should have, those that the guest has, and those that istiod has
+// read, from a time on.
+type simulatedClass struct {
+	wanted, has, read string
+	readsAt           time.Time
+	refused           bool
+}
+
 // simulated is a Gateway. of is the configuration that its pods have.
 type simulated struct {
 	model.Gateway
+	class   *simulatedClass
 	of      string
 	pending string // the configuration that istiod will give it, and when
 	at      time.Time
@@ -55,9 +65,10 @@ func newSimulation(seed uint64) *simulation {
 	w := &simulation{
 		random: rand.New(rand.NewPCG(seed, 1)), now: start, mode: model.OneByOne, has: "1", runs: "1", wanted: "1",
 		elected: seed%2 == 1,
+		classes: []*simulatedClass{{wanted: "d1", has: "d1", read: "d1"}, {wanted: "d1", has: "d1", read: "d1"}},
 	}
 	for i := range w.random.IntN(8) {
-		g := &simulated{Gateway: free(fmt.Sprint("g", i)), of: "1", inert: w.random.IntN(6) == 0}
+		g := &simulated{Gateway: free(fmt.Sprint("g", i)), class: w.classes[i%2], of: "1/d1", inert: w.random.IntN(6) == 0}
 		g.Deployment.Wanted = w.random.Int32N(3)
 		switch w.random.IntN(8) {
 		case 0:
@@ -75,6 +86,9 @@ func (w *simulation) evidence() rollout.Evidence {
 	e := rollout.Evidence{
 		Now: w.now, Mode: w.mode, Wanted: w.wanted, Has: w.has, Installed: true, Istiod: model.Available, Rollout: model.RolledOut,
 		Outage: w.outage, Elected: w.elected,
+	}
+	for i, class := range w.classes {
+		e.Defaults = append(e.Defaults, rollout.ClassDefaults{Class: fmt.Sprint(i), Wanted: class.wanted, Has: class.has})
 	}
 	if w.now.Before(w.rollsUntil) {
 		e.Rollout = model.Rolling
@@ -118,7 +132,25 @@ func (w *simulation) pass(t *testing.T) {
 	if !rollout.HoldsIstiod(step) && w.has != w.wanted {
 		w.has, w.rollsUntil = w.wanted, w.now.Add(time.Duration(w.random.IntN(30))*time.Second)
 	}
+	if !rollout.HoldsIstiod(step) {
+		w.writeDefaults(e)
+	}
 }
+
+// writeDefaults writes the defaults of the classes, as far as the guest accepts them. istiod reads them a moment later.
+func (w *simulation) writeDefaults(e rollout.Evidence) {
+	var tried []string
+	for i, class := range w.classes {
+		tried = append(tried, fmt.Sprint(i))
+		if !class.refused && class.has != class.wanted {
+			class.has, class.readsAt = class.wanted, w.now.Add(time.Duration(w.random.IntN(3000))*time.Millisecond)
+		}
+	}
+	w.memo, _ = w.memo.AfterWrites(e, tried)
+}
+
+// target returns what istiod gives a Gateway now.
+func (w *simulation) target(g *simulated) string { return w.runs + "/" + g.class.read }
 
 // patch changes the hold of a Gateway, or fails. No patch may reach a Gateway that another client holds.
 func (w *simulation) patch(t *testing.T, e rollout.Evidence, step rollout.Step, of model.Gateway, to model.GatewayHold) bool {
@@ -166,12 +198,12 @@ func (w *simulation) mayRelease(t *testing.T, next model.Gateway) {
 // deploy makes istiod deploy a Gateway within a second. An istiod of before, which has ended, deploys nothing more.
 func (w *simulation) deploy(g *simulated) {
 	g.pending = ""
-	if g.of != w.runs && !g.inert {
+	if g.of != w.target(g) && !g.inert {
 		from := w.now
 		if w.leads.After(from) {
 			from = w.leads
 		}
-		g.pending, g.at = w.runs, from.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
+		g.pending, g.at = w.target(g), from.Add(time.Duration(w.random.IntN(1000))*time.Millisecond)
 	}
 }
 
@@ -187,6 +219,12 @@ func (w *simulation) advance(by time.Duration) {
 			if g.Hold == model.Free {
 				w.deploy(g)
 			}
+		}
+	}
+	for _, class := range w.classes {
+		if class.read != class.has && !w.now.Before(class.readsAt) {
+			class.read = class.has
+			w.redeploy(class)
 		}
 	}
 	for _, g := range w.gateways {
@@ -212,9 +250,30 @@ func (w *simulation) advance(by time.Duration) {
 	}
 }
 
+// redeploy makes istiod deploy the Gateways of a class that are not held.
+func (w *simulation) redeploy(class *simulatedClass) {
+	for _, g := range w.gateways {
+		if g.class == class && g.Hold == model.Free {
+			w.deploy(g)
+		}
+	}
+}
+
+// accept makes the guest accept the defaults of a class, or not. Gateways that hypergate released without them roll at
+// once when it does.
+func (w *simulation) accept(class *simulatedClass, accepts bool) {
+	class.refused = !accepts
+	if !accepts || class.has == class.wanted {
+		return
+	}
+	for _, g := range w.gateways {
+		g.released = g.released && g.class != class
+	}
+}
+
 // disturb does something that can happen at any time.
 func (w *simulation) disturb() {
-	switch w.random.IntN(14) {
+	switch w.random.IntN(16) {
 	case 0:
 		w.memo, w.watched = rollout.Memo{}, false // hypergate restarts
 	case 1:
@@ -245,6 +304,10 @@ func (w *simulation) disturb() {
 		if len(w.gateways) > 0 {
 			w.gateways[w.random.IntN(len(w.gateways))].restored = w.random.IntN(4) == 0
 		}
+	case 9:
+		w.classes[w.random.IntN(2)].wanted = fmt.Sprint("d", 1+w.random.IntN(3))
+	case 10:
+		w.accept(w.classes[w.random.IntN(2)], w.random.IntN(3) > 0)
 	}
 }
 
@@ -278,11 +341,12 @@ func TestARolloutEndsOrStops(t *testing.T) {
 			w.advance(time.Second)
 		}
 		ends[w.end(t, seed)]++
+		ends["refused defaults"] += w.refusedDefaults(t, seed)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	for _, end := range []string{"done", "pods", "forbidden", "denied", "held again", "limited"} {
+	for _, end := range []string{"done", "pods", "forbidden", "denied", "held again", "limited", "refused defaults"} {
 		if ends[end] == 0 {
 			t.Errorf("no rollout ends with %q: %v", end, ends)
 		}
@@ -297,7 +361,7 @@ func (w *simulation) end(t *testing.T, seed uint64) string {
 		if g.Hold == model.Held {
 			held++
 		}
-		if g.Hold == model.Free && g.Deployment.Generation > 0 && g.of != w.wanted && !g.inert {
+		if g.Hold == model.Free && g.Deployment.Generation > 0 && g.of != w.wanted+"/"+g.class.has && !g.inert {
 			old++
 		}
 	}
@@ -328,6 +392,24 @@ func (w *simulation) end(t *testing.T, seed uint64) string {
 		t.Errorf("seed %d: %T %+v after all that", seed, s, s)
 		return "neither"
 	}
+}
+
+// refusedDefaults returns how many classes have other defaults in the end, and checks that the guest refuses these, and
+// that a report names them.
+func (w *simulation) refusedDefaults(t *testing.T, seed uint64) int {
+	t.Helper()
+	refused := w.memo.Report(w.evidence(), w.last).Refused
+	for i, class := range w.classes {
+		differs := class.has != class.wanted
+		if _, held := w.last.(rollout.Stop); held {
+			continue // perhaps before the change
+		}
+		if differs != slices.Contains(refused, fmt.Sprint(i)) || differs && !class.refused {
+			t.Errorf("seed %d: class %d has %s, wanted %s; the guest refuses it: %t; the report has %v",
+				seed, i, class.has, class.wanted, class.refused, refused)
+		}
+	}
+	return len(refused)
 }
 
 // notReleased checks a rollout that stopped because Gateways stay held, and returns how it ended.

@@ -43,6 +43,8 @@ type Evidence struct {
 	// Installed reports whether istiod is requested. Elected reports whether several istiods elect the one that deploys
 	// Gateways.
 	Installed, Elected bool
+	// Defaults are those of the classes, as far as they are planned and exist in the guest.
+	Defaults []ClassDefaults
 	// Istiod and Rollout are the state of its Deployment.
 	Istiod   model.Availability
 	Rollout  model.Rollout
@@ -70,9 +72,10 @@ type Memo struct {
 	// Checked reports whether this process has seen all Gateways, or is not allowed to, since istiod was installed.
 	// Holds reports whether the last ones that it saw were held.
 	Checked, Holds bool
-	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known, and since
-	// when istiod has changed if Changing was set. Changing reports whether istiod changes while Gateways are not
-	// held: it deploys these a moment after its own rollout, without a release.
+	// HoldingSince is since when istiod waits for holds. KnownSince is since when the Gateways are known, since when
+	// the guest has wanted defaults that istiod perhaps still has to read, and since when istiod has changed if
+	// Changing was set. Changing reports whether istiod changes while Gateways are not held: it deploys these a moment
+	// after its own rollout, without a release.
 	HoldingSince, KnownSince time.Time
 	Changing                 bool
 	// ChangedSince is since when istiod runs with the wanted configuration. Deploys reports whether a Gateway that was
@@ -86,7 +89,7 @@ type Memo struct {
 	// WaitsFor is the Gateway that is waited for, and WaitsSince since when.
 	WaitsFor   types.UID
 	WaitsSince time.Time
-	// Limit is why Gateways rolled all at once when istiod got the configuration LimitOf.
+	// Limit is why Gateways rolled all at once when the target became LimitOf, see Evidence.target.
 	Limit   Limit
 	LimitOf string
 	// ForbiddenAt is when hypergate was not allowed to patch a Gateway. Zero: it was allowed at the last release.
@@ -94,6 +97,11 @@ type Memo struct {
 	// Denied are the Gateways that were released, or whose last patches the guest denied. A Memo that follows from
 	// another one has a map of its own.
 	Denied map[types.UID]Denial
+	// Tries is since when hypergate tries to write the defaults of a class, and the guest shows others. Applied are the
+	// defaults of each class that the guest has shown as wanted. A Memo that follows from another one has maps of its
+	// own.
+	Tries   map[string]time.Time
+	Applied map[string]string
 }
 
 // Holding reports whether Gateways are held, or istiod waits until they are.
@@ -104,6 +112,10 @@ type Report struct {
 	Step Step
 	// Limit is why Gateways rolled all at once at the last change of istiod.
 	Limit Limit
+	// Defaults reports whether the step is about changed defaults of classes, and not about another istiod.
+	Defaults bool
+	// Refused are the classes whose defaults the guest does not accept. Gateways do not wait for them.
+	Refused []string
 }
 
 // Progress is how many of the Gateways have rolled. A Gateway without pods does not count.
@@ -114,19 +126,21 @@ func Decide(e Evidence, m Memo) Step {
 	switch {
 	case !e.Installed:
 		return e.withoutIstiod(m)
+	case e.defaultsWait(m):
+		return Look{Before: true}
 	case e.Wanted == "" || e.Istiod == model.Absent:
 		return Change{} // nothing deploys Gateways, or nothing may change
-	case e.Has != e.Wanted:
+	case !e.hasTarget(m):
 		return e.beforeChange(m)
-	case !e.hasChanged():
+	case !e.istiodRuns():
 		return Change{Limit: m.limitOf(e)}
 	default:
 		return e.afterChange(m)
 	}
 }
 
-// hasChanged reports whether istiod has the wanted configuration, and runs with it.
-func (e Evidence) hasChanged() bool {
+// istiodRuns reports whether istiod has the wanted configuration, and runs with it.
+func (e Evidence) istiodRuns() bool {
 	return e.Has == e.Wanted && e.Istiod == model.Available && e.Rollout == model.RolledOut
 }
 
@@ -296,7 +310,7 @@ func (e Evidence) settlesFor(m Memo) time.Duration {
 }
 
 // settlesBefore returns how long the first release waits: a process before, or istiod's own rollout, may have released
-// a Gateway that does not show it yet.
+// a Gateway that does not show it yet. Or istiod still has to read other defaults of a class.
 func (e Evidence) settlesBefore(m Memo) time.Duration {
 	left := settleTime - e.Now.Sub(m.KnownSince)
 	if e.Elected && !m.Deploys && !m.KnownSince.Before(m.ChangedSince) {

@@ -139,7 +139,7 @@ func (r Result) installed() metav1.Condition {
 	case r.isRolledBack():
 		return isUnknown(ReasonPending, "the hosted istiod is being removed, because a rollback was requested")
 	case failures != "" && r.Istiod == model.Available:
-		return isTrue(ReasonInstalled, r.serves()+", but there are problems: "+failures)
+		return isTrue(ReasonInstalled, r.serves()+", but there are problems: "+r.withGatewayProblems(failures))
 	case failures != "":
 		return isFalse(ReasonInstallFailed, failures)
 	case r.Istiod != model.Available || !r.Complete():

@@ -16,6 +16,9 @@ const (
 	ReasonGatewayRolloutStuck = "GatewayRolloutStuck"
 	// ReasonGatewayRolloutForbidden: hypergate is not allowed to hold or release Gateways.
 	ReasonGatewayRolloutForbidden = "GatewayRolloutForbidden"
+	// ReasonGatewayDefaultsRefused: the guest does not accept the defaults of a class. The gateways of this class keep
+	// the defaults that they have, and gateways roll without them.
+	ReasonGatewayDefaultsRefused = "GatewayDefaultsRefused"
 )
 
 // rolloutRole is what permits hypergate to hold and release Gateways.
@@ -27,21 +30,21 @@ const rollsAllAtOnce = "hypergate release lets all remaining Gateways roll at on
 // gatewayRollout returns what a rollout of gateways does or waits for. It returns an empty string if there is no
 // rollout, or if it stopped.
 func (r Result) gatewayRollout() string {
+	waits, begins := "istiod is changed", "istiod is being replaced"
+	if r.GatewayRollout.Defaults {
+		waits, begins = "the defaults of GatewayClasses are changed", "the defaults of GatewayClasses are being changed"
+	}
+	waits += " after all Gateways are held, so that they roll one by one"
 	switch s := r.GatewayRollout.Step.(type) {
 	case rollout.Look:
 		if s.Before {
-			return "istiod is changed after all Gateways are held, so that they roll one by one"
+			return waits
 		}
 	case rollout.Hold:
-		text := fmt.Sprintf("istiod is changed after all Gateways are held, so that they roll one by one: %d of %d are not held yet",
-			len(s.Gateways), s.Progress.Total)
-		if s.Cause != "" {
-			text += "; Gateway " + gatewayName(s.Denied) + " cannot be held: " + plain(s.Cause)
-		}
-		return text
+		return waits + notHeld(s)
 	case rollout.Change:
 		if s.Limit != rollout.NoLimit {
-			return "istiod is being replaced, and " + allAtOnce(s.Limit)
+			return begins + ", and " + allAtOnce(s.Limit)
 		}
 	case rollout.Release:
 		return rolled(s.Progress) + "; the next one is " + gatewayName(s.Gateway)
@@ -58,6 +61,17 @@ func (r Result) gatewayRollout() string {
 			gatewayName(s.Gateway) + nextStep("to see them, run kubectl "+ofGateway("get", s.Gateway)+" in the guest")
 	}
 	return ""
+}
+
+// notHeld returns which Gateways are not held yet, and what to do if the guest denies it.
+func notHeld(s rollout.Hold) string {
+	text := fmt.Sprintf(": %d of %d are not held yet", len(s.Gateways), s.Progress.Total)
+	if s.Cause == "" {
+		return text
+	}
+	return text + "; Gateway " + gatewayName(s.Denied) + " cannot be held: " + plain(s.Cause) +
+		nextStep("in the guest, let hypergate set the annotation "+model.HoldAnnotation+
+			"; otherwise, the Gateways that are not held roll at once after two minutes")
 }
 
 // rolled returns the progress of a rollout.
@@ -100,7 +114,34 @@ func (r Result) gatewayProblems() []problem {
 				nextStep("apply "+rolloutRole+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
 		})
 	}
+	if refused := r.GatewayRollout.Refused; len(refused) > 0 {
+		out = append(out, refusedDefaults(refused[0], len(refused)-1))
+	}
 	return out
+}
+
+// withGatewayProblems returns the text about other failures, followed by the problems of a rollout of gateways.
+func (r Result) withGatewayProblems(failures string) string {
+	if problems := r.gatewayProblems(); len(problems) > 0 {
+		return failures + "; " + joinTexts(problems)
+	}
+	return failures
+}
+
+// refusedDefaults returns the problem with the defaults of a class. more is how many other classes have it, too.
+func refusedDefaults(class string, more int) problem {
+	class = plain(class)
+	selector := model.ClassDefaultsLabel + "=" + class
+	text := "rolling gateways: the guest has not accepted the new defaults of GatewayClass " + class
+	if more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return problem{
+		reason: ReasonGatewayDefaultsRefused,
+		text: text + " for two minutes; its gateways keep the defaults that they have, and rollouts of gateways do not wait for it" +
+			nextStep("in the guest, let hypergate write the ConfigMap that kubectl get configmaps -A -l "+selector+
+				" shows; when it is written, istiod rolls the gateways of this class at once"),
+	}
 }
 
 // gatewayRolloutPublic returns what a GatewayClass says about a rollout of gateways. It returns an empty string if
@@ -112,7 +153,7 @@ func (r Result) gatewayRolloutPublic() string {
 	case len(problems) > 0:
 		return joinTexts(problems)
 	case r.gatewayRollout() != "":
-		return "gateways are being rolled to this version"
+		return "gateways are being rolled, so that they get this version and the defaults of their class"
 	default:
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -59,6 +60,8 @@ func TestGatewayRollout(t *testing.T) {
 		toHold   = "istiod is changed after all Gateways are held, so that they roll one by one"
 		atOnce   = "istiod is being replaced, and all Gateways roll at once: "
 		class    = "gateways are being rolled"
+
+		defaultsToHold = "the defaults of GatewayClasses are changed after all Gateways are held, so that they roll one by one"
 	)
 	moving := func(step rollout.Step, limit rollout.Limit, text string) rolloutCase {
 		return rolloutCase{rolling(step, limit), want{metav1.ConditionTrue, "GatewayRollout", text}, good().degraded, class}
@@ -66,14 +69,26 @@ func TestGatewayRollout(t *testing.T) {
 	atRest := func(step rollout.Step) rolloutCase {
 		return rolloutCase{rolling(step, rollout.NoLimit), good().progressing, good().degraded, ""}
 	}
+	ofDefaults := func(step rollout.Step, text string) rolloutCase {
+		c := moving(step, "", text)
+		c.result.GatewayRollout.Defaults = true
+		return c
+	}
 	checkRollouts(t, map[string]rolloutCase{
+		"look, defaults": ofDefaults(rollout.Look{Before: true}, defaultsToHold),
+		"hold, defaults": ofDefaults(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some},
+			defaultsToHold+": 1 of 14 are not held yet"),
+		"change, defaults, too many": ofDefaults(rollout.Change{Limit: rollout.TooMany}, "the defaults of GatewayClasses are being "+
+			"changed, and all Gateways roll at once: there are more than 500, or they are larger than hypergate reads"),
 		"done":          atRest(rollout.Done{}),
 		"look at first": atRest(rollout.Look{}),
 		"change":        atRest(rollout.Change{}),
 		"look":          moving(rollout.Look{Before: true}, "", toHold),
 		"hold denied": moving(rollout.Hold{
 			Gateways: []model.Gateway{gateway}, Progress: some, Denied: gateway, Cause: "denied by the admission policy freeze",
-		}, "", toHold+": 1 of 14 are not held yet; Gateway shop/web cannot be held: denied by the admission policy freeze"),
+		}, "", toHold+": 1 of 14 are not held yet; Gateway shop/web cannot be held: denied by the admission policy freeze "+
+			"[in the guest, let hypergate set the annotation gateway.istio.io/controller-version; otherwise, the Gateways that are "+
+			"not held roll at once after two minutes]"),
 		"hold": moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
 		"change, too many": moving(rollout.Change{Limit: rollout.TooMany}, rollout.TooMany,
 			atOnce+"there are more than 500, or they are larger than hypergate reads"),
@@ -116,16 +131,38 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 			"releases them]"
 		mayNotHold = "rolling gateways: all Gateways roll at once: hypergate is not allowed to hold them (guest side) [apply " +
 			"deploy/hosted/guest in the guest, or deploy/standalone, or set hypergate's flag --gateway-rollout=AllAtOnce]"
+		notAccepted = "rolling gateways: the guest has not accepted the new defaults of GatewayClass demo and 1 more for two minutes; " +
+			"its gateways keep the defaults that they have, and rollouts of gateways do not wait for it [in the guest, let " +
+			"hypergate write the ConfigMap that kubectl get configmaps -A -l gateway.istio.io/defaults-for-class=demo shows; " +
+			"when it is written, istiod rolls the gateways of this class at once]"
 	)
+	refused := rolling(rollout.Done{}, "")
+	refused.GatewayRollout.Refused = []string{"demo", "other"}
 	problem := func(r status.Result, reason, text string) rolloutCase {
 		return rolloutCase{r, blocked(text), want{metav1.ConditionTrue, reason, text}, text}
 	}
 	checkRollouts(t, map[string]rolloutCase{
 		"not allowed to hold": problem(rolling(rollout.Done{}, rollout.NotAllowed), "GatewayRolloutForbidden", mayNotHold),
+		"defaults refused":    problem(refused, "GatewayDefaultsRefused", notAccepted),
 		"pods not ready":      problem(rolling(stopped, ""), "GatewayRolloutStuck", stuckPod),
 		"release denied":      problem(rolling(denied, ""), "GatewayRolloutStuck", notReleased),
 		"held again":          problem(rolling(heldAgain, ""), "GatewayRolloutStuck", restored),
 		"not allowed to release": problem(
 			rolling(rollout.Stop{Why: rollout.MayNotRelease, Gateway: aGateway()}, ""), "GatewayRolloutForbidden", stayHeld),
 	})
+}
+
+// TestAClassHasTheNextStepBesideAFailure checks that a class names the classes whose defaults the guest does not accept
+// also beside the failure of the write.
+func TestAClassHasTheNextStepBesideAFailure(t *testing.T) {
+	t.Parallel()
+	result := rolling(rollout.Done{}, "")
+	result.Guest = apply.ReportOf(apply.Failed(apply.ID{}, apply.Cause{}, nil))
+	result.GatewayRollout.Refused = []string{"demo"}
+	installed := status.Conditions(model.GatewayClass{Name: "demo"}, result, nil, now)[0]
+	for _, text := range []string{"but there are problems", "new defaults of GatewayClass demo for"} {
+		if !strings.Contains(installed.Message, text) {
+			t.Errorf("the class does not say %q: %s", text, installed.Message)
+		}
+	}
 }

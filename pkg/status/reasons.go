@@ -16,7 +16,7 @@ func Reasons() []string {
 		ReasonAdoptionUnfinished, ReasonCRDOwnerUnknown, ReasonFieldsWouldBeDropped, ReasonCRDsNotRead, ReasonManagementSideUnknown,
 		ReasonUnmanaged, ReasonWaitingForControlPlane, ReasonGatewayRollout, ReasonGatewayRolloutStuck, ReasonGatewayRolloutForbidden,
 		ReasonUnplannedVersion, ReasonUnsupportedTLSProfile, ReasonUnsupportedCRDVersion, ReasonMigrating, ReasonMigrationBlocked,
-		ReasonMigrationStopped,
+		ReasonMigrationStopped, ReasonGatewayDefaultsRefused,
 	}
 	for _, row := range precedence() {
 		out = append(out, row.Reason)

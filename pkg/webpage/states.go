@@ -83,7 +83,7 @@ func subjects() map[part][]string {
 		partIstiod:    {"RolloutStuck"},
 		partPublished: {"EndpointUnreachable", "EndpointPending"},
 		partAPI:       {"GuestKubeconfig", "GuestUnreachable", "GuestUnauthorized", "WaitingForGuest", "WaitingForControlPlane"},
-		partGateways:  {"GatewayRolloutStuck", "GatewayRolloutForbidden"},
+		partGateways:  {"GatewayRolloutStuck", "GatewayRolloutForbidden", "GatewayDefaultsRefused"},
 		partCRDs:      {"TakeoverBlocked", "UnknownManagement", "NotReady"},
 	}
 }

@@ -2,13 +2,17 @@ package integration_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	clocktesting "k8s.io/utils/clock/testing"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -129,6 +133,63 @@ func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
 	w.settle()
 	w.Expect(guest.mark("demo")).To(gomega.Equal(before))
 	w.Expect(guest.defaults("demo").ResourceVersion).To(gomega.Equal(version))
+	w.Expect(w.held()).To(gomega.BeEmpty())
+}
+
+// denyDefaults makes the guest deny each change of the defaults of a class.
+func (w *proxied) denyDefaults(class string) (remove func()) {
+	w.Helper()
+	name := w.cfg.ClassDefaultsName(class)
+	end := w.enforce(guestPolicy{
+		name:       w.cfg.Revision + "-defaults",
+		operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+		rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		conditions: []admissionregistrationv1.MatchCondition{{Name: "one", Expression: "object.metadata.name == '" + name + "'"}},
+		validation: admissionregistrationv1.Validation{Expression: "false", Message: "a change freeze"},
+	})
+	w.Eventually(func() error {
+		_, err := w.guest.CoreV1().ConfigMaps(w.cfg.GuestNamespace).Patch(w.Context(), name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}).Should(gomega.MatchError(gomega.ContainSubstring("a change freeze")))
+	return end
+}
+
+// TestRefusedDefaultsOfOneClassDoNotHoldTheOthers lets a policy of the guest deny the defaults of one class. After two
+// minutes, the Gateways of the other class roll, and a condition names the class, the cause and the next step.
+func TestRefusedDefaultsOfOneClassDoNotHoldTheOthers(t *testing.T) {
+	guest := newProxied(t)
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	guest.clock = clock
+	guest.set("http://a.example.com:3128")
+	w, _ := newGatewayWorldOn(guest.harness, "a", "b")
+	w.createClass("other")
+	w.Eventually(func() []string { return []string{guest.mark("demo"), guest.mark("other")} }).ShouldNot(gomega.ContainElement(""))
+	before := guest.mark("other")
+	w.settle()
+	remove := guest.denyDefaults("other")
+
+	guest.set("http://b.example.com:3128")
+	w.Eventually(func() string { return guest.mark("demo") }).ShouldNot(gomega.Equal(before))
+	w.Consistently(w.held, "3s").Should(gomega.Equal([]string{"a", "b"}), "the policy can be an accident")
+	clock.SetTime(clock.Now().Add(2 * time.Minute))
+	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
+	w.playGateway("a", "registry.example.com/proxyv2:a", 1)
+	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.playGateway("b", "registry.example.com/proxyv2:a", 1)
+	w.Expect(guest.mark("other")).To(gomega.Equal(before))
+	for _, class := range []string{"demo", "other"} {
+		w.Eventually(func() string { return w.installedMessage(class) }).Should(gomega.And(
+			gomega.ContainSubstring("denied by the admission policy "+w.cfg.Revision+"-defaults"),
+			gomega.ContainSubstring("the guest has not accepted the new defaults of GatewayClass other for two minutes"),
+			gomega.ContainSubstring("let hypergate write the ConfigMap")))
+	}
+
+	t.Log("the guest accepts them in the end")
+	remove()
+	clock.SetTime(clock.Now().Add(time.Minute))
+	w.Eventually(func() string { return guest.mark("other") }).Should(gomega.Equal(guest.mark("demo")))
+	w.Eventually(func() string { return w.installedMessage("other") }).ShouldNot(gomega.ContainSubstring("not accepted"))
 	w.Expect(w.held()).To(gomega.BeEmpty())
 }
 
