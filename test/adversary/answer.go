@@ -159,6 +159,8 @@ const tokenLifetime = time.Hour
 func (s *Server) token(w http.ResponseWriter, c *collection, t target) {
 	s.mu.Lock()
 	account := clone(c.objects[t.namespace+"/"+t.name])
+	s.tokens++
+	id := s.tokens
 	s.mu.Unlock()
 	if account == nil {
 		notFound(w, t)
@@ -166,8 +168,10 @@ func (s *Server) token(w http.ResponseWriter, c *collection, t target) {
 	}
 	issued := time.Now()
 	expires := issued.Add(tokenLifetime)
-	claims, err := json.Marshal(
-		object{"iat": issued.Unix(), "exp": expires.Unix(), "kubernetes.io": object{"serviceaccount": object{"uid": meta(account)["uid"]}}})
+	claims, err := json.Marshal(object{
+		"iat": issued.Unix(), "exp": expires.Unix(), "jti": strconv.Itoa(id),
+		"kubernetes.io": object{"serviceaccount": object{"uid": meta(account)["uid"]}},
+	})
 	if err != nil {
 		status(w, http.StatusInternalServerError, "InternalError", err.Error(), nil)
 		return

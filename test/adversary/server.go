@@ -28,6 +28,7 @@ type Server struct {
 	mu          sync.Mutex
 	version     int
 	lastUID     int
+	tokens      int                          // how many were requested: each differs from all others
 	collections map[string]*collection       // keys: <group/version>/<resource>
 	applied     map[string]map[string]string // hash of each manager's last apply, by object and manager
 	annotated   map[string][]string          // annotations of each manager's last apply, by object and manager
