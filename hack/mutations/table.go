@@ -115,6 +115,11 @@ func ofPasses() []mutation {
 			"if d.counts(d.m.HoldsSince) && int(d.m.Holds) >=", "if d.m.Holds < 0 && int(d.m.Holds) >=",
 			"./pkg/migration", "TestForwardWhileGatewaysMove",
 		},
+		{
+			"pace", "the rate of streams that are opened again", "pkg/watch/budget.go",
+			"return m.budget.reopenings.Reserve(now, resumeLate-now.Sub(at))", "return 0, true",
+			"./pkg/watch", "TestStreamsOfLargeEventsAreReopenedSlowly",
+		},
 	}
 }
 
@@ -128,11 +133,11 @@ func ofTruth() []mutation {
 		},
 		{
 			"identity", "the session of a watch", "pkg/watch/consistent.go",
-			"return in == c.in && (listed", "return (listed", "./pkg/watch", "TestNoWatchIsResumedInANewSession",
+			"return wait, in == c.in && (listed", "return wait, (listed", "./pkg/watch", "TestNoWatchIsResumedInANewSession",
 		},
 		{
 			"restored", "the list after a lost watch", "pkg/watch/consistent.go",
-			"case !c.resumes(opened, in):", "case !c.resumes(opened, in) && false:", "./pkg/watch", "TestWatchResumesWithoutAList",
+			"if !resumes {", "if !resumes && false {", "./pkg/watch", "TestWatchResumesWithoutAList",
 		},
 		{
 			"restored", "the list that is as new as a write", "pkg/apply/restored.go",

@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
+
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // Budget limits what all watches of one API server can read and keep. It is safe for concurrent use.
@@ -16,6 +18,8 @@ type Budget struct {
 	// large is held by the one request that can read a large message.
 	large chan struct{}
 	now   func() time.Time
+	// reopenings limits how often the streams that this side ended are opened again.
+	reopenings throttle.Limiter
 
 	mu sync.Mutex
 	// kept is the estimated memory, in bytes, of what all watches keep.
@@ -24,7 +28,10 @@ type Budget struct {
 
 // NewBudget returns an unused budget.
 func NewBudget(limits Limits) *Budget {
-	return &Budget{limits: limits, large: make(chan struct{}, 1), now: time.Now}
+	return &Budget{
+		limits: limits, large: make(chan struct{}, 1), now: time.Now,
+		reopenings: throttle.NewLimiter(throttle.Rate{Burst: reopenBurst, Every: reopenEvery}),
+	}
 }
 
 // Meter applies the limits of a budget to one watch. A nil Meter has no limits.
@@ -92,17 +99,20 @@ func (m *Meter) Watch(ctx context.Context, o metav1.ListOptions, open OpenFunc) 
 	return limitedStream{stream, c}, nil
 }
 
-// Drained reports whether this side ended the last stream shortly before now, within resumeLate, to free its buffers.
-// Call it once for each stream, because it resets the result.
-func (m *Meter) Drained(now time.Time) bool {
+// Drained reports whether this side ended the last stream shortly before now, to free its buffers. If so, the next
+// stream can open after wait, which is within resumeLate. Call it once for each stream, because it counts the next one.
+func (m *Meter) Drained(now time.Time) (wait time.Duration, drained bool) {
 	if m == nil {
-		return false
+		return 0, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at := m.drained
 	m.drained = time.Time{}
-	return !at.IsZero() && now.Sub(at) <= resumeLate
+	if at.IsZero() || now.Sub(at) > resumeLate {
+		return 0, false
+	}
+	return m.budget.reopenings.Reserve(now, resumeLate-now.Sub(at))
 }
 
 // drain records that this side ends the stream now.

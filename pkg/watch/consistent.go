@@ -42,8 +42,9 @@ type Requests struct {
 	Begin func()
 	// Session returns the number of the current session, see WithSession. Nil means that there is only one session.
 	Session func() uint64
-	// Drained reports whether this side ended the last stream shortly before now. It can be nil.
-	Drained func(now time.Time) bool
+	// Drained reports whether this side ended the last stream shortly before now, and how long to wait before the next
+	// one. It can be nil.
+	Drained func(now time.Time) (wait time.Duration, drained bool)
 }
 
 // Consistent returns a ListWatch that makes a Reflector list again after each lost stream.
@@ -54,7 +55,7 @@ type Requests struct {
 // history is the same, because the server can have passed it with other changes. A list can prove it.
 //
 // A stream that ends by its own timeout is resumed if the next one opens at once. So an idle cluster causes no lists.
-// The same applies to a stream that this side ended, see Meter.
+// The same applies to a stream that this side ended, see Meter. After many such streams, the next one opens later.
 //
 // Lists request the newest version. A list of "at least the version that was seen last" waits in vain if that version
 // lies in the future. A list of any version can come from an API server that lags behind. So a list is at least as
@@ -63,7 +64,7 @@ type Requests struct {
 // A streamed list that does not complete is not requested again at once, but after the delays of the attempts.
 func Consistent(r Requests) *cache.ListWatch { return consistentBy(r, clock.RealClock{}) }
 
-func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {
+func consistentBy(r Requests, now clock.Clock) *cache.ListWatch {
 	if r.Begin == nil {
 		r.Begin = func() {}
 	}
@@ -71,7 +72,7 @@ func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {
 		r.Session = oneSession
 	}
 	if r.Drained == nil {
-		r.Drained = func(time.Time) bool { return false }
+		r.Drained = func(time.Time) (time.Duration, bool) { return 0, false }
 	}
 	c := &consistent{Requests: r, clock: now}
 	return &cache.ListWatch{ListWithContextFunc: c.list, WatchFuncWithContext: c.watch}
@@ -79,7 +80,7 @@ func consistentBy(r Requests, now clock.PassiveClock) *cache.ListWatch {
 
 type consistent struct {
 	Requests
-	clock clock.PassiveClock
+	clock clock.Clock
 
 	// mu guards the fields below, because client-go lists from its own goroutine.
 	mu sync.Mutex
@@ -106,16 +107,17 @@ func (c *consistent) list(ctx context.Context, o metav1.ListOptions) (runtime.Ob
 }
 
 func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
-	opened, in := c.clock.Now(), c.Session()
-	switch lists := o.SendInitialEvents != nil && *o.SendInitialEvents; {
-	case lists && !c.mayStream(opened, in):
-		return nil, errListedBefore
-	case lists:
+	in := c.Session()
+	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+		if !c.mayStream(c.clock.Now(), in) {
+			return nil, errListedBefore
+		}
 		c.Begin()
 		o.ResourceVersion = ""
-	case !c.resumes(opened, in):
-		return nil, ErrNotResumed
+	} else if err := c.resume(ctx, in); err != nil {
+		return nil, err
 	}
+	opened := c.clock.Now()
 	stream, err := c.Watch(ctx, o)
 	if err == nil && c.Session() != in {
 		// The stream can belong to either session, and would not end with the session that it counts for.
@@ -152,11 +154,31 @@ func (c *consistent) mayStream(now time.Time, in uint64) bool {
 	return true
 }
 
-// resumes reports whether a stream can begin now without a list. One list allows one stream.
-func (c *consistent) resumes(now time.Time, in uint64) bool {
+// resume waits until a stream can begin without a list. It returns an error if none can.
+func (c *consistent) resume(ctx context.Context, in uint64) error {
+	wait, resumes := c.resumes(c.clock.Now(), in)
+	if !resumes {
+		return ErrNotResumed
+	}
+	if wait == 0 {
+		return nil
+	}
+	timer := c.clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C():
+		return nil
+	}
+}
+
+// resumes reports whether a stream can begin without a list, after the wait. One list allows one stream.
+func (c *consistent) resumes(now time.Time, in uint64) (wait time.Duration, resumes bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	listed, late, drained := c.listed, now.Sub(c.ends), c.Drained(now)
+	listed, late := c.listed, now.Sub(c.ends)
 	c.listed = false
-	return in == c.in && (listed || drained || !c.ends.IsZero() && -resumeEarly <= late && late <= resumeLate)
+	wait, drained := c.Drained(now)
+	return wait, in == c.in && (listed || drained || !c.ends.IsZero() && -resumeEarly <= late && late <= resumeLate)
 }

@@ -63,7 +63,7 @@ func TestWatchResumesWithoutAList(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now := testclock.NewFakePassiveClock(time.Unix(1e9, 0))
+			now := testclock.NewFakeClock(time.Unix(1e9, 0))
 			var failure error
 			lw := consistentBy(Requests{
 				List: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -148,7 +148,7 @@ func TestNoWatchIsResumedInANewSession(t *testing.T) {
 	for name, first := range map[string]string{"after a list": "list", "after a stream": "stream"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now := testclock.NewFakePassiveClock(time.Unix(1e9, 0))
+			now := testclock.NewFakeClock(time.Unix(1e9, 0))
 			session, during := uint64(0), uint64(0)
 			var streams []*apiwatch.FakeWatcher
 			lw := consistentBy(Requests{

@@ -40,7 +40,7 @@ func FuzzStream(f *testing.F) {
 		list, stream = list[:min(len(list), most)], stream[:min(len(stream), most)]
 		synctest.Test(t, func(t *testing.T) {
 			s := &fuzzServer{list: list, stream: stream, piece: 1 + 4*int(piece), how: how, honest: make(chan struct{})}
-			newFuzzed(t, s).run()
+			newFuzzed(t, s, NewBudget(fuzzLimits())).run()
 		})
 	})
 }
@@ -99,7 +99,7 @@ type fuzzed struct {
 	synced, problems int
 }
 
-func newFuzzed(t *testing.T, s *fuzzServer) *fuzzed {
+func newFuzzed(t *testing.T, s *fuzzServer, budget *Budget) *fuzzed {
 	t.Helper()
 	client, err := dynamic.NewForConfig(&rest.Config{
 		Host: "http://guest", QPS: -1, Transport: meteredTransport{answer.Limit("the guest")(s)},
@@ -108,7 +108,7 @@ func newFuzzed(t *testing.T, s *fuzzServer) *fuzzed {
 		t.Fatal(err)
 	}
 	resource := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"})
-	f := &fuzzed{t: t, server: s, budget: NewBudget(fuzzLimits()), said: map[string]string{}}
+	f := &fuzzed{t: t, server: s, budget: budget, said: map[string]string{}}
 	f.Watch = New(Options{
 		Name: "configmaps", Example: &unstructured.Unstructured{}, Budget: f.budget, OnEvent: f.event,
 		OnSynced: func() { f.synced++ }, OnProblem: func() { f.problems++ },
