@@ -29,7 +29,9 @@ func TestStreamsOfLargeEventsAreReopenedSlowly(t *testing.T) {
 					piece:  16 << 10, how: staysOpen, honest: make(chan struct{}),
 				}
 				ctx, cancel := context.WithCancel(t.Context())
-				budget, ended := NewBudget(DefaultLimits()), make(chan struct{}, watches)
+				limits := DefaultLimits()
+				limits.Burst = 16 << 20 // without a limit for the streams, this one ends the test early
+				budget, ended := NewBudget(limits), make(chan struct{}, watches)
 				for range watches {
 					w := newFuzzed(t, s, budget)
 					go func() { w.Run(ctx); ended <- struct{}{} }()
