@@ -11,7 +11,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -208,9 +207,7 @@ func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]in
 		names := []string{}
 		options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + g.Key.Name}
 		err := m.each(ctx, podResource(), g.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
-			phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
-			ended := phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
-			if u.GetDeletionTimestamp() == nil && !ended {
+			if u.GetDeletionTimestamp() == nil && !hasEnded(u) {
 				names = append(names, bounded(u.GetName(), maxName)+"."+g.Key.Namespace)
 			}
 			return len(names) < mostGatewayPods
