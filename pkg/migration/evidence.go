@@ -176,6 +176,9 @@ func ParseMove(annotations map[string]string) (skip bool, order int, invalid str
 // deployed reports whether the Gateway has a Deployment that an istiod could change.
 func (g Gateway) deployed() bool { return g.Of != OfNone }
 
+// lost reports whether the Gateway is held, and has no Deployment any more: istiod creates none for a held one.
+func (g Gateway) lost() bool { return !g.deployed() && g.Hold == model.Held }
+
 // remains reports whether the Gateway still has to move to the hosted istiod.
 func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
 
