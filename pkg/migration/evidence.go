@@ -259,5 +259,16 @@ type Unstored struct {
 	Stayed bool
 }
 
+// until returns the Memo with the latest time in place of all times after it. These are of a clock that was ahead, for
+// example that of another replica: what is measured from them would not reach its limit.
+func (m Memo) until(latest time.Time) Memo {
+	for _, at := range []*time.Time{&m.Since, &m.ReleasedAt, &m.FailedAt, &m.StrandedAt, &m.HoldsSince, &m.ScaledAt, &m.LeadFailedAt} {
+		if at.After(latest) {
+			*at = latest
+		}
+	}
+	return m
+}
+
 // replicas returns the number of replicas of the origin before the migration.
 func (m Memo) replicas() int32 { return max(1, m.Replicas) }
