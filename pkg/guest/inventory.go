@@ -202,26 +202,7 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 			}
 		}
 	}
-	pods := metav1.ListOptions{LabelSelector: "app=istiod,istio.io/rev=" + r.c.cfg.Revision}
-	return r.each(ctx, podResource(), r.c.cfg.GuestNamespace, pods, func(u *unstructured.Unstructured) bool {
-		if hasEnded(u) {
-			return true
-		}
-		found.Existing++
-		r.originPods = append(r.originPods, bounded(u.GetName(), maxName))
-		return len(r.originPods) < mostOriginPods
-	})
-}
-
-func podResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-}
-
-// hasEnded reports whether all containers of a pod have ended. Such a pod can exist for days, for example after its node
-// has evicted it.
-func hasEnded(pod *unstructured.Unstructured) bool {
-	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
-	return phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
+	return r.podsOfOrigin(ctx, found)
 }
 
 // versionOf returns the version of Istio in a Deployment: of a label, of the chart, or of the image's tag.

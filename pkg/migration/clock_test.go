@@ -24,11 +24,13 @@ func TestAClockThatWasAhead(t *testing.T) {
 	}{
 		"an origin without pods starts": {
 			moving(-time.Hour, migration.LockFree).with(func(s *situation) { s.memo.Since = ahead }),
-			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}, 45 * time.Second,
+			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}},
+			45 * time.Second,
 		},
 		"it does in a guest with too many Gateways": {
 			moving(-time.Hour, migration.LockFree).with(func(s *situation) { s.memo.Since, s.e.Findings = ahead, tooMany() }),
-			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}, 45 * time.Second,
+			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}},
+			45 * time.Second,
 		},
 		"the hosted istiod is not ready": {
 			held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
@@ -37,7 +39,8 @@ func TestAClockThatWasAhead(t *testing.T) {
 		},
 		"a Gateway does not arrive": {
 			onItsWay().with(func(s *situation) { s.memo.Since, s.memo.ReleasedAt = ahead, ahead }),
-			migration.Act{Phase: migration.Roll, Action: migration.RestoreTemplate{Gateway: a}}, 10 * time.Minute,
+			migration.Act{Phase: migration.Roll, Action: migration.RestoreTemplate{Gateway: a}},
+			10 * time.Minute,
 		},
 		"its template cannot be restored": {
 			onItsWay().with(func(s *situation) {
@@ -51,7 +54,8 @@ func TestAClockThatWasAhead(t *testing.T) {
 		},
 		"a Gateway does not come back": {
 			atOrigin().with(func(s *situation) { s.memo.ReleasedAt = ahead }),
-			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}}, 10 * time.Minute,
+			migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}},
+			10 * time.Minute,
 		},
 	} {
 		memo, now := of.in.memo, start
@@ -65,7 +69,7 @@ func TestAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// TestRescueAfterAClockThatWasAhead checks that an origin without pods starts at once if the rest of the guest cannot be
+// TestRescueAfterAClockThatWasAhead checks that an origin without pods starts at once if the rest of the guest is not
 // read: nothing is noted then, so the time would not begin again.
 func TestRescueAfterAClockThatWasAhead(t *testing.T) {
 	t.Parallel()

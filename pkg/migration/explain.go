@@ -58,7 +58,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			OriginEnding, "pods of the istiod in the guest are terminating",
-			"if it takes longer than 10 minutes, look at these pods in the guest; one of a node that is gone ends only once its node is deleted",
+			"if it takes longer than 10 minutes, look at these pods in the guest; one of a node that is gone ends once the node is deleted",
 		},
 		{
 			OriginReturns, "another client has started the istiod in the guest again; it is parked again in a minute",

@@ -172,6 +172,9 @@ func (d decision) roll() Step {
 	if step := d.rolling(len(remaining) > 0); step != nil {
 		return step
 	}
+	if lost := InOrder(d.with(Gateway.lost)); len(lost) > 0 && len(d.blocked()) == 0 {
+		return d.release(lost[0]) // before the others: no istiod creates another Deployment
+	}
 	return d.next(remaining)
 }
 
@@ -241,12 +244,8 @@ func (d decision) arrived(g Gateway) bool {
 	return g.complete() && g.Connected && hasRoutes
 }
 
-// next decides which of the remaining Gateways is released. Held ones that have lost their Deployment come first: no
-// istiod creates another one.
+// next decides which of the remaining Gateways is released.
 func (d decision) next(remaining []Gateway) Step {
-	if lost := InOrder(d.with(Gateway.lost)); len(lost) > 0 && len(d.blocked()) == 0 {
-		return d.release(lost[0])
-	}
 	var held, others []Gateway
 	for _, g := range InOrder(remaining) {
 		switch {

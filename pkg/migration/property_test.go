@@ -208,12 +208,14 @@ func (w *simulation) end(seed uint64) string {
 	return string(why)
 }
 
-// mayDeploy reports whether a Gateway without a Deployment could have got one. It is not released once the migration has
+// mayDeploy reports whether a Gateway without a Deployment could have got one. It is not released if the migration has
 // stopped before an istiod leads, or at a Gateway that has only new pods.
 func (w *simulation) mayDeploy() bool {
 	stop, stops := w.last.(migration.Stop)
-	isAtHosted := func(g *simulated) bool { return g.UID == stop.Gateway.UID && g.Of == migration.OfHosted }
-	return !stops || stop.Why != migration.OriginGone && stop.Why != migration.OriginNotReady && !slices.ContainsFunc(w.gateways, isAtHosted)
+	if !stops || stop.Why == migration.OriginGone || stop.Why == migration.OriginNotReady {
+		return !stops
+	}
+	return !slices.ContainsFunc(w.gateways, func(g *simulated) bool { return g.UID == stop.Gateway.UID && g.Of == migration.OfHosted })
 }
 
 // leftBehind reports whether a rollback that has ended has left only Gateways that cannot go back.
