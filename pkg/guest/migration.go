@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -197,9 +196,7 @@ func (m *migrationReader) webhook(ctx context.Context) error {
 func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]int64) error {
 	listed := 0
 	for _, g := range m.out.Gateways {
-		// istiod cannot label the pods of a Gateway with a longer name, so it has none.
-		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete &&
-			len(g.Key.Name) <= validation.LabelValueMaxLength
+		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete && isLabel(g.Key.Name)
 		if generation, is := seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 )
@@ -27,6 +28,10 @@ func (r *inventoryReader) podsOfOrigin(ctx context.Context, found *migration.Ori
 		return len(r.originPods) < mostOriginPods
 	})
 }
+
+// isLabel reports whether pods can have the name of a Gateway as a label. istiod makes none for a Gateway with a longer
+// name, and the API server refuses to list them.
+func isLabel(gateway string) bool { return len(gateway) <= validation.LabelValueMaxLength }
 
 // hasEnded reports whether all containers of a pod have ended. Such a pod can exist for days, for example if its node
 // has evicted it.

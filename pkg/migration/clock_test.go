@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/migration"
-	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestAClockThatWasAhead plays hypergate with a clock that was ahead by an hour, and is correct now: what it has noted
