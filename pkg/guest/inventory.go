@@ -202,16 +202,7 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 			}
 		}
 	}
-	pods := metav1.ListOptions{LabelSelector: "app=istiod,istio.io/rev=" + r.c.cfg.Revision}
-	return r.each(ctx, podResource(), r.c.cfg.GuestNamespace, pods, func(u *unstructured.Unstructured) bool {
-		found.Existing++
-		r.originPods = append(r.originPods, bounded(u.GetName(), maxName))
-		return len(r.originPods) < mostOriginPods
-	})
-}
-
-func podResource() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	return r.podsOfOrigin(ctx, found)
 }
 
 // versionOf returns the version of Istio in a Deployment: of a label, of the chart, or of the image's tag.
@@ -373,23 +364,30 @@ func rootOf(pod corev1.PodSpec) string {
 	return ""
 }
 
-// root reads the root of the origin. A root that istiod made itself has the trust domain as its organization.
+// root reads the root of the origin. A root that istiod made itself has the trust domain as its organization. Only a
+// warning follows from it, and who may change a Gateway's Deployment chooses the ConfigMap. So a request that fails, or
+// is not permitted, must not stop a migration.
 func (r *inventoryReader) root(ctx context.Context) error {
 	at := slices.IndexFunc(r.out.Gateways, func(g migration.InventoryGateway) bool { return g.Of == migration.OfOrigin && g.Root != "" })
 	if at < 0 {
 		return nil
 	}
-	g := r.out.Gateways[at]
+	g, unread := r.out.Gateways[at], len(r.out.Unread)
 	u, err := r.get(ctx, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, g.Key.Namespace, g.Root)
-	if err != nil || u == nil {
-		return err
+	r.out.Unread = r.out.Unread[:unread]
+	if err == nil && u != nil {
+		r.out.PluggedInCA = isPluggedIn(u)
 	}
+	return ctx.Err()
+}
+
+// isPluggedIn reports whether the root in a ConfigMap is one that istiod has not made itself.
+func isPluggedIn(u *unstructured.Unstructured) bool {
 	text, _, _ := unstructured.NestedString(u.Object, "data", "root-cert.pem")
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil
+		return false
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
-	r.out.PluggedInCA = err == nil && !slices.Contains(certificate.Subject.Organization, "cluster.local")
-	return nil
+	return err == nil && !slices.Contains(certificate.Subject.Organization, "cluster.local")
 }

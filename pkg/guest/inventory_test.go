@@ -244,6 +244,30 @@ func TestInventoryOfBlockers(t *testing.T) {
 	}
 }
 
+// TestPodsThatHaveEndedAreNotTheOrigins checks that pods which nodes have evicted neither keep an origin from being
+// parked, nor hide the pod that leads: there can be more of them than hypergate names.
+func TestPodsThatHaveEndedAreNotTheOrigins(t *testing.T) {
+	t.Parallel()
+	w := newInventoried(t)
+	pod := func(name, phase string) string {
+		return fmt.Sprintf("{metadata: {namespace: %s, name: %s, labels: {app: istiod, istio.io/rev: %s}}, status: {phase: %s}}",
+			w.cfg.GuestNamespace, name, w.cfg.Revision, phase)
+	}
+	pods := []string{pod("istiod-z", "Running"), pod("istiod-y", "Pending"), pod("completed", "Succeeded")}
+	for i := range 110 {
+		pods = append(pods, pod(fmt.Sprintf("evicted-%d", i), "Failed"))
+	}
+	w.api.Put(collection("", "v1", w.cfg.GuestNamespace, "pods", "Pod"), pods...)
+	conn, err := guestconn.Fixed(w.api.Config())
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	cluster, err := guest.New(conn, w.cfg, nil)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	facts, err := cluster.Migration(t.Context(), guest.MigrationQuestion{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(facts.Pods).To(gomega.ConsistOf("istiod-z", "istiod-y"))
+	w.Expect(facts.Inventory.Origin.Deployment.Existing).To(gomega.BeEquivalentTo(2))
+}
+
 // TestAMigrationReadsTheOriginFirst checks that the state of the origin and the lock are known if later reads fail. An
 // origin without pods must be able to start again. What the guest does not permit to read is not known.
 func TestAMigrationReadsTheOriginFirst(t *testing.T) {

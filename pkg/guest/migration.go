@@ -11,13 +11,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -198,9 +196,7 @@ func (m *migrationReader) webhook(ctx context.Context) error {
 func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]int64) error {
 	listed := 0
 	for _, g := range m.out.Gateways {
-		// istiod cannot label the pods of a Gateway with a longer name, so it has none.
-		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete &&
-			len(g.Key.Name) <= validation.LabelValueMaxLength
+		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete && isLabel(g.Key.Name)
 		if generation, is := seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
 			continue
 		}
@@ -208,9 +204,7 @@ func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]in
 		names := []string{}
 		options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + g.Key.Name}
 		err := m.each(ctx, podResource(), g.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
-			phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
-			ended := phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed)
-			if u.GetDeletionTimestamp() == nil && !ended {
+			if u.GetDeletionTimestamp() == nil && !hasEnded(u) {
 				names = append(names, bounded(u.GetName(), maxName)+"."+g.Key.Namespace)
 			}
 			return len(names) < mostGatewayPods

@@ -19,7 +19,7 @@ func (m *migrationReader) oldPods(ctx context.Context) error {
 	listed := 0
 	for i := range m.out.Gateways {
 		g := &m.out.Gateways[i]
-		if g.Of != migration.OfOrigin || g.Deployment.Old == 0 || listed == gatewaysPerReading {
+		if g.Of != migration.OfOrigin || g.Deployment.Old == 0 || !isLabel(g.Key.Name) || listed == gatewaysPerReading {
 			continue
 		}
 		listed++

@@ -110,6 +110,8 @@ func (d decision) behind() (held, failed, others, skipped []Gateway) {
 			others = append(others, g)
 		case d.isStranded(g):
 			failed = append(failed, g)
+		case g.lost():
+			held = slices.Insert(held, 0, g) // it has no pods
 		case g.Hold == model.Held:
 			held = append(held, g)
 		}

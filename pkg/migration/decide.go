@@ -52,6 +52,7 @@ const (
 // Decide returns the next step, and the Memo that must be stored before the step is done.
 func Decide(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
 	d := decision{e, i.at(now), m, now}
+	d.m = m.until(d.latest(now))
 	step := d.step()
 	return step, d.memo(step)
 }

@@ -176,6 +176,9 @@ func ParseMove(annotations map[string]string) (skip bool, order int, invalid str
 // deployed reports whether the Gateway has a Deployment that an istiod could change.
 func (g Gateway) deployed() bool { return g.Of != OfNone }
 
+// lost reports whether the Gateway is held, and has no Deployment any more: istiod creates none for a held one.
+func (g Gateway) lost() bool { return !g.deployed() && g.Hold == model.Held }
+
 // remains reports whether the Gateway still has to move to the hosted istiod.
 func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
 
@@ -254,6 +257,17 @@ type Unstored struct {
 	Unneeded bool
 	// Stayed reports that Released was released in a rollback, and had no pod of the hosted istiod then.
 	Stayed bool
+}
+
+// until returns the Memo with the latest time in place of all times after it. These are of a clock that was ahead, for
+// example that of another replica: what is measured from them would not reach its limit.
+func (m Memo) until(latest time.Time) Memo {
+	for _, at := range []*time.Time{&m.Since, &m.ReleasedAt, &m.FailedAt, &m.StrandedAt, &m.HoldsSince, &m.ScaledAt, &m.LeadFailedAt} {
+		if at.After(latest) {
+			*at = latest
+		}
+	}
+	return m
 }
 
 // replicas returns the number of replicas of the origin before the migration.

@@ -56,7 +56,10 @@ func istiodTexts() []reasonText {
 			OriginNotReady, "the istiod in the guest has no ready pod",
 			"if it takes longer than 10 minutes, look at its Deployment in the guest; if it does not exist, look at its operator",
 		},
-		{OriginEnding, "pods of the istiod in the guest are terminating", ""},
+		{
+			OriginEnding, "pods of the istiod in the guest are terminating",
+			"if it takes longer than 10 minutes, look at these pods in the guest; one of a node that is gone ends once the node is deleted",
+		},
 		{
 			OriginReturns, "another client has started the istiod in the guest again; it is parked again in a minute",
 			"let its operator, or the person who scales it, leave it at 0 replicas",

@@ -172,6 +172,9 @@ func (d decision) roll() Step {
 	if step := d.rolling(len(remaining) > 0); step != nil {
 		return step
 	}
+	if lost := InOrder(d.with(Gateway.lost)); len(lost) > 0 && len(d.blocked()) == 0 {
+		return d.release(lost[0]) // before the others: no istiod creates another Deployment
+	}
 	return d.next(remaining)
 }
 

@@ -72,6 +72,10 @@ func (w *simulation) disturb() {
 		w.undeploy()
 	case 13:
 		w.blind = 50 * w.random.IntN(3)
+	case 14:
+		if w.random.IntN(4) == 0 {
+			one().loseDeployment()
+		}
 	}
 }
 
@@ -194,7 +198,7 @@ func (w *simulation) end(seed uint64) string {
 			why == migration.OriginGone && w.origin.gone || why == migration.OriginNotReady && w.origin.undeployed
 	case migration.Act, migration.Wait: // neither ends a migration
 	}
-	if !w.leftBehind() {
+	if !w.leftBehind() || slices.ContainsFunc(w.gateways, func(g *simulated) bool { return g.lost() && w.mayDeploy() }) {
 		good = false
 	}
 	if !good {
@@ -202,6 +206,16 @@ func (w *simulation) end(seed uint64) string {
 			seed, w.last, count, held, broken, others, skipped, w.origin, w.hosted, w.lock, w.memo)
 	}
 	return string(why)
+}
+
+// mayDeploy reports whether a Gateway without a Deployment could have got one. It is not released if the migration has
+// stopped before an istiod leads, or at a Gateway that has only new pods.
+func (w *simulation) mayDeploy() bool {
+	stop, stops := w.last.(migration.Stop)
+	if !stops || stop.Why == migration.OriginGone || stop.Why == migration.OriginNotReady {
+		return !stops
+	}
+	return !slices.ContainsFunc(w.gateways, func(g *simulated) bool { return g.UID == stop.Gateway.UID && g.Of == migration.OfHosted })
 }
 
 // leftBehind reports whether a rollback that has ended has left only Gateways that cannot go back.

@@ -16,13 +16,14 @@ func Rescue(e Evidence, i Intent, m Memo, now time.Time) (Step, Memo) {
 
 // rescue returns the step that starts an origin that was scaled down for the lock, without a look at the Gateways. Nil:
 // it is not necessary yet, or it could make two writers. It is necessary once the hosted istiod leads, in a pause, for
-// a rollback, and after leadTime. A lock that was not read counts as free.
+// a rollback, and after leadTime. A lock that was not read counts as free. After a time that is ahead, which this step
+// does not correct, it is necessary at once.
 func (d decision) rescue() Step {
 	if d.i.Goal == NoGoal || d.lastPhase() != Lead || d.m.Unneeded || !d.e.Origin.isScaledDown() || !d.mayStartOrigin() {
 		return nil
 	}
 	since := slices.MaxFunc([]time.Time{d.m.ScaledAt, d.m.Since, d.i.At}, time.Time.Compare)
-	isLate := !d.m.ScaledAt.IsZero() && d.now.Sub(since) >= leadTime
+	isLate := !d.m.ScaledAt.IsZero() && (d.now.Sub(since) >= leadTime || since.After(d.latest(d.now)))
 	if d.leads() || isLate || d.i.Paused || d.i.Goal == Backward {
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	}

@@ -110,6 +110,14 @@ func (g *simulated) makeStuck() {
 	g.Deployment.State, g.Deployment.Old = model.DeploymentRolling, 1
 }
 
+// loseDeployment lets a person delete the Deployment. istiod creates another one, unless the Gateway is held.
+func (g *simulated) loseDeployment() {
+	g.Of, g.servedBy, g.Connected, g.Deployment = migration.OfNone, migration.OfNone, false, model.GatewayDeployment{}
+}
+
+// lost reports whether no istiod may create a Deployment for the Gateway.
+func (g *simulated) lost() bool { return g.Of == migration.OfNone && g.Hold == model.Held }
+
 // gateway returns a Gateway whose pods work.
 func gateway(name string, hold model.GatewayHold, of migration.Istiod) migration.Gateway {
 	return migration.Gateway{

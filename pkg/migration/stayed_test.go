@@ -101,3 +101,31 @@ func TestAStuckGatewayDoesNotDelayARollback(t *testing.T) {
 		t.Errorf("%d rollbacks were played", played)
 	}
 }
+
+// TestAHeldGatewayThatHasLostItsDeployment checks that a Gateway whose Deployment was deleted while it is held gets
+// another one before the others move: no istiod creates it for a held one.
+func TestAHeldGatewayThatHasLostItsDeployment(t *testing.T) {
+	t.Parallel()
+	lost := func(s *situation) {
+		s.e.Gateways[1].Of, s.e.Gateways[1].Deployment = migration.OfNone, model.GatewayDeployment{}
+	}
+	leads := held(migration.HostedLeading, migration.LockHosted).with(lost)
+	release := migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("b")}}
+	checkDecisions(t, []decisionCase{
+		{"before the others", leads, release},
+		{"while another one has failed", leads.with(func(s *situation) {
+			s.memo = migration.Memo{Phase: migration.Roll, Failed: "uid-a", FailedAt: ago(time.Minute)}
+		}), release},
+		{"beside one that is left out", leads.with(func(s *situation) { s.e.Gateways[0].Skip = true }), release},
+		{"not while another one rolls", onItsWay().with(lost), migration.Wait{
+			Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: only("a")[0], Again: 9 * time.Minute,
+		}},
+		{"not if the hosted istiod would ignore objects", leads.with(func(s *situation) { s.e.Findings = blocking() }), migration.Stop{
+			Phase: migration.Roll, Why: migration.Blocked, Findings: blocking(),
+		}},
+		{"in a rollback", held(migration.HostedServing, migration.LockOrigin).with(lost).with(back), release},
+		{"it is free again", leads.with(func(s *situation) { s.e.Gateways[1].Hold = model.Free }), migration.Act{
+			Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only("a")},
+		}},
+	})
+}
