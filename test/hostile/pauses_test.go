@@ -249,7 +249,8 @@ func TestWritesOfAPauseAreCountedWhenTheyBegan(t *testing.T) {
 				if x.pauses.writes != tc.writes || len(x.pauses.late) != 0 {
 					t.Errorf("%d writes, want %d; %d are not judged", x.pauses.writes, tc.writes, len(x.pauses.late))
 				}
-				if problems := strings.Join(x.problems, "\n"); (problems == "") != (tc.problem == "") || !strings.Contains(problems, tc.problem) {
+				problems := strings.Join(x.problems, "\n")
+				if (problems == "") != (tc.problem == "") || !strings.Contains(problems, tc.problem) {
 					t.Errorf("problems %q, want %q", problems, tc.problem)
 				}
 			})
