@@ -2,11 +2,13 @@ package answer
 
 import "bytes"
 
-// Estimated sizes of decoded JSON, measured with Go maps, slices and the structs of apimachinery.
+// Estimated sizes of decoded JSON, measured with Go maps, slices and the structs of apimachinery. elementCost is for an
+// element of an array that is not an object: where a struct is expected, each "null" or "0" takes the size of one.
 const (
-	objectCost = 320
-	arrayCost  = 96
-	commaCost  = 64
+	objectCost  = 320
+	arrayCost   = 96
+	commaCost   = 64
+	elementCost = 320
 )
 
 // Scanner counts the bytes of a JSON value, and estimates its decoded size. For example, "{}," has three bytes, and
@@ -17,6 +19,9 @@ type Scanner struct {
 	// depth, quoted and escaped are the position within the value.
 	depth           int
 	quoted, escaped bool
+	// scalar means that a string or a literal was read since the last comma or bracket. keyed means that a colon was:
+	// the present value is that of a field, and not an element.
+	scalar, keyed bool
 }
 
 // Memory returns the estimated size in bytes: the bytes of the value plus the cost of its structure.
@@ -42,17 +47,44 @@ func (s *Scanner) Scan(p []byte) (n int, ended bool) {
 func (s *Scanner) structure(char byte) (ended bool) {
 	switch char {
 	case '"':
-		s.quoted = true
+		s.quoted, s.scalar = true, true
+	case ' ', '\t', '\r', '\n':
+	case ':':
+		s.keyed = true
 	case ',':
 		s.Cost += commaCost
+		s.endScalar()
 	case '{', '[':
-		s.depth++
-		s.Cost += costOf(char)
+		s.open(char)
 	case '}', ']':
+		s.endScalar()
 		s.depth = max(s.depth-1, 0)
 		return s.depth == 0
+	default:
+		s.scalar = true
 	}
 	return false
+}
+
+// endScalar adds the cost of a scalar that is an element.
+func (s *Scanner) endScalar() {
+	if s.scalar && !s.keyed {
+		s.Cost += elementCost
+	}
+	s.scalar, s.keyed = false, false
+}
+
+// open begins an object or an array.
+func (s *Scanner) open(char byte) {
+	s.Cost += arrayCost
+	switch {
+	case char == '{':
+		s.Cost += objectCost - arrayCost
+	case s.depth > 0 && !s.keyed:
+		s.Cost += elementCost
+	}
+	s.depth++
+	s.scalar, s.keyed = false, false
 }
 
 // text processes bytes within a string, up to the end of the string or of p, and returns their number. Most bytes of
@@ -87,11 +119,4 @@ func quoteIn(p []byte, from int) int {
 		return from + i
 	}
 	return len(p)
-}
-
-func costOf(char byte) int64 {
-	if char == '{' {
-		return objectCost
-	}
-	return arrayCost
 }

@@ -4,7 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
+	"unsafe"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 )
@@ -70,4 +76,50 @@ func objects(data []byte) (n int, ok bool) {
 		return 0, false
 	}
 	return n, true
+}
+
+// TestElementsCostWhatTheyTake checks that the estimate of an array is not much less than the slice of structs that is
+// decoded of it. encoding/json makes a struct of each element, also of one that has another type.
+func TestElementsCostWhatTheyTake(t *testing.T) {
+	t.Parallel()
+	const elements = 5000
+	for _, element := range []string{"null", "0", " true ", `""`, `"\","`, "[]", "[[]]", "{}", `{"name":"a"}`} {
+		list := "[" + strings.Repeat(element+",", elements-1) + element + "]"
+		for of, data := range map[string]string{
+			"page": `{"metadata":{},"items":` + list + `}`,
+			"pod":  `{"spec":{"template":{"spec":{"containers":` + list + `}}}}`,
+		} {
+			var page metav1.PartialObjectMetadataList
+			var deployment appsv1.Deployment
+			var took int64
+			if of == "page" {
+				_ = json.Unmarshal([]byte(data), &page) // its error comes after the last element
+				took = int64(len(page.Items)) * int64(unsafe.Sizeof(metav1.PartialObjectMetadata{}))
+			} else {
+				_ = json.Unmarshal([]byte(data), &deployment)
+				took = int64(len(deployment.Spec.Template.Spec.Containers)) * int64(unsafe.Sizeof(corev1.Container{}))
+			}
+			var s answer.Scanner
+			s.Scan([]byte(data))
+			if took == 0 || took > s.Memory()*3/2 {
+				t.Errorf("%s of %s: the estimate is %d bytes, and the structs take %d", of, element, s.Memory(), took)
+			}
+		}
+	}
+}
+
+// TestFieldsAreNotElements checks that scalars cost more only as elements of an array.
+func TestFieldsAreNotElements(t *testing.T) {
+	t.Parallel()
+	for data, want := range map[string]int64{
+		`{"a":1,"b":"x","c":null,"d":true}`:   320 + 3*64,
+		`{"a":["x","y"],"b":{"c":[{"d":1}]}}`: 3*320 + 2*96 + 2*64 + 2*320,
+		`{"a":[],"b":{}}`:                     2*320 + 96 + 64,
+		`{"a":[1],"b":[[2]]}`:                 320 + 3*96 + 64 + 3*320,
+	} {
+		var s answer.Scanner
+		if n, ended := s.Scan([]byte(data)); n != len(data) || !ended || s.Cost != want {
+			t.Errorf("%s costs %d, want %d; %d bytes, ended %t", data, s.Cost, want, n, ended)
+		}
+	}
 }

@@ -207,7 +207,7 @@ func identityOnly(obj any) (any, error) {
 // Start starts the watches and returns at once. Call it only once. notify is called on every event that can matter.
 // Without a kubeconfig there is nothing to watch yet. Start then waits in the background for one.
 func (c *Cluster) Start(ctx context.Context, notify func()) error {
-	ctx = watch.WithOutage(watch.WithSession(ctx, c.conn.Session))
+	ctx = watch.WithOutage(watch.WithSession(ctx, c.conn.Session, c.conn.Replaced))
 	c.log = klog.FromContext(ctx).WithValues("cluster", string(model.SideGuest))
 	c.notify = notify
 	go c.conn.Run(ctx, notify)

@@ -51,7 +51,7 @@ type MigrationFacts struct {
 	Inventory migration.Inventory
 	Checked   bool
 	// Origin is the Deployment of the origin: the zero value if there is none. Webhook is its validating webhook, and
-	// Blocking are the indices of the webhooks that block writes without a pod of the origin.
+	// Blocking are the indices of the first webhooks that block writes without a pod of the origin.
 	Origin, Webhook model.ForeignObject
 	Blocking        []int
 	// Trusted reports whether the guest's gateways have the roots of the hosted istiod.
@@ -81,6 +81,9 @@ const (
 	mostOriginPods, mostGatewayPods, gatewaysPerReading = 100, 1000, 10
 	// mostReplicaSets is how many ReplicaSets of a Gateway are examined.
 	mostReplicaSets = 100
+	// mostBlocking is how many webhooks of the origin one patch relaxes. The origin has two. The next reading shows the
+	// others.
+	mostBlocking = 100
 	// restTime is how long the rest of an urgent reading may take while the origin has 0 replicas. The origin and the
 	// lock are read before. The origin's proxies get no configuration meanwhile.
 	restTime = 5 * time.Second
@@ -185,6 +188,9 @@ func (m *migrationReader) webhook(ctx context.Context) error {
 	}
 	m.facts.Webhook = foreignObjectOf(u)
 	for i, w := range configuration.Webhooks {
+		if len(m.facts.Blocking) == mostBlocking {
+			break
+		}
 		if w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail { // the default is Fail
 			m.facts.Blocking = append(m.facts.Blocking, i)
 		}

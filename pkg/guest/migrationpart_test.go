@@ -117,3 +117,30 @@ func TestAReadingIsShortWhileTheOriginIsAway(t *testing.T) {
 		})
 	}
 }
+
+// TestOnePatchRelaxesSomeWebhooks checks that the guest does not decide how large the patch of the origin's webhook is.
+func TestOnePatchRelaxesSomeWebhooks(t *testing.T) {
+	t.Parallel()
+	webhooks := []any{map[string]any{"failurePolicy": "Ignore"}}
+	for range 2 * mostBlocking {
+		webhooks = append(webhooks, map[string]any{})
+	}
+	guest := leadingGuest(t, 1, func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/validatingwebhookconfigurations/") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+			"metadata": map[string]any{"name": "w", "uid": "w", "resourceVersion": "9"}, "webhooks": webhooks,
+		})
+		return true
+	})
+	facts, err := guest.Migration(t.Context(), MigrationQuestion{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(facts.Blocking); n != mostBlocking || facts.Blocking[0] != 1 || facts.Blocking[n-1] != n {
+		t.Errorf("%d webhooks are relaxed at once, from %v; want %d", n, facts.Blocking[:min(n, 3)], mostBlocking)
+	}
+}

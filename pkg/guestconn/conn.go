@@ -55,8 +55,10 @@ type Conn struct {
 	// mu guards the fields below, and the counters of the sessions.
 	mu      sync.Mutex
 	current *session
-	// number counts the sessions that were activated.
-	number uint64
+	// number counts the sessions that were activated. replaced is closed when the current one is replaced. It is nil for
+	// a fixed connection.
+	number   uint64
+	replaced chan struct{}
 	// guest is the identity of this process's guest. It is empty until it is known.
 	guest   string
 	problem error
@@ -94,7 +96,7 @@ func New(o Options) (*Conn, error) {
 	if o.Every == 0 {
 		o.Every = defaultEvery
 	}
-	c := &Conn{options: o, wanted: make(chan struct{}, 1), begun: begun, current: first}
+	c := &Conn{options: o, wanted: make(chan struct{}, 1), begun: begun, current: first, replaced: make(chan struct{})}
 	c.config = through(o.Config, c)
 	return c, nil
 }
@@ -202,6 +204,8 @@ func (c *Conn) use(next *session, leadsTo string) error {
 	old := c.current
 	c.current, c.problem, c.refusal = next, nil, refusal{}
 	c.number++
+	close(c.replaced)
+	c.replaced = make(chan struct{})
 	c.guest = leadsTo
 	if old.underWay == 0 {
 		old.close()

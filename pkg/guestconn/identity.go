@@ -49,6 +49,13 @@ func (c *Conn) Session() uint64 {
 	return c.number
 }
 
+// Replaced returns a channel that is closed when the current session is replaced.
+func (c *Conn) Replaced() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.replaced
+}
+
 // ErrNoIdentity reports that a guest shows no identity. Without one, a later kubeconfig could not be compared with it.
 var ErrNoIdentity = StepError{
 	"the guest does not show its namespace kube-system, whose UID identifies it",

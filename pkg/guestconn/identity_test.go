@@ -36,7 +36,7 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 			}
 			f.guest = tc.theirs
 			f.replace(two.withToken("b"), nil)
-			before := f.Session()
+			before, replaced := f.Session(), f.Replaced()
 			for range 2 {
 				f.look(f.ctx)
 			}
@@ -45,13 +45,16 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 				if f.Problem() != nil || f.Session() == before {
 					t.Errorf("Problem() = %v, Session() = %d", f.Problem(), f.Session())
 				}
+				if !isClosed(replaced) || isClosed(f.Replaced()) {
+					t.Error("exactly the channel of the former session must be closed")
+				}
 				return
 			}
 			f.expectWho("Bearer a")
 			if err := f.Problem(); !errors.Is(err, ErrOtherGuest) || !strings.Contains(err.Error(), "the previous one stays in use") {
 				t.Errorf("Problem() = %v", err)
 			}
-			if f.Session() != before || f.logged.count() != 1 {
+			if f.Session() != before || isClosed(replaced) || f.logged.count() != 1 {
 				t.Errorf("session %d, want %d; logged: %q", f.Session(), before, f.logged.all)
 			}
 			f.replace(one.withToken("a"), nil)
@@ -59,6 +62,15 @@ func TestTheKubeconfigOfAnotherGuestIsNotUsed(t *testing.T) {
 				t.Errorf("the right kubeconfig is back, but Problem() = %v", f.Problem())
 			}
 		})
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 

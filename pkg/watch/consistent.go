@@ -154,10 +154,12 @@ func (c *consistent) mayStream(now time.Time, in uint64) bool {
 	return true
 }
 
-// resume waits until a stream can begin without a list. It returns an error if none can.
+// resume waits until a stream can begin without a list. It returns an error if none can. A replaced session ends the
+// wait, because the next stream needs a list then.
 func (c *consistent) resume(ctx context.Context, in uint64) error {
+	replaced := sessionReplaced(ctx) // before the session is read again: a later change closes the channel
 	wait, resumes := c.resumes(c.clock.Now(), in)
-	if !resumes {
+	if !resumes || c.Session() != in {
 		return ErrNotResumed
 	}
 	if wait == 0 {
@@ -168,6 +170,8 @@ func (c *consistent) resume(ctx context.Context, in uint64) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-replaced:
+		return ErrNotResumed
 	case <-timer.C():
 		return nil
 	}

@@ -3,7 +3,9 @@ package watch
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,4 +119,44 @@ func TestAStreamThatWouldWaitForTooLongIsNotResumed(t *testing.T) {
 	if _, drained := m.Drained(now); drained {
 		t.Error("a stream is resumed twice")
 	}
+}
+
+// TestAReplacedSessionEndsTheWaitForAStream checks that a watch lists soon in a new session, although its next stream
+// had to wait.
+func TestAReplacedSessionEndsTheWaitForAStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		large := fuzzObject("a", "6", `,"data":{"a":"`+strings.Repeat("x", LargeMessage)+`"}`)
+		s := &fuzzServer{
+			stream: []byte(endOfList("5") + fuzzEvent("MODIFIED", large)),
+			piece:  16 << 10, how: staysOpen, honest: make(chan struct{}),
+		}
+		budget := NewBudget(DefaultLimits())
+		for i := range reopenBurst + int(resumeLate/reopenEvery)/2 { // other watches are due first, for five seconds
+			other := budget.Meter(strconv.Itoa(i))
+			other.drain()
+			other.Drained(time.Now())
+		}
+		var session atomic.Uint64
+		replaced := make(chan struct{})
+		w := newFuzzed(t, s, budget)
+		ctx, cancel := context.WithCancel(WithSession(t.Context(), session.Load, func() <-chan struct{} { return replaced }))
+		ended := make(chan struct{})
+		go func() { defer close(ended); w.Run(ctx) }()
+		<-time.After(drainDelay + time.Second)
+		synctest.Wait()
+		if n, open := s.requests.Load(), s.open.Load(); n != 1 || open != 0 {
+			t.Fatalf("%d requests, %d open; want 1 that has ended, because the next one must wait", n, open)
+		}
+		close(s.honest)
+		session.Add(1)
+		close(replaced)
+		<-time.After(2 * firstDelay)
+		synctest.Wait()
+		if n := s.requests.Load(); n != 2 || !w.Synced() {
+			t.Errorf("%d requests, synced %t; want a list at once", n, w.Synced())
+		}
+		cancel()
+		<-ended
+	})
 }

@@ -41,7 +41,7 @@ func TestAnEarlierSessionIsIgnored(t *testing.T) {
 		var session, during atomic.Uint64
 		f.server.onWatch = func() { session.Add(during.Swap(0)) }
 		f.server.put("a", "1")
-		ctx, cancel := context.WithCancel(watch.WithSession(t.Context(), session.Load))
+		ctx, cancel := context.WithCancel(watch.WithSession(t.Context(), session.Load, func() <-chan struct{} { return nil }))
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/hypergate/hypergate/test/adversary"
 )
 
 // denseMoves returns the lies with messages that need a hundred times their bytes when they are decoded, each below the
@@ -17,7 +19,29 @@ func denseMoves() []move {
 			w.g.Drop()
 			return func() { undo(); w.g.Drop() }
 		}},
+		{"pages and objects with many elements of a few bytes", func(w *hostileRun) func() {
+			undo := w.handle("elements", elements)
+			w.g.Drop()
+			return func() { undo(); w.g.Drop() }
+		}},
 	}
+}
+
+// elements refuses streamed lists, so that clients list in pages. It answers each other read with a page of as many
+// elements as fit into an object, which have a byte each.
+func elements(rw http.ResponseWriter, r *http.Request) bool {
+	query := r.URL.Query()
+	switch {
+	case query.Get("sendInitialEvents") == "true":
+		adversary.Fail(rw, http.StatusBadRequest, "BadRequest", "no streamed lists")
+	case query.Has("watch"), !reads(r):
+		return false
+	default:
+		apiVersion, kind := kindOf(r)
+		body(rw, http.StatusOK, "application/json", fmt.Sprintf(`{"apiVersion":%q,"kind":"%sList","metadata":{"resourceVersion":"5"},`+
+			`"items":[%s0]}`, apiVersion, kind, strings.Repeat("0,", 250_000)))
+	}
+	return true
 }
 
 // dense answers a watch with an empty list, and then with events that have 10,000 fields of three bytes each. They are

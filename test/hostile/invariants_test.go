@@ -40,13 +40,6 @@ const (
 	// mostRequests is the limit for requests to the guest in one step. requestsPerSecond is added for each second of
 	// the step. About 40 watches start again after a change of the guest.
 	mostRequests, requestsPerSecond = 600, 100
-	// writesAfterPause is the maximum number of writes that may be under way when hypergate sees a pause. These are the
-	// batches that run at the same time: of the management side, of CRDs, and of the guest's other objects. Each has up
-	// to eight writes (pkg/apply, Options.Concurrency).
-	writesAfterPause = 3 * 8
-	// longestReport is the limit for the time from a pause to its report. It is shorter than the timeout of a write
-	// (35 s), because the report must not wait for writes that are not answered.
-	longestReport = 30 * time.Second
 )
 
 // watcher sees every request to both sides.
@@ -63,14 +56,8 @@ type watcher struct {
 	renewed  bool
 	secrets  *leak.Secrets
 	searched map[[32]byte]bool
-	// pausing reports whether the test paused the control plane. paused reports whether hypergate reported the pause.
-	// until is the end of the pause. It differs each time, so that each pause has its own report. writes counts the
-	// writes since the pause. held is closed once writes are not held back any more (see underWay).
-	pausing, paused bool
-	until           time.Time
-	writes          int
-	held            chan struct{}
-	totals          map[string]int
+	pauses   pauses
+	totals   map[string]int
 	// counted is the number of requests to the guest before the step.
 	counted  int
 	mostRSS  int64
@@ -85,7 +72,7 @@ func newWatcher(w *hostileRun) *watcher {
 	s.Add("hypergate's token of the management side", []byte(tokenOf("management")))
 	return &watcher{
 		w: w, known: map[string]map[string]bool{}, learning: true, secrets: s, searched: map[[32]byte]bool{},
-		totals: map[string]int{}, until: time.Date(2100, time.January, 1, 0, 0, 0, 0, time.UTC),
+		totals: map[string]int{}, pauses: newPauses(),
 	}
 }
 
@@ -109,6 +96,9 @@ func isWrite(r *http.Request) bool {
 
 // guest searches a request to the guest for data of the management side.
 func (x *watcher) guest(r *http.Request) {
+	if isWrite(r) {
+		x.begins(r)
+	}
 	body := takeBody(r)
 	var head bytes.Buffer
 	fmt.Fprintln(&head, r.Method, r.URL.String(), r.Host)
@@ -116,9 +106,6 @@ func (x *watcher) guest(r *http.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.totals["guest "+r.Method]++
-	if isWrite(r) {
-		x.wrote(r)
-	}
 	if isWrite(r) && strings.Contains(r.URL.Path, "/gateways/") {
 		x.totals[gatewayWrites]++
 	}
@@ -139,6 +126,9 @@ func (x *watcher) guest(r *http.Request) {
 
 // management checks a request to the management side.
 func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
+	if isWrite(r) && !isOwnLease(r) && !isStatus(r) {
+		x.begins(r)
+	}
 	body := takeBody(r)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -155,16 +145,13 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 	if len(body) > largestWrite {
 		x.problem("%s %s has %d bytes", r.Method, r.URL.Path, len(body))
 	}
-	if strings.Contains(r.URL.Path, "/hostedcontrolplanes/") {
+	if isStatus(r) {
 		x.texts(r, body)
-		if x.pausing && strings.Contains(string(body), x.until.Format(time.RFC3339)) {
-			x.paused = true
-		} else {
-			x.wrote(r)
+		if !x.pauses.reports(body) {
+			x.pauses.begins(r)
 		}
 		return false
 	}
-	x.wrote(r)
 	if bytes.Contains(body, []byte(model.IgnoredCRDsAnnotation)) {
 		x.totals[poolWrites]++
 	}
@@ -204,47 +191,12 @@ func (x *watcher) keep(body []byte) {
 	}
 }
 
+// isStatus reports whether a request to the management side is about the HostedControlPlane.
+func isStatus(r *http.Request) bool { return strings.Contains(r.URL.Path, "/hostedcontrolplanes/") }
+
 // isOwnLease reports whether a request to the management side is about the Lease of hypergate's leader election.
 func isOwnLease(r *http.Request) bool {
 	return strings.HasSuffix(r.URL.Path, "/leases") || strings.HasSuffix(r.URL.Path, "/leases/hypergate-rev")
-}
-
-// wrote counts a write. The caller holds the lock.
-func (x *watcher) wrote(r *http.Request) {
-	if !x.pausing {
-		return
-	}
-	x.writes++
-	if x.paused {
-		x.problem("after the pause was reported: %s %s", r.Method, r.URL.Path)
-	}
-}
-
-// underWay holds back a request that is a write while a pause is not reported yet, until its client gives up. So no
-// write follows one that ends in this time, and the number of writes does not depend on the speed of the machine.
-//
-// The report of the pause, and hypergate's own Lease, are not held back.
-func (x *watcher) underWay(r *http.Request) {
-	x.mu.Lock()
-	held := x.held
-	if x.paused || !isWrite(r) || isOwnLease(r) {
-		held = nil
-	}
-	x.mu.Unlock()
-	if held == nil {
-		return
-	}
-	select {
-	case <-held:
-	case <-r.Context().Done():
-	}
-}
-
-// holding reports whether writes are held back.
-func (x *watcher) holding() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.held != nil
 }
 
 // texts checks the conditions that hypergate writes. The caller holds the lock.

@@ -63,31 +63,62 @@ func migrationMoves() []move {
 // removes both while hypergate does not run, and hypergate's istiod, which has the phase of the migration. Otherwise,
 // hypergate reports that the request was removed.
 func (w *hostileRun) requestMigration() (undo func()) {
-	cfg := model.Config{Revision: "rev", GuestNamespace: guestNS}
-	adversary.PutOrigin(w.g, guestNS, cfg.IstiodName(), migration.OriginAddress(cfg))
-	w.reach(migrationWrites, func() {
-		w.m.Put(leaseAPI, leases, fmt.Sprintf("{metadata: {namespace: %s, name: %s, annotations: {%s: %s, %s: %q}}}", namespace,
-			migration.LeaseName(cfg.Revision), migration.GoalAnnotation, migration.Forward, migration.RequestedAtAnnotation,
-			time.Now().UTC().Format(time.RFC3339)))
-	})
-	return func() {
-		w.child.stop()
-		w.m.Delete(leaseAPI, leases, namespace, migration.LeaseName(cfg.Revision))
-		w.m.Delete(deployAPI, deployments, namespace, cfg.IstiodName())
-		w.g.Delete(classAPI, gateways, gatewayNS, "web")
-		w.g.Delete(deployAPI, deployments, gatewayNS, "web-demo")
-		w.g.Delete(leaseAPI, leases, guestNS, "istio-gateway-deployment-rev")
-		w.g.Delete("v1", pods, guestNS, "origin-1")
-		w.g.Delete(deployAPI, deployments, guestNS, cfg.IstiodName())
-		w.start()
-	}
+	w.putOrigin()
+	w.reach(migrationWrites, w.putRequest)
+	return w.endMigration
 }
 
-// migrateHonestly lets hypergate begin a migration while the guest is honest, until it waits for the lock, and takes
-// the request back. So the watcher learns what hypergate writes on the management side.
+// migrated is the configuration of the installation.
+func migrated() model.Config { return model.Config{Revision: "rev", GuestNamespace: guestNS} }
+
+// putOrigin gives the guest an istiod of its own.
+func (w *hostileRun) putOrigin() {
+	adversary.PutOrigin(w.g, guestNS, migrated().IstiodName(), migration.OriginAddress(migrated()))
+}
+
+// putRequest requests the migration.
+func (w *hostileRun) putRequest() {
+	w.m.Put(leaseAPI, leases, fmt.Sprintf("{metadata: {namespace: %s, name: %s, annotations: {%s: %s, %s: %q}}}", namespace,
+		migration.LeaseName(migrated().Revision), migration.GoalAnnotation, migration.Forward, migration.RequestedAtAnnotation,
+		time.Now().UTC().Format(time.RFC3339)))
+}
+
+// endMigration removes the guest's istiod, the request, and hypergate's istiod, while hypergate does not run.
+func (w *hostileRun) endMigration() {
+	w.child.stop()
+	w.m.Delete(leaseAPI, leases, namespace, migration.LeaseName(migrated().Revision))
+	w.removeIstiod()
+	w.g.Delete(classAPI, gateways, gatewayNS, "web")
+	w.g.Delete(deployAPI, deployments, gatewayNS, "web-demo")
+	w.g.Delete(leaseAPI, leases, guestNS, "istio-gateway-deployment-rev")
+	w.g.Delete("v1", pods, guestNS, "origin-1")
+	w.g.Delete(deployAPI, deployments, guestNS, migrated().IstiodName())
+	w.start()
+}
+
+// removeIstiod removes hypergate's istiod.
+func (w *hostileRun) removeIstiod() {
+	w.m.Delete(deployAPI, deployments, namespace, migrated().IstiodName())
+}
+
+// migrateHonestly lets hypergate begin migrations while the guest is honest, until they wait for the lock, and takes
+// the requests back. So the watcher learns what hypergate writes on the management side. The first migration begins
+// beside hypergate's istiod, and the second one without it.
 func (w *hostileRun) migrateHonestly() {
 	w.t.Helper()
-	undo := w.requestMigration()
+	w.requestMigration()
+	w.awaitMigration()
+	w.child.stop()
+	w.removeIstiod()
+	w.putOrigin()
+	w.putRequest()
+	w.start()
+	w.awaitMigration()
+}
+
+// awaitMigration waits until a migration of an honest guest waits for the lock, and takes the request back.
+func (w *hostileRun) awaitMigration() {
+	w.t.Helper()
 	waits := func() bool {
 		var lease struct{ Metadata metav1.ObjectMeta }
 		data, err := json.Marshal(w.m.Get(leaseAPI, leases, namespace, migration.LeaseName("rev")))
@@ -102,7 +133,7 @@ func (w *hostileRun) migrateHonestly() {
 	if !waits() {
 		w.t.Fatal("an honest guest's migration does not reach the lock")
 	}
-	undo()
+	w.endMigration()
 	for range polls(hang.Deadline) {
 		if w.asHonest() {
 			return

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hypergate/hypergate/test/adversary"
-	"github.com/hypergate/hypergate/test/hang"
 )
 
 // move is one way to lie. make starts the lie and returns the function that undoes it.
@@ -337,66 +336,5 @@ func (w *hostileRun) noEvents(rw http.ResponseWriter, r *http.Request) {
 	n := lies(w, func(l *adversary.Liar) int { return 1 + l.IntN(8) })
 	for range n {
 		_, _ = io.WriteString(rw, lies(w, func(l *adversary.Liar) string { return lines[l.IntN(len(lines))] }))
-	}
-}
-
-// pause pauses the HostedControlPlane while hypergate repairs the guest, and waits for the report of the pause. Before
-// the report, only the writes that are under way may arrive. After it, none may. The returned function ends the pause.
-func pause(w *hostileRun) func() {
-	x := w.watcher
-	held := make(chan struct{})
-	x.mu.Lock()
-	x.pausing, x.paused, x.writes, x.held, x.until = true, false, 0, held, x.until.Add(time.Hour)
-	spec := ", pausedUntil: '" + x.until.Format(time.RFC3339) + "'"
-	x.mu.Unlock()
-	w.provokeWrites()
-	w.putHCP(spec)
-	begin := time.Now()
-	isPaused := func() bool {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.paused
-	}
-	for range polls(hang.Deadline) {
-		if isPaused() {
-			break
-		}
-	}
-	close(held)
-	x.mu.Lock()
-	x.held = nil
-	took := time.Since(begin).Round(time.Millisecond)
-	w.t.Logf("the pause was reported after %s; %d writes began before", took, x.writes)
-	if !x.paused || took > longestReport {
-		x.problem("after %s the pause of the HostedControlPlane was reported: %t", took, x.paused)
-	}
-	if x.writes > writesAfterPause {
-		x.problem("%d writes began between the pause and its report, and at most %d may be under way", x.writes, writesAfterPause)
-	}
-	x.mu.Unlock()
-	return func() {
-		x.mu.Lock()
-		x.pausing, x.paused = false, false
-		x.mu.Unlock()
-		w.putHCP("")
-	}
-}
-
-// provokeWrites deletes hypergate's objects from the guest, except CRDs, and waits until hypergate writes. It does not
-// wait for long, because another lie can keep hypergate from seeing this.
-func (w *hostileRun) provokeWrites() {
-	for key, o := range w.g.Objects() {
-		if ours(o) && !strings.Contains(key, crdResource) {
-			remove(w.g, key, o)
-		}
-	}
-	x := w.watcher
-	for range polls(2 * time.Second) {
-		x.mu.Lock()
-		wrote := x.writes > 0
-		x.mu.Unlock()
-		if wrote {
-			return
-		}
 	}
 }
