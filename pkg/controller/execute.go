@@ -49,10 +49,12 @@ type outcome struct {
 
 // migrationOutcome is what conditions say about a migration.
 type migrationOutcome struct {
-	report  migration.Report
-	active  bool
-	mode    model.IstiodMode
+	report migration.Report
+	active bool
+	mode   model.IstiodMode
+	// problem is why the migration does not continue. side is that of the request that failed, if it is about one.
 	problem error
+	side    model.Side
 }
 
 // status returns what conditions say about the migration.
@@ -60,7 +62,7 @@ func (m migrationOutcome) status() status.Migration {
 	if m.report.Intent.Goal == migration.NoGoal && m.problem == nil {
 		return status.Migration{}
 	}
-	return status.Migration{Report: m.report, Active: m.active, Beside: m.mode.IsBeside(), Problem: m.problem}
+	return status.Migration{Report: m.report, Active: m.active, Beside: m.mode.IsBeside(), Problem: m.problem, Side: m.side}
 }
 
 // execution carries out one decision.
