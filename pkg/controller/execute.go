@@ -49,10 +49,12 @@ type outcome struct {
 
 // migrationOutcome is what conditions say about a migration.
 type migrationOutcome struct {
-	report  migration.Report
-	active  bool
-	mode    model.IstiodMode
+	report migration.Report
+	active bool
+	mode   model.IstiodMode
+	// problem is why the migration does not continue. side is that of the request that failed, if it is about one.
 	problem error
+	side    model.Side
 }
 
 // status returns what conditions say about the migration.
@@ -60,7 +62,7 @@ func (m migrationOutcome) status() status.Migration {
 	if m.report.Intent.Goal == migration.NoGoal && m.problem == nil {
 		return status.Migration{}
 	}
-	return status.Migration{Report: m.report, Active: m.active, Beside: m.mode.IsBeside(), Problem: m.problem}
+	return status.Migration{Report: m.report, Active: m.active, Beside: m.mode.IsBeside(), Problem: m.problem, Side: m.side}
 }
 
 // execution carries out one decision.
@@ -193,10 +195,10 @@ func (e *execution) applyAll(ctx context.Context, plan desired.Plan, holdsIstiod
 		e.publish(ctx, plan)
 		e.renew(ctx, hasIstiod(e.observed))
 	}
-	<-work.ready
+	<-work.accounts
 	// Objects that do not depend on the versions of the CRDs were applied: the NetworkPolicy, the CA, the Service.
 	if out.crdsBlocked = work.crdsBlocked; !out.crdsBlocked && plan.Installed && !holdsIstiod {
-		e.applyWorkload(ctx, plan, work.needed)
+		e.applyWorkload(ctx, plan, work)
 	}
 	<-work.done
 	out.guest = work.crds.And(work.needed).And(work.rest)
@@ -219,15 +221,26 @@ func (e *execution) publish(ctx context.Context, plan desired.Plan) {
 
 // applyWorkload applies istiod with its credential. Without a credential its pod could not start. Without what it needs
 // in its namespace and in the guest it would start and not work, and one that serves would be replaced by it.
-func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGuest apply.Report) {
-	if !plan.IsWhole() {
+//
+// The first token is requested while the roles and bindings are written. Later, the choice of istiod's account depends
+// on them: see AccountFor.
+func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGuest *guestWork) {
+	var secrets []model.MgmtObject
+	isFirst := plan.IsWhole() && e.memory.secrets.Credential(model.IstiodBearer).Token == ""
+	if isFirst {
+		secrets = e.currentCredentials(ctx)
+	}
+	<-inGuest.ready
+	switch {
+	case !plan.IsWhole():
 		e.renew(ctx, hasIstiod(e.observed)) // its account may be another by now
 		return
+	case !isFirst:
+		secrets = e.currentCredentials(ctx)
 	}
-	secrets := e.currentCredentials(ctx)
 	switch {
 	case secrets == nil:
-	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.Holds(model.NeededInGuest),
+	case !e.outcome.mgmt.Holds(model.NeededOnMgmt), !inGuest.needed.Holds(model.NeededInGuest),
 		!e.guest.Reaches(e.memory.secrets.Credential(model.IstiodBearer)):
 		// If istiod rolled now, for another address of the guest, its pod would use the old address once more.
 		e.applyCredentials(ctx, secrets)

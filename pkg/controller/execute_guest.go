@@ -18,8 +18,9 @@ type guestWork struct {
 	crds, needed, rest apply.Report
 	// crdsBlocked reports whether nothing but the CRDs was tried, because they could not be written.
 	crdsBlocked bool
-	// ready is closed once needed and crdsBlocked are known, done once everything is.
-	ready, done chan struct{}
+	// accounts is closed once the service accounts are there, or it is known why not. ready is closed once needed and
+	// crdsBlocked are known, done once everything is.
+	accounts, ready, done chan struct{}
 }
 
 // guestStart is what the work in the guest depends on, besides the plan.
@@ -30,7 +31,7 @@ type guestStart struct {
 
 // beginInGuest begins to write to the guest.
 func beginInGuest(ctx context.Context, g *guest.Cluster, plan desired.Plan, start guestStart) *guestWork {
-	w := &guestWork{ready: make(chan struct{}), done: make(chan struct{})}
+	w := &guestWork{accounts: make(chan struct{}), ready: make(chan struct{}), done: make(chan struct{})}
 	go w.run(ctx, g, plan, start)
 	return w
 }
@@ -45,6 +46,7 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan
 	if crdsFirst {
 		w.crds = applyCRDs(ctx, g, plan)
 		if w.crdsBlocked = (plan.CRDsNotReadYet() || unfinished(w.crds)) && !start.istiodCurrent; w.crdsBlocked {
+			close(w.accounts)
 			close(w.ready)
 			return
 		}
@@ -62,11 +64,37 @@ func (w *guestWork) run(ctx context.Context, g *guest.Cluster, plan desired.Plan
 	if !crdsFirst {
 		crds.Go(func() { w.crds = applyCRDs(ctx, g, plan) })
 	}
-	w.needed = g.Apply(ctx, needed)
+	w.applyNeeded(ctx, g, needed)
 	close(w.ready)
 	if !start.holdsIstiod {
 		w.rest = g.Apply(ctx, rest)
 	}
+}
+
+// applyNeeded writes what istiod needs when it starts. Bindings wait for their roles, and a token needs neither. So the
+// service accounts are written beside both.
+func (w *guestWork) applyNeeded(ctx context.Context, g *guest.Cluster, needed []model.GuestObject) {
+	var namespace, accounts, access []model.GuestObject
+	for _, o := range needed {
+		switch o.GVK().Kind {
+		case "Namespace":
+			namespace = append(namespace, o)
+		case "ServiceAccount":
+			accounts = append(accounts, o)
+		default:
+			access = append(access, o)
+		}
+	}
+	w.needed = g.Apply(ctx, namespace)
+	var account apply.Report
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		account = g.Apply(ctx, accounts)
+		close(w.accounts)
+	})
+	granted := g.Apply(ctx, access)
+	writing.Wait()
+	w.needed = w.needed.And(account).And(granted)
 }
 
 // unfinished reports whether something was not written that soon may be. What needs an action first is reported, and

@@ -22,7 +22,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	if err := e.writeMigration(ctx, m); err != nil {
 		e.memory.migration.next = e.clock.Now().Add(migrationAfterAct)
 		if !apierrors.IsConflict(err) { // the Lease has another request by now
-			e.outcome.migration.problem = err
+			e.outcome.migration.problem, e.outcome.migration.side = err, model.SideMgmt
 			e.logMigration(ctx, "Writing the state of the migration failed", err)
 		}
 		return false
@@ -30,7 +30,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	e.memory.migration.decide(m, e.clock.Now())
 	if act, is := m.step.(migration.Act); is {
 		if e.memory.migration.acted.isNew(fmt.Sprint(act)) {
-			logr.FromContextOrDiscard(ctx).Info("Migration", "phase", act.Phase, "does", act.Action.Writes())
+			logr.FromContextOrDiscard(ctx).Info("Doing a step of the migration", "phase", act.Phase, "writes", act.Action.Writes())
 		}
 		e.memory.migration.wrote(e.observed.migration.record.Intent, act.Action, e.act(ctx, act, m), e.clock.Now())
 	}
@@ -44,7 +44,7 @@ func (e *execution) reportUnread(ctx context.Context, m migrationStep) {
 	case seen.unread != nil:
 		e.logMigration(ctx, "Reading the guest for a migration failed", seen.unread)
 		if m.active && m.problem == nil && seen.unreadFor >= unreadTime {
-			e.outcome.migration.problem = seen.unread
+			e.outcome.migration.problem, e.outcome.migration.side = seen.unread, model.SideGuest
 		}
 	case seen.unasked != nil && m.active:
 		e.logMigration(ctx, "Asking istiod which gateways are connected failed", seen.unasked)

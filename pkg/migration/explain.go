@@ -47,7 +47,7 @@ func istiodTexts() []reasonText {
 			Paused, "the migration is paused; the Gateways keep what they have",
 			"continue with hypergate migrate resume on the management side",
 		},
-		{Blocked, "a finding of the check blocks", "follow the next step of each finding; hypergate repeats the check"},
+		{Blocked, "a finding of the check blocks the migration", "follow the next step of each finding; hypergate repeats the check"},
 		{
 			HostedNotReady, "the hosted istiod is not available, or does not answer at its published address",
 			"if it takes longer than 10 minutes, run hypergate status on the management side",

@@ -4,7 +4,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -39,6 +41,19 @@ func TestEachStrategyHasARow(t *testing.T) {
 	}
 	if len(allStrategies()) != len(names)-1 {
 		t.Errorf("there are %d rows for %d strategies", len(allStrategies()), len(names)-1)
+	}
+}
+
+// TestEachStrategyIsDocumented checks that each value of --publish has a row in docs/reference/publishing.md.
+func TestEachStrategyIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/publishing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range Strategies() {
+		if !strings.Contains(string(page), "\n| `"+string(name)+"` ") {
+			t.Errorf("docs/reference/publishing.md has no row of --publish=%s", name)
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -30,8 +32,10 @@ type Migration struct {
 	Report migration.Report
 	// Active reports whether it is in progress, or paused. Beside reports whether the guest has another istiod.
 	Active, Beside bool
-	// Problem is why a step cannot be decided. Nil: nothing prevents it.
+	// Problem is why a step cannot be decided, or carried out. Nil: nothing prevents it. Side is that of the request
+	// that failed. Without a side, Problem is not about a request.
 	Problem error
+	Side    model.Side
 }
 
 // requested reports whether there is something to say about a migration.
@@ -105,8 +109,7 @@ func (r Result) migrationProblems() []problem {
 	case isPlanProblem:
 		return nil
 	case m.Problem != nil:
-		text, step := ownStep(m.Problem, stableText(m.Problem), "")
-		return []problem{{reason: ReasonMigrationStopped, text: "migrating: " + text + step}}
+		return []problem{m.failure()}
 	case m.Report.Progress != migration.Stopped && !m.Report.IsDenied():
 		return nil
 	case m.Report.Why == migration.Blocked:
@@ -118,6 +121,31 @@ func (r Result) migrationProblems() []problem {
 		text += ": Gateway " + m.Report.Gateway
 	}
 	return []problem{{reason: ReasonMigrationStopped, text: plain(text) + m.step()}}
+}
+
+// failure returns the problem with a step that cannot be decided or carried out. A transient cause on the guest side
+// has lasted before it is reported.
+func (m Migration) failure() problem {
+	phase, verb, resource := "migrating: reading the guest", "list", schema.GroupResource{}
+	if m.Side == model.SideMgmt {
+		phase, verb = "migrating: writing the state", "patch"
+		resource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	}
+	cause := apply.Classify(m.Problem, verb, resource)
+	class := cause.Class()
+	if m.Side == "" || class == apply.UnknownError {
+		text, step := ownStep(m.Problem, stableText(m.Problem), nextStep("hypergate bundle collects what a report needs"))
+		return problem{reason: ReasonMigrationStopped, text: "migrating: " + text + step}
+	}
+	p := ofCause(phase, m.Side, cause)
+	p.reason, p.retry = ReasonMigrationStopped, Retry{} // it is tried again by itself
+	if m.Side == model.SideGuest {
+		p.waits = ""
+	}
+	if m.Side == model.SideGuest && class == apply.Forbidden {
+		p.text = phase + ": " + plain(cause.String()) + nextStep("apply deploy/rbac/migration in the guest")
+	}
+	return p
 }
 
 // migrationText returns that a migration is in progress. It returns an empty string if it is not.

@@ -203,6 +203,52 @@ func TestAMigrationProblemEndsWithItsNextStep(t *testing.T) {
 	}
 }
 
+// TestAFailedRequestOfAMigration: the text names what failed, on which side, and the next step. What usually ends by
+// itself on the management side is not reported at once.
+func TestAFailedRequestOfAMigration(t *testing.T) {
+	forbidden := func(verb, resource, group string) error {
+		return apierrors.NewForbidden(schema.GroupResource{Group: group, Resource: resource}, "x",
+			fmt.Errorf(`User "u" cannot %s resource %q in API group %q in the namespace "n"`, verb, resource, group))
+	}
+	away := apierrors.NewServiceUnavailable("the server is away")
+	for name, tc := range map[string]struct {
+		side model.Side
+		err  error
+		want string
+	}{
+		"a forbidden write": {
+			model.SideMgmt, forbidden("patch", "leases", "coordination.k8s.io"),
+			"migrating: writing the state: not allowed to patch leases.coordination.k8s.io (RBAC) " +
+				"[grant this permission to hypergate's service account (roles in deploy/rbac)]",
+		},
+		"a write without an answer": {model.SideMgmt, away, ""},
+		"a forbidden list": {
+			model.SideGuest, forbidden("list", "deployments", "apps"),
+			"migrating: reading the guest: not allowed to list deployments.apps (RBAC) " +
+				"[apply deploy/rbac/migration in the guest]",
+		},
+		"a list without an answer": {
+			model.SideGuest, away, "migrating: reading the guest: the API server is unavailable: it answered 503 service unavailable " +
+				"[check that the guest's kube-apiserver is running, and that pods in this namespace can reach it at the address " +
+				"in the guest kubeconfig]",
+		},
+		"another error": {
+			"", errors.New("the state has 70000 bytes: the limit is 65536"),
+			"migrating: the state has 70000 bytes: the limit is 65536 [hypergate bundle collects what a report needs]",
+		},
+	} {
+		report := with(serving(), func(r *status.Result) { r.Migration.Problem, r.Migration.Side = tc.err, tc.side })
+		got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).degraded
+		expected := want{metav1.ConditionTrue, "MigrationStopped", tc.want}
+		if tc.want == "" {
+			expected = want{metav1.ConditionFalse, "AsExpected", "no action required"}
+		}
+		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
 // TestAMigrationOfAClassEndsWithItsNextStep: the class has the next step in brackets, as all conditions have.
 func TestAMigrationOfAClassEndsWithItsNextStep(t *testing.T) {
 	what, next := migration.Parked.Explain()

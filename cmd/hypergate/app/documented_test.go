@@ -26,6 +26,25 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
+// TestCommandsAreInTheTable checks that docs/development.md names each command in its table of folders.
+func TestCommandsAreInTheTable(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/development.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, row, found := strings.Cut(string(page), "| `cmd/hypergate` |")
+	row, _, _ = strings.Cut(row, "\n")
+	if !found {
+		t.Fatal("the table has no row of cmd/hypergate")
+	}
+	for _, cmd := range newRoot().Commands() {
+		if cmd.IsAvailableCommand() && cmd.Name() != "completion" && !strings.Contains(row, "`"+cmd.Name()+"`") {
+			t.Errorf("the row of cmd/hypergate lacks the command %s", cmd.Name())
+		}
+	}
+}
+
 // pages returns the paths of the pages for users.
 func pages(t *testing.T) (out []string) {
 	t.Helper()
