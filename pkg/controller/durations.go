@@ -141,6 +141,16 @@ const (
 	foreignAtOnce  = 8
 )
 
+// Writes of the condition of ListenerSets, which istiod ignores. No gateway depends on them.
+const (
+	// refuseBurst and refuseEvery limit them: the guest may undo each.
+	refuseBurst = 64
+	refuseEvery = 5 * time.Second
+	// refuseRetry and maxRefuseRetry are the delays after writes that fail, for example without the permission.
+	refuseRetry    = 15 * time.Second
+	maxRefuseRetry = 10 * time.Minute
+)
+
 // A migration from an istiod in the guest. Each step follows from a reading of the guest of about twenty requests.
 const (
 	// migrationAfterAct is when the guest is read again after an action, and migrationWaiting while something is in

@@ -173,6 +173,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	}
 	e.prune(ctx, plan)
 	e.release(ctx, plan)
+	e.refuseListenerSets(ctx, plan)
 	out := e.outcome
 	m.ca.trusted = !out.crdsBlocked && out.mgmt.Complete() && out.guest.Holds(model.HoldsRoots)
 }
