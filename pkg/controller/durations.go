@@ -141,6 +141,15 @@ const (
 	foreignAtOnce  = 8
 )
 
+// Dry runs of defaults of a class that the guest has refused.
+const (
+	// trialEvery is the time between two of them. It is that between two writes of an object that others revert.
+	trialEvery = 10 * time.Second
+	// trialAccepted is the same after one that succeeded: if the write that follows is refused, Gateways were held for
+	// two minutes in vain.
+	trialAccepted = 10 * time.Minute
+)
+
 // Writes of the condition of ListenerSets, which istiod ignores. No gateway depends on them.
 const (
 	// refuseBurst and refuseEvery limit them: the guest may undo each.

@@ -56,6 +56,9 @@ type memory struct {
 	rollout        rollout.Memo
 	foreignPatches throttle.Limiter
 	foreignLogged  lastLogged
+	// trials is when the guest is asked again whether it would accept the defaults of a class, by class. Written by
+	// execute.
+	trials map[string]trial
 	// refusals is when ListenerSets get their condition. Written by execute.
 	refusals refusals
 	// migration is what is remembered of a migration. Written by observe, which takes what a reading has found, by
