@@ -46,7 +46,8 @@ func TestARefusalKeepsTheRestOfTheStatus(t *testing.T) {
 		want    any
 	}{
 		"no status": {
-			map[string]any{}, model.PlaceOfAll, false,
+			map[string]any{},
+			model.PlaceOfAll, false,
 			map[string]any{"op": "add", "path": "/status", "value": map[string]any{"conditions": []any{refusedCondition()}}},
 		},
 		"another condition": {
