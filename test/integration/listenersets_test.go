@@ -80,5 +80,7 @@ func (w *gatewayWorld) listenerSet(name, gateway string) map[string]any {
 
 // listenerSetWrites returns the writes to ListenerSets in the guest since an earlier count of requests.
 func (w *gatewayWorld) listenerSetWrites(since int) []string {
-	return slices.DeleteFunc(writes(w.guestRequests.since(since)), func(line string) bool { return !strings.Contains(line, "listenersets/") })
+	return slices.DeleteFunc(writes(w.guestRequests.since(since)), func(line string) bool {
+		return !strings.Contains(line, "listenersets/")
+	})
 }
