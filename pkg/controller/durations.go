@@ -141,6 +141,25 @@ const (
 	foreignAtOnce  = 8
 )
 
+// Dry runs of defaults of a class that the guest has refused.
+const (
+	// trialEvery is the time between two of them. It is that between two writes of an object that others revert.
+	trialEvery = 10 * time.Second
+	// trialAccepted is the same after one that succeeded: if the write that follows is refused, Gateways were held for
+	// two minutes in vain.
+	trialAccepted = 10 * time.Minute
+)
+
+// Writes of the condition of ListenerSets, which istiod ignores. No gateway depends on them.
+const (
+	// refuseBurst and refuseEvery limit them: the guest may undo each.
+	refuseBurst = 64
+	refuseEvery = 5 * time.Second
+	// refuseRetry and maxRefuseRetry are the delays after writes that fail, for example without the permission.
+	refuseRetry    = 15 * time.Second
+	maxRefuseRetry = 10 * time.Minute
+)
+
 // A migration from an istiod in the guest. Each step follows from a reading of the guest of about twenty requests.
 const (
 	// migrationAfterAct is when the guest is read again after an action, and migrationWaiting while something is in

@@ -166,8 +166,9 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))
 	e.rollGateways(ctx, d.rollout)
 	holdsIstiod := rollout.HoldsIstiod(d.rollout.step)
-	e.applyAll(ctx, plan, holdsIstiod)
+	e.applyAll(ctx, e.withoutDefaults(plan, d.rollout.withheld()), holdsIstiod)
 	e.noteDefaults(d.rollout)
+	e.tryDefaults(ctx, plan, d.rollout)
 	if holdsIstiod {
 		// istiod of the version before needs what the plan does not have.
 		m.ca.trusted = false
@@ -175,6 +176,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	}
 	e.prune(ctx, plan)
 	e.release(ctx, plan)
+	e.refuseListenerSets(ctx, plan)
 	out := e.outcome
 	m.ca.trusted = !out.crdsBlocked && out.mgmt.Complete() && out.guest.Holds(model.HoldsRoots)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/text"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // longestDeniedName is the size limit of an object's namespace and name beside the cause of a denial, in bytes.
@@ -50,12 +51,12 @@ func (e *execution) patchForeign(
 	var writing errgroup.Group
 	writing.SetLimit(foreignAtOnce)
 	for i, of := range all {
-		now := e.clock.Now()
-		if wait := e.memory.foreignPatches.Wait(now); wait > 0 {
+		now, limiter := e.clock.Now(), e.limiterOf(why)
+		if wait := limiter.Wait(now); wait > 0 {
 			e.requeueAfter(wait)
 			break
 		}
-		e.memory.foreignPatches.Take(now)
+		limiter.Take(now)
 		sent++
 		writing.Go(func() error {
 			patch, err := patchOf(of)
@@ -68,6 +69,14 @@ func (e *execution) patchForeign(
 	}
 	_ = writing.Wait() // errs has the errors
 	return e.notePatches(ctx, why, all[:sent], errs)
+}
+
+// limiterOf returns the limit for the writes of a reason. A guest that makes ListenerSets delays no Gateway.
+func (e *execution) limiterOf(why model.ForeignReason) *throttle.Limiter {
+	if why == model.ReasonRefuseListenerSet {
+		return &e.memory.refusals.writes
+	}
+	return &e.memory.foreignPatches
 }
 
 // notePatches logs what became of patches. A failure is logged once, until its cause changes.

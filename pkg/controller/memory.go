@@ -56,6 +56,11 @@ type memory struct {
 	rollout        rollout.Memo
 	foreignPatches throttle.Limiter
 	foreignLogged  lastLogged
+	// trials is when the guest is asked again whether it would accept the defaults of a class, by class. Written by
+	// execute.
+	trials map[string]trial
+	// refusals is when ListenerSets get their condition. Written by execute.
+	refusals refusals
 	// migration is what is remembered of a migration. Written by observe, which takes what a reading has found, by
 	// execute, and by pass, which begins the next reading.
 	migration migrationMemory
@@ -88,6 +93,8 @@ func newMemory(o Options) memory {
 		releasing: throttle.NewLimiter(throttle.Rate{Burst: acquireBurst, Every: acquireEvery}),
 
 		foreignPatches: throttle.NewLimiter(throttle.Rate{Burst: foreignBurst, Every: foreignEvery}),
+
+		refusals: refusals{writes: throttle.NewLimiter(throttle.Rate{Burst: refuseBurst, Every: refuseEvery})},
 
 		endpointProbe: endpointProbe{probe: o.Probe},
 		own:           ownCredential{requests: throttle.NewLimiter(throttle.Rate{Burst: ownBurst, Every: ownEvery})},

@@ -147,7 +147,8 @@ func TestAGuestWithoutAnOriginNeedsNoMigration(t *testing.T) {
 }
 
 // TestClassDefaultsWaitBehindOthers checks that an istiod that leads has defaults of classes in the guest if the other
-// istiod has some, and keeps them when those are gone.
+// istiod has some, and keeps them when those are gone. Changed ones are not written: the end of a migration would roll
+// all Gateways at once.
 func TestClassDefaultsWaitBehindOthers(t *testing.T) {
 	d := newTestDecider(t)
 	others := func(o *observation) {
@@ -172,6 +173,16 @@ func TestClassDefaultsWaitBehindOthers(t *testing.T) {
 		})).(converge)
 		if !is || (len(decided.plan.ClassTemplates) > 0) != c.wants {
 			t.Errorf("%s: converges %t, class defaults %t", name, is, len(decided.plan.ClassTemplates) > 0)
+		}
+		e := &execution{Reconciler: &Reconciler{config: d.config}}
+		var written []model.GuestObject
+		for _, o := range e.withoutDefaults(decided.plan, decided.rollout.withheld()).Guest {
+			if e.isDefaultsOf(o, "a") {
+				written = append(written, o)
+			}
+		}
+		if changed := name == "leads, others are gone"; (len(written) > 0) != (c.wants && !changed) {
+			t.Errorf("%s: %d class defaults are written", name, len(written))
 		}
 	}
 }

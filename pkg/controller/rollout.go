@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
@@ -13,13 +14,34 @@ type rolloutStep struct {
 	evidence rollout.Evidence
 	// memo is the memory of the decision, with what the evidence adds to it.
 	memo rollout.Memo
+	// waiting are the classes whose changed defaults wait until a migration has ended: it releases all Gateways at
+	// once, when they have moved.
+	waiting []string
+}
+
+// withheld returns the classes whose defaults the pass must not write.
+func (s rolloutStep) withheld() []string {
+	return slices.Concat(s.waiting, s.memo.Withheld(s.evidence))
+}
+
+// changedDefaults returns the classes whose defaults differ for pods from what the guest shows.
+func changedDefaults(all []rollout.ClassDefaults) []string {
+	var out []string
+	for _, d := range all {
+		if d.Has != d.Wanted {
+			out = append(out, d.Class)
+		}
+	}
+	return out
 }
 
 // withRollout adds the step of a rollout of gateways to a decision.
 func (d decider) withRollout(o observation, c converge) converge {
 	if c.migration.active {
 		// The migration decides which Gateways are held. A rollout looks for holds after it.
-		c.rollout = rolloutStep{step: rollout.Change{}, memo: rollout.Memo{Holds: true}}
+		c.rollout = rolloutStep{
+			step: rollout.Change{}, memo: rollout.Memo{Holds: true}, waiting: changedDefaults(defaultsEvidence(c.plan, o.guest)),
+		}
 		return c
 	}
 	e := rollout.Evidence{

@@ -23,7 +23,7 @@ func clientWrites() map[string]clientWrite {
 		"pkg/guest/leases.go":       {"Apply Delete", "hypergate's own Leases of ownership"},
 		"pkg/guest/migration.go":    {"Create", "reviews of access, which are not stored"},
 		"pkg/guest/owntoken.go":     {"CreateToken", "a token of hypergate's account"},
-		"pkg/guest/requests.go":     {"ApplyStatus Create CreateToken", "the status of GatewayClasses, a dry run, istiod's token"},
+		"pkg/guest/requests.go":     {"ApplyStatus Create CreateToken Patch", "the status of GatewayClasses, a dry run, istiod's token"},
 
 		"pkg/mgmt/endpoints.go":    {"Delete", "hypergate's own objects that publish istiod"},
 		"pkg/mgmt/guestrenewal.go": {"Apply", "the Secret of the guest's kubeconfig"},

@@ -26,8 +26,12 @@ func (c *Cluster) PatchForeign(ctx context.Context, p model.ForeignPatch) error 
 	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
 	defer cancel()
 	write := p.Write()
+	var parts []string
+	if write.Subresource != "" {
+		parts = []string{write.Subresource}
+	}
 	returned, err := c.dynamic.Resource(write.GVR()).Namespace(p.Key().Namespace).
-		Patch(ctx, p.Key().Name, p.Type(), p.JSON(), metav1.PatchOptions{FieldManager: model.FieldManager})
+		Patch(ctx, p.Key().Name, p.Type(), p.JSON(), metav1.PatchOptions{FieldManager: model.FieldManager}, parts...)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: %w", p, answer.Brief(err))

@@ -138,11 +138,16 @@ type usage struct {
 	// kinds.
 	class   string
 	parents parents
+	// refuse is where a ListenerSet gets the condition that istiod ignores it. Nil: it has it, or is not one.
+	refuse *int
 }
 
 // KeptBytes returns the number of bytes that are kept besides the metadata.
 func (u *usage) KeptBytes() int {
 	n := usageSize + pointerSize*cap(u.fields) + len(u.class)
+	if u.refuse != nil {
+		n += pointerSize
+	}
 	for _, g := range u.parents.gateways {
 		n += 2*stringSize + len(g.Namespace) + len(g.Name)
 	}
@@ -150,7 +155,7 @@ func (u *usage) KeptBytes() int {
 }
 
 // usageSize is the size of usage without its metadata, and pointerSize the size of a pointer, in bytes.
-const usageSize, pointerSize = 96, 8
+const usageSize, pointerSize = 104, 8
 
 func newUseView(client dynamic.Interface, meta metadata.Interface, cfg model.Config, budget *watch.Budget, notify func()) *useView {
 	v := &useView{
@@ -248,6 +253,7 @@ func (v *useView) wholeOnly(u *unstructured.Unstructured) *usage {
 	}
 	if out.whole {
 		out.parents = parentsOf(u)
+		out.noteRefusal(u)
 	}
 	return out
 }

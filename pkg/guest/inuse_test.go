@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -265,6 +266,37 @@ func TestObjectsOfUnsupportedKindsOfOthersDoNotCount(t *testing.T) {
 	f.api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: theirs}}")
 	want = nil
 	f.Eventually(found).Should(gomega.BeEmpty())
+}
+
+// TestListenerSetsThatShouldBeRefused checks which ListenerSets get the condition that istiod ignores them: those that
+// do not have it, and whose Gateway is known to be hypergate's.
+func TestListenerSetsThatShouldBeRefused(t *testing.T) {
+	const group = "gateway.networking.k8s.io"
+	refused := "status: {conditions: [{type: Accepted, status: 'False', reason: UnsupportedByController}]}"
+	pending := "status: {conditions: [{type: Programmed, status: Unknown}, {type: Accepted, status: Unknown, reason: Pending}]}"
+	set := func(name, parent, status string) string {
+		return fmt.Sprintf("{metadata: {namespace: app, name: %s, uid: u-%s, generation: 7}, spec: {parentRef: {%s}}, %s}",
+			name, name, parent, status)
+	}
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(theClasses, class("ours", config().ControllerName, ""), class("theirs", "example.com/other", ""))
+		api.Put(theGateways, "{metadata: {namespace: app, name: ours}, spec: {gatewayClassName: ours}}",
+			"{metadata: {namespace: app, name: theirs}, spec: {gatewayClassName: theirs}}")
+		api.Put(fakeapi.Collection{Path: "/apis/" + group + "/v1/listenersets", APIVersion: group + "/v1", Kind: "ListenerSet"},
+			set("a", "name: ours", pending), set("b", "name: ours", refused), set("c", "name: theirs", pending),
+			set("d", "kind: Other, name: ours", pending), set("e", "namespace: other, name: ours", pending))
+		api.Put(theCRDs, wholeCRD(t, classCRD), wholeCRD(t, gatewayCRD),
+			unknownKind(t, group, "listenersets", "ListenerSet", "v1"))
+	})
+	found := func() []model.ListenerSet { return f.observed().ListenerSets }
+	f.Eventually(found).Should(gomega.HaveLen(1))
+	got := found()[0]
+	f.Expect(got.Key.String()).To(gomega.Equal("app/a"))
+	f.Expect(got.UID).To(gomega.BeEquivalentTo("u-a"))
+	f.Expect(got.Generation).To(gomega.BeEquivalentTo(7))
+	f.Expect(got.Place).To(gomega.Equal(1))
+	f.Expect(got.ResourceVersion).NotTo(gomega.BeEmpty())
 }
 
 // TestNoTLSRouteOrListenerSetIsIgnoredInSilence checks that these objects are found in each version in which a release

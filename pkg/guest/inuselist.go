@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // longestPath is how many bytes of a field's path are reported. The guest's CRD can contain a path of any length.
@@ -47,6 +48,8 @@ type inUseList struct {
 	classes map[string]bool
 	list    []crds.InUse
 	totals  map[string]int
+	// listenerSets are those that do not show yet that istiod ignores them.
+	listenerSets []model.ListenerSet
 }
 
 // holds reports whether a new list would be equal to this one.
@@ -68,6 +71,7 @@ func (v *useView) inUse(classes map[string]bool) (list []crds.InUse, totals map[
 	if at := v.changes.Load(); !v.listed.holds(at, classes) { // read at first: a later change then causes a new list
 		v.listed = inUseList{made: true, at: at, classes: maps.Clone(classes)}
 		v.listed.list, v.listed.totals = v.listInUse(classes)
+		v.listed.listenerSets = v.listRefusable(classes)
 	}
 	return slices.Clone(v.listed.list), maps.Clone(v.listed.totals)
 }

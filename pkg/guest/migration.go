@@ -228,6 +228,8 @@ func (m *migrationReader) permissions(ctx context.Context) error {
 	for _, w := range model.ForeignWrites() {
 		name := ""
 		switch w.Reason {
+		case model.ReasonRefuseListenerSet:
+			continue // no step of a migration needs it
 		case model.ReasonScaleOrigin:
 			name = m.c.cfg.IstiodName()
 		case model.ReasonRelaxWebhook:

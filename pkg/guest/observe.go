@@ -51,6 +51,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	c.noteCRDs()
 	out := model.GuestObservation{API: c.api(), CRDs: c.crdFacts(), Classes: c.classes.own(), Mode: c.mode.mode(), Unserved: c.unserved()}
 	out.InUse, out.InUseTotals = c.objectsInUse()
+	out.ListenerSets = c.inUse.refusable()
 	out.Unlisted, out.SearchingInUse = c.inUse.unlisted(), c.searching()
 	out.Leases, out.Foreign = c.leases.held(), c.foreignInstallations()
 	out.ReadyRelays, out.Infrastructure = c.readyRelays(), c.nodes.value()

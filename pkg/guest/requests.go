@@ -3,6 +3,7 @@ package guest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -247,4 +248,30 @@ func (c *Cluster) ApplyConditions(ctx context.Context, to ClassConditions) error
 	default:
 		return fmt.Errorf("writing the status of GatewayClass %s: %w", to.Class, answer.Brief(err))
 	}
+}
+
+// TryDefaults sends the defaults of a class as a dry run. It returns an error if the guest would refuse them, or change
+// what they have for pods.
+func (c *Cluster) TryDefaults(ctx context.Context, defaults model.GuestObject) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	key := defaults.Key()
+	u, err := c.dynamic.Resource(configMapResource()).Namespace(key.Namespace).Patch(ctx, key.Name, types.ApplyPatchType, defaults.JSON(),
+		metav1.PatchOptions{FieldManager: model.FieldManager, Force: new(true), DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		return fmt.Errorf("applying ConfigMap %s as a dry run: %w", key, answer.Brief(err))
+	}
+	var wanted struct{ Data map[string]string }
+	if err := json.Unmarshal(defaults.JSON(), &wanted); err != nil {
+		return fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	has, _, _ := unstructured.NestedStringMap(u.Object, "data")
+	if model.TemplateOf(has) != model.TemplateOf(wanted.Data) {
+		return fmt.Errorf("applying ConfigMap %s as a dry run: %w", key, apply.Reverted())
+	}
+	return nil
+}
+
+func configMapResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 }

@@ -27,6 +27,8 @@ const (
 	ReasonRelaxWebhook ForeignReason = "RelaxWebhook"
 	// ReasonRestoreTemplate: a Gateway that did not arrive at the hosted istiod gets the pods of before.
 	ReasonRestoreTemplate ForeignReason = "RestoreTemplate"
+	// ReasonRefuseListenerSet: istiod ignores ListenerSets. Their authors should learn it from the object.
+	ReasonRefuseListenerSet ForeignReason = "RefuseListenerSet"
 )
 
 // ForeignEffect is what a write does to its field.
@@ -43,14 +45,18 @@ const (
 	SetsIgnore ForeignEffect = "set to Ignore"
 	// SetsTemplate sets the field to the pod template of an earlier ReplicaSet.
 	SetsTemplate ForeignEffect = "set to that of an earlier ReplicaSet"
+	// SetsRefused sets the condition to False.
+	SetsRefused ForeignEffect = "set to False"
 )
 
 // ForeignWrite is a row of the table of all writes to objects that do not belong to hypergate: a kind, a field and a
 // reason.
 type ForeignWrite struct {
-	GVK        schema.GroupVersionKind
-	Resource   string
-	Namespaced bool
+	GVK      schema.GroupVersionKind
+	Resource string
+	// Subresource is the part of the object that is patched. Empty: all of it.
+	Subresource string
+	Namespaced  bool
 	// Field is the path of the field.
 	Field  string
 	Effect ForeignEffect
@@ -66,20 +72,22 @@ func (w ForeignWrite) GVR() schema.GroupVersionResource {
 
 // ForeignWrites returns all writes to objects that do not belong to hypergate. Other than these, hypergate writes only
 // its own objects, CRDs that it may take over, and status conditions of its own types. docs/security.md,
-// deploy/rbac/gateway-rollout and deploy/rbac/migration have the same rows.
+// deploy/rbac/guest, deploy/rbac/gateway-rollout and deploy/rbac/migration have the same rows.
 func ForeignWrites() []ForeignWrite {
 	gateway := schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "Gateway"}
 	deployment := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	webhook := schema.GroupVersionKind{
 		Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration",
 	}
+	listenerSet := schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "ListenerSet"}
 	hold := fmt.Sprintf("metadata.annotations[%q]", HoldAnnotation)
 	return []ForeignWrite{
-		{gateway, "gateways", true, hold, SetsHold, ReasonHoldGateway, false},
-		{gateway, "gateways", true, hold, Removes, ReasonReleaseGateway, false},
-		{deployment, "deployments", true, "spec.replicas", SetsReplicas, ReasonScaleOrigin, true},
-		{webhook, "validatingwebhookconfigurations", false, "webhooks[*].failurePolicy", SetsIgnore, ReasonRelaxWebhook, true},
-		{deployment, "deployments", true, "spec.template", SetsTemplate, ReasonRestoreTemplate, true},
+		{gateway, "gateways", "", true, hold, SetsHold, ReasonHoldGateway, false},
+		{gateway, "gateways", "", true, hold, Removes, ReasonReleaseGateway, false},
+		{listenerSet, "listenersets", "status", true, "status.conditions[Accepted]", SetsRefused, ReasonRefuseListenerSet, false},
+		{deployment, "deployments", "", true, "spec.replicas", SetsReplicas, ReasonScaleOrigin, true},
+		{webhook, "validatingwebhookconfigurations", "", false, "webhooks[*].failurePolicy", SetsIgnore, ReasonRelaxWebhook, true},
+		{deployment, "deployments", "", true, "spec.template", SetsTemplate, ReasonRestoreTemplate, true},
 	}
 }
 

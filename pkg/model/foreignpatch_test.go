@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +15,66 @@ import (
 // gatewayOf returns a Gateway as it was observed.
 func gatewayOf() model.ForeignObject {
 	return model.ForeignObject{Key: types.NamespacedName{Namespace: "shop", Name: "web"}, UID: "u-1", ResourceVersion: "42"}
+}
+
+// listenerSetAt returns a ListenerSet whose condition has a place in its status.
+func listenerSetAt(place int) model.ListenerSet {
+	return model.ListenerSet{ForeignObject: gatewayOf(), Generation: 3, Place: place}
+}
+
+func refusedCondition() map[string]any {
+	return map[string]any{
+		"type": "Accepted", "status": "False", "reason": "UnsupportedByController", "observedGeneration": 3.0,
+		"message":            "istiod does not serve ListenerSets: it ignores this one. Add its listeners to the Gateway instead",
+		"lastTransitionTime": "1970-01-01T00:00:00Z",
+	}
+}
+
+func withConditions(conditions ...any) map[string]any {
+	return map[string]any{"status": map[string]any{"conditions": conditions}}
+}
+
+// TestARefusalKeepsTheRestOfTheStatus checks where the condition of a ListenerSet goes, and which status has it.
+func TestARefusalKeepsTheRestOfTheStatus(t *testing.T) {
+	t.Parallel()
+	other := map[string]any{"type": "Programmed", "status": "Unknown", "reason": "Pending"}
+	accepted := map[string]any{"type": "Accepted", "status": "True", "reason": "Accepted"}
+	for name, c := range map[string]struct {
+		object  map[string]any
+		place   int
+		refused bool
+		want    any
+	}{
+		"no status": {
+			map[string]any{},
+			model.PlaceOfAll, false,
+			map[string]any{"op": "add", "path": "/status", "value": map[string]any{"conditions": []any{refusedCondition()}}},
+		},
+		"another condition": {
+			withConditions(other), model.PlaceAtEnd, false,
+			map[string]any{"op": "add", "path": "/status/conditions/-", "value": refusedCondition()},
+		},
+		"accepted": {
+			withConditions(other, accepted), 1, false,
+			map[string]any{"op": "replace", "path": "/status/conditions/1", "value": refusedCondition()},
+		},
+		"refused": {withConditions(refusedCondition()), 0, true, nil},
+	} {
+		place, refused := model.RefusalPlace(c.object)
+		if place != c.place || refused != c.refused {
+			t.Errorf("%s: place %d, refused %t", name, place, refused)
+		}
+		if c.refused {
+			continue
+		}
+		patch, err := model.RefusePatch(listenerSetAt(place), time.Unix(0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, rest := preconditions(t, patch); !cmp.Equal([]any{c.want}, rest) {
+			t.Errorf("%s (-want +got):\n%s", name, cmp.Diff([]any{c.want}, rest))
+		}
+	}
 }
 
 // patches returns a patch of each row, and the part of its body that is not a precondition.
@@ -51,6 +112,9 @@ func patches(t *testing.T) map[model.ForeignReason]struct {
 			[]any{set("/webhooks/0/failurePolicy", "Ignore"), set("/webhooks/2/failurePolicy", "Ignore")},
 		},
 		model.ReasonRestoreTemplate: {made(model.TemplatePatch(gatewayOf(), template)), []any{set("/spec/template", template)}},
+		model.ReasonRefuseListenerSet: {
+			made(model.RefusePatch(listenerSetAt(1), time.Unix(0, 0))), []any{set("/status/conditions/1", refusedCondition())},
+		},
 	}
 }
 
@@ -164,6 +228,8 @@ func TestAPatchThatIsReverted(t *testing.T) {
 		"one not ignored":                      {model.ReasonRelaxWebhook, webhooks("Ignore", "Fail", "Fail"), true},
 		"webhooks that were removed":           {model.ReasonRelaxWebhook, webhooks(), false},
 		"a template with additions":            {model.ReasonRestoreTemplate, free, false},
+		"refused":                              {model.ReasonRefuseListenerSet, withConditions(refusedCondition()), false},
+		"not refused":                          {model.ReasonRefuseListenerSet, withConditions(), true},
 	} {
 		if got := all[of.reason].patch.IsReverted(of.returned); got != of.want {
 			t.Errorf("%s: got %t, want %t", name, got, of.want)

@@ -129,6 +129,8 @@ type GuestObservation struct {
 	Unlisted []string `json:"-"`
 	// SearchingInUse is true while the search for these objects is in progress. There can be more of them.
 	SearchingInUse bool `json:"-"`
+	// ListenerSets are those of hypergate's Gateways that do not show yet that istiod ignores them.
+	ListenerSets []ListenerSet `json:"-"`
 	// Leases are the ownership Leases. Foreign are the foreign installations that can serve the same resources. Both
 	// determine whether a plan is carried out.
 	Leases  ObservedLeases       `json:"-"`

@@ -70,6 +70,24 @@ func (m Memo) refused(e Evidence) []string {
 	return out
 }
 
+// Withheld returns the classes whose defaults must not be written yet: the guest has refused them for so long that
+// Gateways are not held for them any more. All gateways of the class would roll at once when it accepts them. Once it
+// would, see AfterAccepted.
+func (m Memo) Withheld(e Evidence) []string {
+	if e.Mode == model.AllAtOnce {
+		return nil
+	}
+	return m.refused(e)
+}
+
+// AfterAccepted returns the memo after the guest has shown that it would accept the defaults of a class now: the next
+// decision holds Gateways for them.
+func (m Memo) AfterAccepted(class string) Memo {
+	m.Tries = maps.Clone(m.Tries)
+	delete(m.Tries, class)
+	return m
+}
+
 // mostApplied is how many classes are remembered whose defaults do not exist any more. A client that deletes them, and
 // creates others in their place, begins no rollout either.
 const mostApplied = 256

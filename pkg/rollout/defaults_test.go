@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -177,5 +178,33 @@ func TestTheTimeToHoldBeginsWithTheEndpoint(t *testing.T) {
 	e.Now, e.Wanted = start.Add(time.Hour), e.Has
 	if _, holds := rollout.Decide(e, memo.Before(e)).(rollout.Hold); !holds {
 		t.Errorf("with the endpoint: %T", rollout.Decide(e, memo.Before(e)))
+	}
+}
+
+// TestDefaultsThatAreAcceptedLaterHoldGateways checks that defaults that the guest has refused for too long are not
+// written before it would accept them. Then Gateways are held first.
+func TestDefaultsThatAreAcceptedLaterHoldGateways(t *testing.T) {
+	t.Parallel()
+	e := defaults(changed(known(free("a"))), "2", "1")
+	memo, _ := settled().Before(e).AfterWrites(e, []string{"b"})
+	if got := memo.Withheld(e); len(got) > 0 {
+		t.Errorf("withheld at once: %v", got)
+	}
+	e.Now = start.Add(time.Hour)
+	memo = memo.Before(e)
+	if got := memo.Withheld(e); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("withheld: %v", got)
+	}
+	if got := rollout.Decide(e, memo); got != (rollout.Done{}) {
+		t.Errorf("while they are refused: %T", got)
+	}
+	all := e
+	all.Mode = model.AllAtOnce
+	if got := memo.Withheld(all); len(got) > 0 {
+		t.Errorf("withheld although no Gateway is held: %v", got)
+	}
+	memo = memo.AfterAccepted("b").Before(e)
+	if _, holds := rollout.Decide(e, memo).(rollout.Hold); !holds || len(memo.Withheld(e)) > 0 {
+		t.Errorf("once they would be accepted: %T, withheld %v", rollout.Decide(e, memo), memo.Withheld(e))
 	}
 }

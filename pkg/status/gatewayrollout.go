@@ -140,7 +140,7 @@ func refusedDefaults(class string, more int) problem {
 		reason: ReasonGatewayDefaultsRefused,
 		text: text + " for two minutes; its gateways keep the defaults that they have, and rollouts of gateways do not wait for it" +
 			nextStep("in the guest, let hypergate write the ConfigMap that kubectl get configmaps -A -l "+selector+
-				" shows; when it is written, istiod rolls the gateways of this class at once"),
+				" shows; then the gateways of this class roll, too"),
 	}
 }
 

@@ -134,7 +134,7 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 		notAccepted = "rolling gateways: the guest has not accepted the new defaults of GatewayClass demo and 1 more for two minutes; " +
 			"its gateways keep the defaults that they have, and rollouts of gateways do not wait for it [in the guest, let " +
 			"hypergate write the ConfigMap that kubectl get configmaps -A -l gateway.istio.io/defaults-for-class=demo shows; " +
-			"when it is written, istiod rolls the gateways of this class at once]"
+			"then the gateways of this class roll, too]"
 	)
 	refused := rolling(rollout.Done{}, "")
 	refused.GatewayRollout.Refused = []string{"demo", "other"}

@@ -94,6 +94,7 @@ func trafficStories() []trafficStory {
 		{"TLS passes through to the backend, and no request fails", passthrough},
 		{"an InferencePool's picker decides where requests go, and no other request fails", inferencePool},
 		{"the guest has a proxy, and gateways reach istiod without it", guestsProxy},
+		{"a class gets other values, the gateways roll one by one, and no request fails", changedClassValues},
 		{"the published address moves to a load balancer and back, and no request fails", publishedByLoadBalancer},
 		{"istiod is published by the tunnel instead, and no request fails", publishedByTunnel},
 	}

@@ -1,0 +1,60 @@
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/test/world"
+)
+
+// valuesOfClass are values of a class that replace the pods of its gateways.
+const valuesOfClass = `gatewayClasses:
+  ` + class + `:
+    nodeSelector: {kubernetes.io/os: linux}
+    resources: {requests: {cpu: 50m}}
+`
+
+// changedClassValues gives the class other values, and takes them away again. Both times the Gateways roll one after
+// another, and istiod stays: it reads the defaults of the class in the guest.
+func changedClassValues(t *fixture, edge *edgeOfTheGuest) {
+	h := t.start()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	const small = "small"
+	streams := patient(append(edge.shortStreams(), smallStreams(small, t.smallGateway(small, "24h"))...))
+	defer t.deleteSmallGateway(small)
+	t.answered(streams)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	t.Expect(os.WriteFile(file, []byte(valuesOfClass), 0o600)).To(gomega.Succeed())
+	load, istiod, gateways := t.loaded(streams), t.istiodPod().UID, []string{trafficGateway, small}
+
+	h.Terminate()
+	h, err := t.StartProcess(t.ctx, "--values", file) // a process, because a pod does not see the file
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	defer h.Terminate()
+	t.rollFor(h, gateways, "linux", "50m")
+	h.Terminate()
+	t.rollFor(t.start(), gateways, "", "100m")
+	t.Expect(t.istiodPod().UID).To(gomega.Equal(istiod), "istiod was replaced")
+	t.reconfigured(edge)
+	t.more(load, 500)
+	t.judge(load, 3000)
+}
+
+// rollFor waits until the pods of all Gateways have what the values of hypergate give them.
+func (t *fixture) rollFor(h *world.Hypergate, gateways []string, system, cpu string) {
+	t.Helper()
+	began := time.Now()
+	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
+	t.oneByOne(gateways, 1, func(d *appsv1.Deployment) bool {
+		pod := d.Spec.Template.Spec
+		return pod.NodeSelector["kubernetes.io/os"] == system && pod.Containers[0].Resources.Requests.Cpu().String() == cpu
+	})
+	t.Eventually(t.heldGateways).Should(gomega.BeEmpty())
+	t.Expect(t.ClassCondition(t.step(), class, "ControllerInstalled", metav1.ConditionTrue)).To(gomega.Succeed())
+	t.Logf("all gateways have rolled after %s", time.Since(began).Round(100*time.Millisecond))
+}
