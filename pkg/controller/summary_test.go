@@ -211,12 +211,28 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 		s := summarizer{board: &board{leaseless: true}, probe: c.probe}
 		plan := desired.Plan{Installed: true, Endpoint: publish.EndpointKnown{At: at}}
 		s.last.Published = published(c.cfg, c.probe, model.ManagementObservation{}, converge{plan: plan})
-		s.addPass(statement{res: status.Result{Endpoint: c.found}, now: start})
+		s.addPass(statement{res: status.Result{Endpoint: c.found, Istiod: model.Available}, now: start})
 		if got := s.last.Published.Text(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		if got := s.last.Published; got.ByOther != (got.Probe == elsewhere.Via) {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestAnAddressIsNotReachedWithoutIstiod checks that the summary shows no result of the probe while istiod does not
+// serve. hypergate does not probe then, so an address that never answered must not be shown as reached.
+func TestAnAddressIsNotReachedWithoutIstiod(t *testing.T) {
+	t.Parallel()
+	at := model.HostPort{Host: "istiod.example.com", Port: 443}
+	plan := desired.Plan{Installed: true, Endpoint: publish.EndpointKnown{At: at}}
+	for _, istiod := range []model.Availability{model.Absent, model.Unavailable} {
+		s := summarizer{board: &board{leaseless: true}}
+		s.last.Published = published(model.Config{Topology: model.TopologyHosted, XDS: at}, Probe{}, model.ManagementObservation{}, converge{plan: plan})
+		s.addPass(statement{res: status.Result{Endpoint: status.EndpointReached(), Istiod: istiod}, now: start})
+		if got := s.last.Published.State; got != summary.PublishedUnprobed {
+			t.Errorf("%v: %q, want %q", istiod, got, summary.PublishedUnprobed)
 		}
 	}
 }
