@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The bars of the memory at rest. rssBar is what the Deployments of deploy/ request, because the scheduler counts on it.
+// The bars of the memory at rest. rssBar is what the Deployments of deploy/ request: the scheduler counts on it.
 const (
 	mib        = 1 << 20
 	rssAnonBar = 16 * mib
