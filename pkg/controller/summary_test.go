@@ -226,10 +226,11 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 func TestAnAddressIsNotReachedWithoutIstiod(t *testing.T) {
 	t.Parallel()
 	at := model.HostPort{Host: "istiod.example.com", Port: 443}
+	cfg := model.Config{Topology: model.TopologyHosted, XDS: at}
 	plan := desired.Plan{Installed: true, Endpoint: publish.EndpointKnown{At: at}}
 	for _, istiod := range []model.Availability{model.Absent, model.Unavailable} {
 		s := summarizer{board: &board{leaseless: true}}
-		s.last.Published = published(model.Config{Topology: model.TopologyHosted, XDS: at}, Probe{}, model.ManagementObservation{}, converge{plan: plan})
+		s.last.Published = published(cfg, Probe{}, model.ManagementObservation{}, converge{plan: plan})
 		s.addPass(statement{res: status.Result{Endpoint: status.EndpointReached(), Istiod: istiod}, now: start})
 		if got := s.last.Published.State; got != summary.PublishedUnprobed {
 			t.Errorf("%v: %q, want %q", istiod, got, summary.PublishedUnprobed)
