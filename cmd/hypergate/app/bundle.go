@@ -210,7 +210,7 @@ func (o *bundleOptions) collect(
 		err := bundle.Collect(ctx, side.config, side.Side, archive)
 		done()
 		if none, is := errors.AsType[bundle.UnreadError](err); is {
-			away = append(away, accessError("reading the "+none.Side+" side", "get /apis there", none.Err))
+			away = append(away, accessError("reading the "+none.Side+" side", "list the objects of docs/reference/bundle.md there", none.Err))
 			continue
 		}
 		if err != nil {
