@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -175,6 +176,26 @@ func TestTheSummaryHasWhoRenewsTheCredential(t *testing.T) {
 		s := newSummarizer(Options{Config: model.Config{RenewGuestKubeconfig: secret}, Source: source})
 		if got := s.last.GuestCredentialRenewed; got != want {
 			t.Errorf("%q: %v", secret, got)
+		}
+	}
+}
+
+// TestACredentialThatCannotBeRenewedIsNotRenewed checks that the summary on the Lease does not promise the renewal of a
+// credential that hypergate cannot renew, such as a client certificate. The kubeconfig can be replaced at any time.
+func TestACredentialThatCannotBeRenewedIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	var problem error
+	b := &board{
+		posted:     &summary.Summary{Time: start, GuestCredentialRenewed: true},
+		credential: func() (from, until time.Time) { return start, start.Add(time.Hour) },
+		renewal:    func() error { return problem },
+	}
+	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("hypergate-0")}}
+	for _, problem = range []error{nil, errors.New("it is a client certificate"), nil} {
+		b.addTo(lease)
+		got, err := summary.Parse(lease.Annotations[summary.Annotation])
+		if err != nil || got.GuestCredentialRenewed != (problem == nil) {
+			t.Errorf("%v: renewed %v, %v", problem, got.GuestCredentialRenewed, err)
 		}
 	}
 }
