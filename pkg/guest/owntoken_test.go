@@ -23,12 +23,13 @@ func ownToken(namespace, name string, lifetime time.Duration) string {
 func TestRenewalProblem(t *testing.T) {
 	t.Parallel()
 	token := ownToken("openshift-ingress", "hypergate", time.Hour)
+	certificate := rest.TLSClientConfig{CertData: []byte("a certificate")}
 	for name, tc := range map[string]struct {
 		config rest.Config
 		want   string
 	}{
 		"a token":              {rest.Config{BearerToken: token}, ""},
-		"a client certificate": {rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: []byte("cert")}}, "not a token of a service account"},
+		"a client certificate": {rest.Config{TLSClientConfig: certificate}, "not a token of a service account"},
 		"another token":        {rest.Config{BearerToken: "junk"}, "not a token of a service account"},
 		"a proxy":              {rest.Config{BearerToken: token, Proxy: http.ProxyFromEnvironment}, "has a proxy-url"},
 	} {
