@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Shows the pages of `hypergate status -o html` and `hypergate fleet -o html` in a real browser, for people to look at:
-# wide and narrow, light and dark, and in print. The pages are the golden files of pkg/webpage.
+# wide and narrow, light and dark, and in print. The pages are the golden files of pkg/webpage. docs-status.png and
+# docs-fleet.png are for docs/images: copy them if the pages have changed.
 #
 # Usage: hack/screenshots.sh [folder]. Needs chromium and pdftoppm (Debian: chromium, poppler-utils).
 set -euo pipefail
@@ -45,4 +46,11 @@ for page in "${pages[@]}"; do
 	browser --no-pdf-header-footer --print-to-pdf="$work/print.pdf" "file://$file"
 	pdftoppm -png -r 70 -f 1 -l 1 -singlefile "$work/print.pdf" "$out/$page-print"
 done
+
+# picture writes a picture of a page for the documentation: page, scheme, size, file.
+picture() {
+	browser --blink-settings="preferredColorScheme=$2" --window-size="$3" --screenshot="$PWD/$out/$4" "file://$PWD/pkg/webpage/testdata/$1.html"
+}
+picture degraded 1 1000,940 docs-status.png
+picture fleet 0 1000,560 docs-fleet.png
 ls "$out"

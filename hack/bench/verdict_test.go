@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ func TestVerdict(t *testing.T) {
 		code   int
 	}{
 		"all met":        {report{Rows: []row{met}}, 0},
-		"without a bar":  {report{Rows: []row{{What: "RSS", Bar: "reported"}}}, 0},
+		"without a bar":  {report{Rows: []row{{What: "size", Bar: "reported"}}}, 0},
 		"missed":         {report{Rows: []row{met, missed}}, 2},
 		"missed, -quick": {report{Rows: []row{missed}, Quick: true}, 0},
 	} {
@@ -43,6 +45,45 @@ func TestDriftBar(t *testing.T) {
 			t.Errorf("%+v: met is %v", c, met)
 		}
 	}
+}
+
+// TestMemoryBars checks the bars of the memory at rest, and that the Deployments request as much.
+func TestMemoryBars(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		rss, anon int
+		missed    []string
+	}{
+		"both met":            {rssBar, rssAnonBar, nil},
+		"too much of the own": {rssBar, rssAnonBar + 1, []string{"RssAnon"}},
+		"too much in all":     {rssBar + 1, rssAnonBar, []string{"RSS"}},
+		"nothing measured":    {0, 0, []string{"RssAnon", "RSS"}},
+	} {
+		var r report
+		r.addMemory("", map[string]int{"VmRSS": c.rss, "RssAnon": c.anon})
+		if got := missed(r); !slices.Equal(got, c.missed) {
+			t.Errorf("%s: missed %q, want %q", name, got, c.missed)
+		}
+	}
+	for _, folder := range []string{"hosted/management", "standalone"} {
+		deployment, err := os.ReadFile("../../deploy/" + folder + "/deployment.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("memory: %dMi\n          limits:", rssBar/mib); !strings.Contains(string(deployment), want) {
+			t.Errorf("deploy/%s does not request %d MiB", folder, rssBar/mib)
+		}
+	}
+}
+
+// missed returns the rows whose bar is missed, without spaces around their names.
+func missed(r report) (names []string) {
+	for _, row := range r.Rows {
+		if row.Met != nil && !*row.Met {
+			names = append(names, strings.TrimSpace(row.What))
+		}
+	}
+	return names
 }
 
 // TestCommandBars checks the bars of the part commands. A scrape without series, and a command without requests, meet

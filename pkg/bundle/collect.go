@@ -36,7 +36,8 @@ type Side struct {
 	Kinds           []Kind
 }
 
-// UnreadError means that an API server did not even list its API groups, so that the archive has nothing of a side.
+// UnreadError means that an API server listed nothing: neither its API groups, nor any kind. So the archive has nothing
+// of a side.
 type UnreadError struct {
 	Side string
 	Err  error
@@ -71,6 +72,9 @@ func Collect(ctx context.Context, config *rest.Config, side Side, archive *Archi
 			return context.Cause(ctx)
 		}
 	}
+	if c.unread != nil && !c.read {
+		return UnreadError{side.Name, c.unread}
+	}
 	return nil
 }
 
@@ -82,9 +86,12 @@ type collector struct {
 	redact  redactor
 	// groups are the versions of the served API groups, the preferred one first.
 	groups map[string][]string
+	// read is whether a kind was listed. unread is the first error of a kind.
+	read   bool
+	unread error
 }
 
-func (c collector) problem(what string, err error) {
+func (c *collector) problem(what string, err error) {
 	c.archive.Problem(c.side.Name + ": " + what + ": " + text.Line(c.redact.text(err.Error(), 0), longestProblem))
 }
 
@@ -92,7 +99,7 @@ func (c collector) problem(what string, err error) {
 var isVersion = regexp.MustCompile(`^v[0-9a-z]{1,20}$`)
 
 // served returns the versions of the served API groups.
-func (c collector) served(ctx context.Context) (map[string][]string, error) {
+func (c *collector) served(ctx context.Context) (map[string][]string, error) {
 	data, err := answered(c.client.Get().AbsPath("/apis").SetHeader("Accept", "application/json").Do(ctx))
 	if err != nil {
 		return nil, err
@@ -124,7 +131,7 @@ func answered(result rest.Result) ([]byte, error) {
 }
 
 // kind adds the objects of a kind.
-func (c collector) kind(ctx context.Context, kind Kind) error {
+func (c *collector) kind(ctx context.Context, kind Kind) error {
 	for _, version := range c.groups[kind.group] {
 		objects, err := c.list(ctx, kind, version)
 		if apierrors.IsNotFound(err) {
@@ -132,14 +139,16 @@ func (c collector) kind(ctx context.Context, kind Kind) error {
 		}
 		if err != nil {
 			c.problem(kind.resource, err)
+			c.unread = cmp.Or(c.unread, err)
 		}
+		c.read = c.read || err == nil || len(objects) > 0
 		return c.add(kind, objects)
 	}
 	return nil
 }
 
 // list returns the objects of a kind. With an error, these are those of the pages before it.
-func (c collector) list(ctx context.Context, kind Kind, version string) (out []map[string]any, err error) {
+func (c *collector) list(ctx context.Context, kind Kind, version string) (out []map[string]any, err error) {
 	next := ""
 	for range maxPages {
 		request := c.client.Get().AbsPath(path(kind, version, c.side.Namespace)...).Param("limit", fmt.Sprint(pageSize)).
@@ -188,7 +197,7 @@ func path(kind Kind, version, namespace string) []string {
 var errNoMetadata = errors.New("an object has no metadata")
 
 // add adds objects to the archive, in a file for each namespace.
-func (c collector) add(kind Kind, objects []map[string]any) error {
+func (c *collector) add(kind Kind, objects []map[string]any) error {
 	files := map[string][]any{}
 	for _, object := range objects {
 		metadata, is := object["metadata"].(map[string]any)
@@ -221,7 +230,7 @@ func (c collector) add(kind Kind, objects []map[string]any) error {
 }
 
 // file returns the path of a file with objects of a namespace, or of the cluster without one.
-func (c collector) file(namespace, group, name string) []string {
+func (c *collector) file(namespace, group, name string) []string {
 	if namespace == "" {
 		return []string{c.side.Name, "cluster-scoped-resources", group, name}
 	}

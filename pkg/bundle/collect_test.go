@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -123,5 +124,32 @@ func TestASideThatDoesNotAnswer(t *testing.T) {
 	}
 	if len(got) != 1 || got["root/errors.txt"] != "guest: API groups: the server has asked for the client to provide credentials\n" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestASideThatRefusesEachKind checks that a user who may list nothing of a side has nothing of it, also if the API
+// groups are readable, as they are for all users. One kind that can be listed is enough.
+func TestASideThatRefusesEachKind(t *testing.T) {
+	t.Parallel()
+	for allowed, unread := range map[string]bool{"": true, "/pods": false} {
+		got, err := collect(t, func(w http.ResponseWriter, r *http.Request) {
+			switch path := r.URL.Path; {
+			case path == "/apis":
+				fmt.Fprint(w, groups)
+			case allowed != "" && strings.HasSuffix(path, allowed):
+				fmt.Fprint(w, `{"items":[]}`)
+			case strings.HasSuffix(path, "/referencegrants"):
+				status(w, http.StatusNotFound, "NotFound", "not found")
+			default:
+				status(w, http.StatusForbidden, "Forbidden", "not for you")
+			}
+		})
+		problem, is := errors.AsType[bundle.UnreadError](err)
+		if is != unread || unread && (problem.Side != "guest" || !apierrors.IsForbidden(err)) {
+			t.Errorf("%q allowed: %v", allowed, err)
+		}
+		if !strings.Contains(got["root/errors.txt"], "guest: gateways: not for you") {
+			t.Errorf("%q", got)
+		}
 	}
 }

@@ -28,6 +28,8 @@ type board struct {
 	leaseless bool
 	// credential returns the validity of the guest kubeconfig in use, which can be replaced without a pass.
 	credential validity
+	// renewal returns why hypergate cannot renew that credential. Nil: it can.
+	renewal func() error
 	// request is the request for a rotation of the mesh CA on the Lease. wake begins a pass after it changed. Nil: no
 	// pass has begun.
 	request string
@@ -69,7 +71,7 @@ func (b *board) read(lease *coordinationv1.Lease) {
 
 // newBoard returns the board for the summary.
 func newBoard(o Options, g *guest.Cluster) *board {
-	return &board{leaseless: !o.LeaderElection, credential: validityOf(o, g)}
+	return &board{leaseless: !o.LeaderElection, credential: validityOf(o, g), renewal: g.OwnRenewalProblem}
 }
 
 // validity returns from when, and until when, hypergate's credential for the guest is valid.
@@ -126,6 +128,7 @@ func (b *board) addTo(lease *coordinationv1.Lease) {
 	s := *b.posted
 	s.Holder = *holder
 	s.GuestCredential.From, s.GuestCredential.Until = b.credential()
+	s.GuestCredentialRenewed = s.GuestCredentialRenewed && b.renewal() == nil
 	if encoded, err := summary.Encode(s); err == nil { // an error would be a defect that TestEncodeFits finds
 		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, summary.Annotation, encoded)
 		b.onLease = &s

@@ -203,7 +203,7 @@ func (s *summarizer) noteIstiod(res status.Result) {
 		s.last.Istiod.Since, s.last.Istiod.Version = res.Since, res.Running.Version()
 	}
 	if s.last.Published.Address != "" {
-		s.last.Published.State = s.reached(res.Endpoint)
+		s.last.Published.State = s.reached(res)
 	}
 }
 
@@ -276,7 +276,7 @@ func istiodState(m model.ManagementObservation) string {
 	}
 }
 
-// published returns where a plan publishes istiod. An address that is known counts as reached until noteIstiod.
+// published returns where a plan publishes istiod. An address that is known counts as unprobed until noteIstiod.
 func published(cfg model.Config, probe Probe, m model.ManagementObservation, d converge) summary.Published {
 	if !d.plan.Installed {
 		return summary.Published{}
@@ -291,7 +291,7 @@ func published(cfg model.Config, probe Probe, m model.ManagementObservation, d c
 	}
 	switch endpoint := d.plan.Endpoint.(type) {
 	case publish.EndpointKnown:
-		out.Address, out.State = endpoint.At.String(), summary.PublishedReached
+		out.Address, out.State = endpoint.At.String(), summary.PublishedUnprobed
 		if probe.Via != "" && probe.Via != out.Address && strategy != model.PublishTunnel {
 			out.ByOther, out.Probe = true, probe.Via
 		}
@@ -326,13 +326,15 @@ func gatewaysOf(step rollout.Step) summary.Gateways {
 	return out
 }
 
-func (s *summarizer) reached(probe status.EndpointProbe) string {
+// reached returns what is known of a published address. The probe only runs while istiod serves. Before, its result
+// counts as reached, so that the conditions name the cause: istiod.
+func (s *summarizer) reached(res status.Result) string {
 	switch {
-	case s.probe.Off && probe == status.EndpointReached():
+	case res.Istiod != model.Available, s.probe.Off && res.Endpoint == status.EndpointReached():
 		return summary.PublishedUnprobed
-	case probe == status.EndpointReached():
+	case res.Endpoint == status.EndpointReached():
 		return summary.PublishedReached
-	case probe.IsProbing():
+	case res.Endpoint.IsProbing():
 		return summary.PublishedProbing
 	default:
 		return summary.PublishedUnreached

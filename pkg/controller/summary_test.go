@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -179,6 +180,26 @@ func TestTheSummaryHasWhoRenewsTheCredential(t *testing.T) {
 	}
 }
 
+// TestACredentialThatCannotBeRenewedIsNotRenewed checks that the summary on the Lease does not promise the renewal of a
+// credential that hypergate cannot renew, such as a client certificate. The kubeconfig can be replaced at any time.
+func TestACredentialThatCannotBeRenewedIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	var problem error
+	b := &board{
+		posted:     &summary.Summary{Time: start, GuestCredentialRenewed: true},
+		credential: func() (from, until time.Time) { return start, start.Add(time.Hour) },
+		renewal:    func() error { return problem },
+	}
+	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("hypergate-0")}}
+	for _, problem = range []error{nil, errors.New("it is a client certificate"), nil} {
+		b.addTo(lease)
+		got, err := summary.Parse(lease.Annotations[summary.Annotation])
+		if err != nil || got.GuestCredentialRenewed != (problem == nil) {
+			t.Errorf("%v: renewed %v, %v", problem, got.GuestCredentialRenewed, err)
+		}
+	}
+}
+
 // TestTheSummaryHasWhatWasProbed checks what the summary has of the published address: with a probe of this address, of
 // another one, of the tunnel, and without one.
 func TestTheSummaryHasWhatWasProbed(t *testing.T) {
@@ -211,12 +232,29 @@ func TestTheSummaryHasWhatWasProbed(t *testing.T) {
 		s := summarizer{board: &board{leaseless: true}, probe: c.probe}
 		plan := desired.Plan{Installed: true, Endpoint: publish.EndpointKnown{At: at}}
 		s.last.Published = published(c.cfg, c.probe, model.ManagementObservation{}, converge{plan: plan})
-		s.addPass(statement{res: status.Result{Endpoint: c.found}, now: start})
+		s.addPass(statement{res: status.Result{Endpoint: c.found, Istiod: model.Available}, now: start})
 		if got := s.last.Published.Text(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		if got := s.last.Published; got.ByOther != (got.Probe == elsewhere.Via) {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestAnAddressIsNotReachedWithoutIstiod checks that the summary shows no result of the probe while istiod does not
+// serve. hypergate does not probe then, so an address that never answered must not be shown as reached.
+func TestAnAddressIsNotReachedWithoutIstiod(t *testing.T) {
+	t.Parallel()
+	at := model.HostPort{Host: "istiod.example.com", Port: 443}
+	cfg := model.Config{Topology: model.TopologyHosted, XDS: at}
+	plan := desired.Plan{Installed: true, Endpoint: publish.EndpointKnown{At: at}}
+	for _, istiod := range []model.Availability{model.Absent, model.Unavailable} {
+		s := summarizer{board: &board{leaseless: true}}
+		s.last.Published = published(cfg, Probe{}, model.ManagementObservation{}, converge{plan: plan})
+		s.addPass(statement{res: status.Result{Endpoint: status.EndpointReached(), Istiod: istiod}, now: start})
+		if got := s.last.Published.State; got != summary.PublishedUnprobed {
+			t.Errorf("%v: %q, want %q", istiod, got, summary.PublishedUnprobed)
 		}
 	}
 }

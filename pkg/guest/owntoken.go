@@ -9,6 +9,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/apply"
@@ -65,23 +66,36 @@ func (c *Cluster) checkOwnToken(ctx context.Context, token string, account types
 // renewItYourself is the next step for a credential that hypergate cannot renew.
 const renewItYourself = "renew it yourself, and omit --renew-guest-kubeconfig"
 
+// renewalProblem returns why hypergate cannot renew the credential of a config. Nil: it can.
+func renewalProblem(config *rest.Config) error {
+	account, _ := model.AccountOf(config.BearerToken)
+	switch {
+	case account.Name == "" || account.Namespace == "":
+		return guestconn.StepError{
+			Problem: "hypergate's credential for the guest is not a token of a service account", Step: renewItYourself,
+		}
+	case config.Proxy != nil:
+		return guestconn.StepError{
+			Problem: "hypergate's kubeconfig for the guest has a proxy-url, which a renewal would lose", Step: renewItYourself,
+		}
+	default:
+		return nil
+	}
+}
+
+// OwnRenewalProblem returns why hypergate cannot renew the credential in use. Nil: it can.
+func (c *Cluster) OwnRenewalProblem() error { return renewalProblem(c.conn.Current()) }
+
 // RequestOwnToken requests the next token of the account with which hypergate reaches the guest. It returns how to
 // reach the guest with it. The error says so if the credential in use cannot be renewed.
 func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
 	session, config, endpoint := c.conn.Session(), c.conn.Current(), c.conn.Endpoint()
-	account, lifetime := model.AccountOf(config.BearerToken)
-	switch {
-	case account.Name == "" || account.Namespace == "":
-		return kubeconfig.Access{}, guestconn.StepError{
-			Problem: "hypergate's credential for the guest is not a token of a service account", Step: renewItYourself,
-		}
-	case config.Proxy != nil:
-		return kubeconfig.Access{}, guestconn.StepError{
-			Problem: "hypergate's kubeconfig for the guest has a proxy-url, which a renewal would lose", Step: renewItYourself,
-		}
+	if err := renewalProblem(config); err != nil {
+		return kubeconfig.Access{}, err
 	}
+	account, lifetime := model.AccountOf(config.BearerToken)
 	seconds := int64(min(max(lifetime, shortestOwn), LongestOwn) / time.Second)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	got, err := c.core.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, request, metav1.CreateOptions{})

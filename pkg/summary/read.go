@@ -169,6 +169,7 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
 		allowed = min(max(allowed, time.Duration(*seconds)*time.Second), longestDuration)
 	}
+	from := cmp.Or(found.Holder, "an unknown pod") // a forged summary can lack it
 	switch {
 	case now.Sub(r.Renewed) > allowed:
 		return r.withState(Silent, r.Renewed, "no pod renews the Lease: check the Deployment hypergate, and the status of its pods; "+
@@ -178,10 +179,10 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 	case err != nil:
 		return r.withState(Unreadable, time.Time{}, err.Error())
 	case r.Holder == "":
-		return r.withState(Unreported, r.Renewed, "no pod holds the Lease; the summary is from "+found.Holder+
+		return r.withState(Unreported, r.Renewed, "no pod holds the Lease; the summary is from "+from+
 			"; if this lasts longer than a minute, check the Deployment hypergate")
 	case found.Holder != r.Holder:
-		return r.unreported(acquired, now, "the pod has not written a summary yet; the summary is from "+found.Holder)
+		return r.unreported(acquired, now, "the pod has not written a summary yet; the summary is from "+from)
 	}
 	return r.judge(now)
 }

@@ -180,8 +180,12 @@ func TestLeases(t *testing.T) {
 		"no summary of its own": {
 			acquired(current, "pod-2", time.Hour), summary.Overdue, "the summary is from " + holder + "; check the status of pod pod-2",
 		},
-		"forged": {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
-		"later":  {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use a later version of hypergate"},
+		"forged without a holder": {
+			leaseOf(`{"schema":1}`, holder, 10*time.Second), summary.Unreported, "the summary is from an unknown pod; if this lasts",
+		},
+		"forged and released": {leaseOf(`{"schema":1}`, "", 10*time.Second), summary.Unreported, "the summary is from an unknown pod"},
+		"forged":              {leaseOf("ok", holder, 10*time.Second), summary.Unreadable, "is not a summary of hypergate"},
+		"later":               {leaseOf(`{"schema":7}`, holder, 10*time.Second), summary.Unreadable, "use a later version of hypergate"},
 	} {
 		got := summary.Read(tc.lease, noon())
 		if got.State != tc.want || !strings.Contains(got.Why, tc.why) {

@@ -231,7 +231,7 @@ func (p Published) Result() string {
 }
 
 // The values of Published.State. An address that is published was reached, is being probed, or was not reached. It is
-// unprobed if the endpoint probe is off.
+// unprobed if the endpoint probe is off, or istiod does not serve.
 const (
 	PublishedReached     = "reached"
 	PublishedUnprobed    = "unprobed"

@@ -72,6 +72,10 @@ func apiText(a summary.GuestAPI) string {
 		return ""
 	case a.State == summary.APIAnswers && a.Millis > 0:
 		return fmt.Sprintf("API in %d ms", a.Millis)
+	case a.State == summary.APIFails:
+		return "API fails"
+	case a.State == summary.APISilent:
+		return "API silent"
 	default:
 		return "API " + a.State
 	}
@@ -108,7 +112,7 @@ func (f *facts) valid(r summary.Reading) {
 		for _, e := range r.Expiring {
 			if e.Until.Equal(v.until) {
 				v.fact.class = classAct
-				v.fact.lines = append(v.fact.lines, "overdue")
+				v.fact.lines = slices.Insert(v.fact.lines, 1, "overdue") // after the time that is left
 			}
 		}
 	}

@@ -285,6 +285,29 @@ func TestPicturesFit(t *testing.T) {
 	}
 }
 
+// TestWordsAboveTheArrowOfTheCredential checks that the picture has all words about hypergate's credential and about
+// the guest's API server, in the wide and in the narrow form, and which of the two is overdue.
+func TestWordsAboveTheArrowOfTheCredential(t *testing.T) {
+	t.Parallel()
+	for api, want := range map[summary.GuestAPI]string{
+		{}: "", {State: summary.APIAnswers}: "API answers", {State: summary.APIAnswers, Millis: 12}: "API in 12 ms",
+		{State: summary.APIFails, Millis: 12}: "API fails", {State: summary.APISilent}: "API silent",
+	} {
+		r := degraded("guest1")
+		r.Summary.GuestAPI = api
+		page, err := webpage.OfInstallations([]summary.Reading{r}, noon())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wide := ">" + strings.TrimSuffix("5h left, overdue, "+want, ", ") + "<"
+		for _, text := range []string{wide, ">5h left<", ">overdue<", ">" + want + "<"} {
+			if !strings.Contains(string(page), text) {
+				t.Errorf("%+v: the page has no %q", api, text)
+			}
+		}
+	}
+}
+
 // columns returns how many columns a text takes.
 func columns(line string) (n int) {
 	for _, r := range line {

@@ -177,7 +177,7 @@ func TestTheFleet(t *testing.T) {
 	own, err := planes.StartPlane(t.Context(), "fleet", filepath.Join(t.TempDir(), "fleet"), false)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Cleanup(own.Stop)
-	createFleet(t, kubernetes.NewForConfigOrDie(own.Config))
+	createFleet(t, kubernetes.NewForConfigOrDie(own.Config), fleetSize, foreignLeases)
 	user := grantFleet(t, own)
 
 	t.Log("the requests")
@@ -219,7 +219,7 @@ func TestTheFleet(t *testing.T) {
 	g.Expect(app.Execute(t.Context(), []string{"fleet", "--kubeconfig=" + user}, output, &problem)).To(gomega.Equal(1))
 	g.Expect(problem.String()).To(gomega.Equal("hypergate: printing the report: io: read/write on closed pipe\n"))
 
-	t.Log("one namespace, other errors, and a watch")
+	t.Log("one namespace, and other errors")
 	code, _, _ = run("fleet", "-n", "fleet-7")
 	g.Expect(code).To(gomega.BeZero())
 	for name, tc := range map[string]struct {
@@ -237,7 +237,20 @@ func TestTheFleet(t *testing.T) {
 			t.Errorf("%s: code %d, output %q, error %q", name, code, out, errOut)
 		}
 	}
+}
+
+// TestAFleetIsWatched checks that fleet and status with --watch print a change, with the permissions of deploy/fleet.
+func TestAFleetIsWatched(t *testing.T) {
+	needsServers(t)
+	t.Parallel()
+	own, err := planes.StartPlane(t.Context(), "watched", filepath.Join(t.TempDir(), "watched"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Stop)
 	client := kubernetes.NewForConfigOrDie(own.Config)
+	createFleet(t, client, 10, 0)
+	user := grantFleet(t, own)
 	if got := watchChanges(t, client, user, "fleet", "fleet-7", "ok ", "UNREADABLE "); len(got) != 6 {
 		t.Errorf("%q: want a list with a header, and one change", got)
 	}
@@ -338,7 +351,7 @@ const (
 
 // createFleet creates the Leases of a fleet, each in its own namespace, and others. The first installation is silent,
 // and the second has a forged summary.
-func createFleet(t *testing.T, client kubernetes.Interface) {
+func createFleet(t *testing.T, client kubernetes.Interface, size, foreign int) {
 	t.Helper()
 	var creating errgroup.Group
 	creating.SetLimit(16)
@@ -352,7 +365,7 @@ func createFleet(t *testing.T, client kubernetes.Interface) {
 		return err
 	}
 	later := time.Now().Add(hang.Deadline)
-	for i := range fleetSize {
+	for i := range size {
 		creating.Go(func() error {
 			namespace, renewed := fmt.Sprintf("fleet-%d", i), later
 			if _, err := client.CoreV1().Namespaces().
@@ -377,7 +390,7 @@ func createFleet(t *testing.T, client kubernetes.Interface) {
 			if err := create(namespace, "hypergate-x", labels, map[string]string{summary.Annotation: encoded}, renewed); err != nil {
 				return err
 			}
-			for j := range foreignLeases / fleetSize {
+			for j := range foreign / size {
 				if err := create(namespace, fmt.Sprintf("other-%d", j), nil, nil, later); err != nil {
 					return err
 				}

@@ -210,7 +210,8 @@ func (o *bundleOptions) collect(
 		err := bundle.Collect(ctx, side.config, side.Side, archive)
 		done()
 		if none, is := errors.AsType[bundle.UnreadError](err); is {
-			away = append(away, accessError("reading the "+none.Side+" side", "get /apis there", none.Err))
+			const permission = "list what docs/reference/bundle.md names"
+			away = append(away, accessError("reading the "+none.Side+" side", permission, none.Err))
 			continue
 		}
 		if err != nil {
