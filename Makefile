@@ -320,6 +320,7 @@ migration: servers ## Move Gateways from an istiod in the guest, of 1.29 and of 
 	hack/e2e.sh -v -timeout 2h -run '^TestMigrationFromSail$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromHelm$$' ./test/e2e
 	hack/e2e.sh -v -timeout 1h -run '^TestMigrationStandalone$$' ./test/e2e
+	hack/e2e.sh -v -timeout 1h -run '^TestMigrationByTunnel$$' ./test/e2e
 	@# The main stories again with an older istiod in the guest.
 	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromOLM$$/(an_OLM|three_Gateways|rolled_back_from_Roll)' ./test/e2e
 	ORIGIN_ISTIO=1.28.2 hack/e2e.sh -v -timeout 1h -run '^TestMigrationFromSail$$/(a_guest|rolled_back)' ./test/e2e

@@ -243,16 +243,7 @@ func byTCP(address string) dialer {
 // overTLS returns how to connect to istiod over a connection that leads to it.
 func overTLS(dial func(context.Context) (net.Conn, error)) dialer {
 	return func(ctx context.Context, istiod *tls.Config) (*tls.Conn, error) {
-		plain, err := dial(ctx)
-		if err != nil {
-			return nil, err
-		}
-		conn := tls.Client(plain, istiod)
-		if err := conn.HandshakeContext(ctx); err != nil {
-			_ = plain.Close()
-			return nil, err
-		}
-		return conn, nil
+		return tunnel.OverTLS(ctx, dial, istiod)
 	}
 }
 

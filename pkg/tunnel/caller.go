@@ -102,13 +102,19 @@ func furthest(failed []error) []error {
 func (c Caller) dialIstiod(ctx context.Context, relay string, istiod *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	raw, err := c.Dial(ctx, relay)
+	return OverTLS(ctx, func(ctx context.Context) (net.Conn, error) { return c.Dial(ctx, relay) }, istiod)
+}
+
+// OverTLS returns a connection to istiod whose TLS handshake is complete, over the connection of dial. If the handshake
+// fails, it closes that connection.
+func OverTLS(ctx context.Context, dial func(context.Context) (net.Conn, error), istiod *tls.Config) (*tls.Conn, error) {
+	plain, err := dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, istiod)
+	conn := tls.Client(plain, istiod)
 	if err := conn.HandshakeContext(ctx); err != nil {
-		_ = raw.Close()
+		_ = plain.Close()
 		return nil, fmt.Errorf("the TLS handshake with istiod: %w", err)
 	}
 	return conn, nil

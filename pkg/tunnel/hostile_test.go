@@ -528,3 +528,23 @@ func TestTooManyTunnels(t *testing.T) {
 	b.logs(errReplaced.Error())
 	b.talks()
 }
+
+// TestAnOutageUsesNoTurns: gateways that connect in vain while there is no tunnel do not use up the pace of new
+// streams. So they reach istiod at once when there is one again.
+func TestAnOutageUsesNoTurns(t *testing.T) {
+	t.Parallel()
+	l := defaultLimits()
+	l.opens, l.wait = throttle.Rate{Burst: 2, Every: time.Hour}, time.Second
+	b := newBench(t, l, supportedVersions())
+	for _, inVain := range []net.Conn{b.gateway(), b.gateway(), b.gateway()} {
+		b.ends(inVain)
+	}
+	b.logs("no tunnel to istiod")
+	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
+	b.connected(sidecar)
+	for range 2 {
+		b.must(talk(b.gateway(), "hello"))
+	}
+	b.ends(b.gateway())
+	b.logs("too many new connections of gateways")
+}

@@ -10,16 +10,26 @@ import (
 	"time"
 )
 
-// target connects to istiod.
+// target connects to istiod. It dials in a goroutine of its own: dialing needs a larger stack, which the goroutine of a
+// stream would keep. With 1,000 streams, that is 3 MiB.
 func (s *Sidecar) target(ctx context.Context) (*net.TCPConn, error) {
-	conn, err := (&net.Dialer{Timeout: s.limits.target}).DialContext(ctx, "tcp", s.Target.String())
-	if err != nil {
-		return nil, err
+	type result struct {
+		conn net.Conn
+		err  error
 	}
-	tcp, is := conn.(*net.TCPConn)
+	dialed := make(chan result, 1)
+	go func() {
+		conn, err := (&net.Dialer{Timeout: s.limits.target}).DialContext(ctx, "tcp", s.Target.String())
+		dialed <- result{conn, err}
+	}()
+	out := <-dialed
+	if out.err != nil {
+		return nil, out.err
+	}
+	tcp, is := out.conn.(*net.TCPConn)
 	if !is {
-		_ = conn.Close()
-		return nil, fmt.Errorf("%T is not a TCP connection", conn)
+		_ = out.conn.Close()
+		return nil, fmt.Errorf("%T is not a TCP connection", out.conn)
 	}
 	return tcp, nil
 }

@@ -184,7 +184,7 @@ func (r *Relay) announce() {
 	r.changed = make(chan struct{})
 }
 
-// order sorts tunnels: open takes the first one that accepts a stream.
+// order sorts tunnels that accept streams: open takes the first one.
 type order func(sessions []*session) []*session
 
 // fewestFirst begins with the tunnel that has the fewest streams, so that gateways spread over all istiods.
@@ -197,36 +197,37 @@ func fewestFirst(sessions []*session) []*session {
 // inTurn begins with the tunnel after that of the last call. hypergate asks the same question several times, and wants
 // the answers of all istiods. With fewestFirst, the one with the fewest gateways would get all of the questions.
 func (r *Relay) inTurn(sessions []*session) []*session {
-	accepting := slices.DeleteFunc(slices.Clone(sessions), func(s *session) bool { return s.frames.left.Load() != nil })
-	if len(accepting) == 0 {
+	if len(sessions) == 0 {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.turn = (r.turn + 1) % len(accepting)
-	return slices.Concat(accepting[r.turn:], accepting[:r.turn])
+	r.turn = (r.turn + 1) % len(sessions)
+	return slices.Concat(sessions[r.turn:], sessions[:r.turn])
 }
 
-// open opens a stream on a tunnel. It waits for a tunnel, and for its turn among the new streams, as long as
+// open opens a stream on a tunnel. It waits for a tunnel, and then for its turn among the new streams, as long as
 // limits.wait. An honest relay opens no streams so fast that the sidecar ends the tunnel.
+//
+// Without a tunnel, a connection takes no turn. Otherwise the gateways that connect in vain during an outage would use
+// up the turns, and wait for new ones after it.
 func (r *Relay) open(ctx context.Context, sorted order) (*yamux.Stream, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.limits.wait)
 	defer cancel()
-	turn, reserved := r.pace.Reserve(time.Now(), r.limits.wait)
-	if !reserved {
-		return nil, errors.New("too many new connections of gateways")
-	}
-	select {
-	case <-time.After(turn):
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	for {
+	for turn := false; ; {
 		r.mu.Lock()
 		sessions, changed := slices.Clone(r.sessions), r.changed
 		r.mu.Unlock()
-		for _, s := range sorted(sessions) {
-			// A tunnel that the sidecar replaces accepts no more streams, and neither does one that just ended.
+		accepting := slices.DeleteFunc(sessions, func(s *session) bool { return !s.takesStreams() })
+		if len(accepting) > 0 && !turn {
+			if err := r.await(ctx); err != nil {
+				return nil, err
+			}
+			turn = true
+			continue // there may be other tunnels by now
+		}
+		for _, s := range sorted(accepting) {
+			// A tunnel can end at this moment, or the sidecar can replace it.
 			if stream, err := s.mux.OpenStream(); err == nil {
 				return stream, nil
 			}
@@ -236,6 +237,22 @@ func (r *Relay) open(ctx context.Context, sorted order) (*yamux.Stream, error) {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("no tunnel to istiod: %w", ctx.Err())
 		}
+	}
+}
+
+// await takes a turn among the new streams, and waits for it. The context has a deadline.
+func (r *Relay) await(ctx context.Context) error {
+	now := time.Now()
+	end, _ := ctx.Deadline()
+	wait, reserved := r.pace.Reserve(now, max(end.Sub(now), 0))
+	if !reserved {
+		return errors.New("too many new connections of gateways")
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

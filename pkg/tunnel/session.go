@@ -107,6 +107,10 @@ func (s *session) serves() bool {
 	}
 }
 
+// takesStreams reports whether a relay's tunnel accepts streams: it has not ended, and the sidecar did not ask to
+// stop.
+func (s *session) takesStreams() bool { return !s.ended() && s.frames.left.Load() == nil }
+
 // refuse makes the relay open no more streams on the tunnel. The relay keeps it, and so stays ready, until there is
 // another one.
 func (s *session) refuse() {

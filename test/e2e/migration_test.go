@@ -44,6 +44,8 @@ func TestMigration(t *testing.T) {
 type migrationTest struct {
 	*fixture
 	istio origin.Options
+	// withoutPlane leaves out the HostedControlPlane.
+	withoutPlane bool
 	*guestState
 }
 

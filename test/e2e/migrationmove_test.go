@@ -114,7 +114,7 @@ func (t *migrationTest) command(verb string, args ...string) (code int, output s
 	case reads && t.Topology == model.TopologyStandalone:
 		line = append(line, "--topology=standalone")
 	case reads:
-		line = append(line, "--guest-kubeconfig", t.GuestKubeconfig, "--xds-address", t.XDS().String())
+		line = append(line, "--guest-kubeconfig", t.GuestKubeconfig, "--xds-address", t.published())
 	}
 	out, err := exec.CommandContext(t.step(), t.Binary(), append(line, args...)...).CombinedOutput()
 	if exit, is := errors.AsType[*exec.ExitError](err); is {
@@ -190,7 +190,7 @@ func ended(r migration.Record, why migration.Reason) bool {
 func (m *move) parks(tolerated ...migration.Reason) {
 	m.Helper()
 	m.ends(migration.Parked, tolerated...)
-	m.allAt(m.XDS().String())
+	m.allAt(m.published())
 	m.Expect(m.originReplicas()).To(gomega.BeZero())
 	m.Expect(m.heldEverywhere()).To(gomega.BeEmpty())
 	m.reconfiguredEverywhere()
@@ -215,6 +215,14 @@ func (m *move) returned(tolerated ...migration.Reason) {
 
 // addressOfOrigin is where gateways of the origin get their configuration.
 const addressOfOrigin = "istiod-" + world.Revision + "." + world.GuestNamespace + ".svc:15012"
+
+// published returns where gateways get their configuration from the hosted istiod.
+func (t *migrationTest) published() string {
+	if slices.Contains(t.settings, "--publish="+string(model.PublishTunnel)) {
+		return relayAddress()
+	}
+	return t.XDS().String()
+}
 
 // gateways returns the names of all Gateways, as namespace/name.
 func (t *migrationTest) gateways() []smallAt {

@@ -116,6 +116,19 @@ func TestMigrationStandalone(t *testing.T) {
 	})
 }
 
+// TestMigrationByTunnel moves Gateways to two hosted istiods behind the tunnel. Without a HostedControlPlane, the
+// number of istiods is a flag.
+func TestMigrationByTunnel(t *testing.T) {
+	t.Parallel()
+	shared := startMigrationTest(t, "e2e-mig-tun", 2)
+	shared.withoutPlane, shared.settings = true, append(world.ByTunnel(), "--replicas=2")
+	t.Cleanup(shared.printRows)
+	shared.runAll([]migrationStory{
+		{"an OLM guest is ready to move", readyFromOLM},
+		{"three Gateways move to two istiods behind the tunnel, and move back", twoBehindTheTunnel},
+	})
+}
+
 func readyFromOLM(t *migrationTest) {
 	t.ready(func() (*origin.Origin, error) { return origin.StartOLM(t.step(), origin.In(t.World), t.istio) })
 }
@@ -134,7 +147,7 @@ func readyFromHelm(t *migrationTest) {
 func (t *migrationTest) ready(start func() (*origin.Origin, error)) {
 	t.Helper()
 	standalone := t.Topology == model.TopologyStandalone
-	if !standalone {
+	if !standalone && !t.withoutPlane {
 		t.Expect(t.AddControlPlane(t.step())).To(gomega.Succeed())
 	}
 	var err error
@@ -187,6 +200,20 @@ func thereAndBack(t *migrationTest) {
 func threeThereAndBack(t *migrationTest) {
 	t.addTwo()
 	thereAndBack(t)
+}
+
+// twoBehindTheTunnel: each relay has a tunnel to each istiod, of which one leads. hypergate asks both which Gateways
+// are connected, through the relays. No relay stays back at the origin.
+func twoBehindTheTunnel(t *migrationTest) {
+	t.addTwo()
+	m := t.moving()
+	m.request("start")
+	m.parks()
+	t.rolledOutTo(2)
+	t.eachRelayHolds(2)
+	m.rollsBack()
+	t.noRelayStays()
+	m.arrives()
 }
 
 // rolledBackFrom asks for the way back while the migration is in a phase. Hold lasts for one step, so a policy of the

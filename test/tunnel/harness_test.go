@@ -179,7 +179,7 @@ func (w *harness) start(name string, env []string, args ...string) *proc.Process
 
 func (w *harness) relay(name, ip string) *proc.Process {
 	w.t.Helper()
-	env := []string{"GOGC=" + model.RelayGC, "GOMEMLIMIT=" + model.RelaySoftLimit, "GOMAXPROCS=" + model.TunnelProcs}
+	env := []string{"GOGC=" + model.TunnelGC, "GOMEMLIMIT=" + model.RelaySoftLimit, "GOMAXPROCS=" + model.TunnelProcs}
 	return w.start(name, env, "relay",
 		"--mesh-root="+filepath.Join(w.dir, "mesh/root-cert.pem"), "--tunnel-name="+tunnelName,
 		"--gateways-address="+ip+":15012", "--tunnels-address="+ip+":15443", "--health-address="+ip+health)
@@ -346,5 +346,5 @@ func (w *harness) resident(p *proc.Process) (anonymous, all float64) {
 }
 
 func sidecarEnv() []string {
-	return []string{"GOMEMLIMIT=" + model.SidecarSoftLimit, "GOMAXPROCS=" + model.TunnelProcs}
+	return []string{"GOGC=" + model.TunnelGC, "GOMEMLIMIT=" + model.SidecarSoftLimit, "GOMAXPROCS=" + model.TunnelProcs}
 }
