@@ -36,6 +36,10 @@ func ofAnswers() []mutation {
 			"return writeLimit, writeMemory", "return listLimit, readMemory", "./pkg/answer", "TestSuccessfulResponsesAreLimitedByRequest",
 		},
 		{
+			"bytes", "the memory of the elements of an array", "pkg/answer/scanner.go",
+			"elementCost = 320", "elementCost = 0", "./pkg/answer", "TestElementsCostWhatTheyTake",
+		},
+		{
 			"bytes", "the limit of the fields of a log line", "pkg/logs/logs.go",
 			"line.AddAttrs(fit(fields, LineLimit-overhead-cost(line.Message))...)", "line.AddAttrs(fields...)",
 			"./pkg/logs", "TestLinesAreShort",

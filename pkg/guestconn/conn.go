@@ -55,8 +55,8 @@ type Conn struct {
 	// mu guards the fields below, and the counters of the sessions.
 	mu      sync.Mutex
 	current *session
-	// number counts the sessions that were activated. replaced is closed when the current one is replaced. It is nil for
-	// a fixed connection.
+	// number counts the sessions that were activated. replaced is closed when the current one is replaced. A fixed
+	// connection has none.
 	number   uint64
 	replaced chan struct{}
 	// guest is the identity of this process's guest. It is empty until it is known.

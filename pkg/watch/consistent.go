@@ -107,6 +107,7 @@ func (c *consistent) list(ctx context.Context, o metav1.ListOptions) (runtime.Ob
 }
 
 func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
+	replaced := sessionReplaced(ctx) // before the session is read: each later change closes it
 	in := c.Session()
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
 		if !c.mayStream(c.clock.Now(), in) {
@@ -114,7 +115,7 @@ func (c *consistent) watch(ctx context.Context, o metav1.ListOptions) (apiwatch.
 		}
 		c.Begin()
 		o.ResourceVersion = ""
-	} else if err := c.resume(ctx, in); err != nil {
+	} else if err := c.resume(ctx, in, replaced); err != nil {
 		return nil, err
 	}
 	opened := c.clock.Now()
@@ -154,12 +155,11 @@ func (c *consistent) mayStream(now time.Time, in uint64) bool {
 	return true
 }
 
-// resume waits until a stream can begin without a list. It returns an error if none can. A replaced session ends the
-// wait, because the next stream needs a list then.
-func (c *consistent) resume(ctx context.Context, in uint64) error {
-	replaced := sessionReplaced(ctx) // before the session is read again: a later change closes the channel
+// resume waits until a stream can begin without a list. It returns an error if none can. If replaced is closed
+// meanwhile, the next stream needs a list.
+func (c *consistent) resume(ctx context.Context, in uint64, replaced <-chan struct{}) error {
 	wait, resumes := c.resumes(c.clock.Now(), in)
-	if !resumes || c.Session() != in {
+	if !resumes {
 		return ErrNotResumed
 	}
 	if wait == 0 {

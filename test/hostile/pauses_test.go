@@ -24,7 +24,7 @@ const (
 	// (35 s), because the report must not wait for writes that are not answered.
 	longestReport = 30 * time.Second
 	// cancelTime is how long a write that arrives after the report can take until its client cancels it. The two are
-	// sent within milliseconds. It is shorter than each timeout of a write (3 s and more), which must not look like this.
+	// sent within milliseconds. It is shorter than each timeout of a write, which is 3 s or more.
 	cancelTime = 2 * time.Second
 )
 
