@@ -117,23 +117,3 @@ func TestAReadingForAMigrationEndsEarly(t *testing.T) {
 		})
 	}
 }
-
-// TestAForbiddenWriteOfAMigration checks that the condition about a migration whose state cannot be written names the
-// request, and the permission that is missing.
-func TestAForbiddenWriteOfAMigration(t *testing.T) {
-	t.Parallel()
-	m, g, _ := start(t)
-	m.Between(func(w http.ResponseWriter, r *http.Request) bool {
-		is := r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/leases/"+migration.LeaseName("rev"))
-		if is {
-			adversary.Fail(w, http.StatusForbidden, "Forbidden", `leases.coordination.k8s.io "x" is forbidden: User "u" cannot patch `+
-				`resource "leases" in API group "coordination.k8s.io" in the namespace "n"`)
-		}
-		return is
-	})
-	putOrigin(g)
-	migrate(m)
-	eventually(t, "the missing permission is reported", func() bool {
-		return reported(m, "migrating: writing the state: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this permission")
-	})
-}
