@@ -17,11 +17,17 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 	e.outcome.migration = migrationOutcome{report: m.report, active: m.active, mode: m.mode, problem: m.problem}
 	e.reportUnread(ctx, m)
 	if m.step == nil {
-		return true
+		if m.unwritten != nil {
+			e.outcome.migration.problem, e.outcome.migration.side = m.unwritten, model.SideMgmt
+		}
+		return !m.withheld
 	}
-	if err := e.writeMigration(ctx, m); err != nil {
+	err := e.writeMigration(ctx, m)
+	e.memory.migration.unwritten = unwrittenStep{}
+	if err != nil {
 		e.memory.migration.next = e.clock.Now().Add(migrationAfterAct)
 		if !apierrors.IsConflict(err) { // the Lease has another request by now
+			e.memory.migration.unwritten = unwrittenStep{err: err, mode: m.mode, active: m.active, report: m.report}
 			e.outcome.migration.problem, e.outcome.migration.side = err, model.SideMgmt
 			e.logMigration(ctx, "Writing the state of the migration failed", err)
 		}

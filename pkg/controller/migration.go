@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -28,6 +26,8 @@ type observedMigration struct {
 	// unreadFor is since how long readings fail. unasked is why istiod did not say which proxies are connected to it.
 	unreadFor time.Duration
 	unasked   error
+	// unwritten is the last step, if its state could not be written.
+	unwritten unwrittenStep
 	// denial is that the guest denies writes. The zero value: it does not.
 	denial migration.Denial
 	// ready reports whether the istiod of this installation is rolled out, and was seen where it is published.
@@ -56,6 +56,31 @@ type migrationStep struct {
 	facts  guest.MigrationFacts
 	// problem is why a requested step is not decided. Nil: nothing prevents it.
 	problem error
+	// unwritten is why the state of the last step could not be written. Nil: it was, or this pass tries again. withheld
+	// reports whether istiod must not be installed before that.
+	unwritten error
+	withheld  bool
+}
+
+// unwrittenStep is a step whose state could not be written to the Lease, and why. Until it is decided again, from a new
+// reading, conditions must not change back.
+type unwrittenStep struct {
+	err    error
+	mode   model.IstiodMode
+	active bool
+	report migration.Report
+}
+
+// continueWith returns a step of a pass without a new reading, after one whose state could not be written.
+func (s migrationStep) continueWith(last unwrittenStep) migrationStep {
+	if last.err == nil {
+		return s
+	}
+	s.unwritten, s.report, s.active = last.err, last.report, last.active
+	if s.mode == model.IstiodNone {
+		s.mode, s.withheld = last.mode, true
+	}
+	return s
 }
 
 // decideMigration decides the next step of a migration. Without a new reading of the guest, it returns the mode that
@@ -71,8 +96,11 @@ func (d decider) decideMigration(o observation) migrationStep {
 	// Without an installation, nothing is left that could release a Gateway: the rollout does.
 	ended, installs := hasEnded(m.record), o.wantsInstallation(d.config)
 	out.report, out.active = m.record.Report, !ended && installs
-	if m.reading == nil || !installs || ended && d.rollout.Holding() {
+	switch {
+	case !installs, ended && d.rollout.Holding():
 		return out // the holds of a rollout are not those of a migration
+	case m.reading == nil:
+		return out.continueWith(m.unwritten)
 	}
 	evidence, record := migrationEvidence(o, m.reading, m.record.Intent.Accepted), m.record
 	if m.reading.err == nil {
@@ -239,154 +267,5 @@ func leaderOf(facts guest.MigrationFacts) migration.Lock {
 		return migration.LockOrigin
 	default:
 		return migration.LockFree
-	}
-}
-
-// migrationMemory is what is remembered of a migration between passes.
-type migrationMemory struct {
-	// result receives what the reading that is in progress finds. Nil: there is none in progress.
-	result chan migrationReading
-	// next is when the next reading may begin.
-	next time.Time
-	// session is the session of the guest to which the facts below, up to denied, belong.
-	session uint64
-	// checked is the inventory of the last check, and checkedAt when it was. connected are the Gateways all of whose
-	// pods were seen at the hosted istiod, with the generation of their Deployment.
-	checked   migration.Inventory
-	checkedAt time.Time
-	connected map[types.UID]int64
-	// intent is the request that the last reading was for. unread is why the last reading failed.
-	intent migration.Intent
-	unread error
-	// unreadSince is since when readings fail. unasked is why istiod did not answer the last question.
-	unreadSince time.Time
-	unasked     error
-	// denied is a write that the guest denies.
-	denied deniedWrite
-	// decided is what the last step of this process requires of istiod. unstored is the part of its Memo that the Lease
-	// does not have.
-	decided  decidedMode
-	unstored migration.Unstored
-	// published is where the last plan publishes istiod. Empty: that is not known.
-	published model.HostPort
-	// logged and acted are the last failure and the last action that were logged.
-	logged, acted lastLogged
-}
-
-// decidedMode is the mode of istiod that a step has decided. removes reports whether it removes istiod, and that is not
-// complete.
-type decidedMode struct {
-	decided, removes bool
-	mode             model.IstiodMode
-}
-
-// observe returns what both sides show of a migration. It takes the result of a reading that has ended. It discards
-// the result of a reading that was ended early, and everything that was read in an earlier session of the guest.
-func (m *migrationMemory) observe(o observation, session uint64, ready bool) observedMigration {
-	m.in(session)
-	out := observedMigration{lease: o.mgmt.Migration, ready: ready}
-	if o.mgmtProblem != nil {
-		return out
-	}
-	out.record, _, out.unreadable = migration.ParseRecord(o.mgmt.Migration.Annotations)
-	out.record.Memo.Unstored = m.unstored
-	if out.goal() == migration.NoGoal {
-		m.decided = decidedMode{}
-	}
-	m.denied = m.denied.since(out.record.Intent)
-	out.denial = m.denied.denial(o.now)
-	select {
-	case r := <-m.result:
-		m.result = nil
-		if r.ended == nil && r.session == session {
-			out.reading = m.take(r, o.now)
-		}
-	default:
-	}
-	if out.unread, out.unasked = m.unread, m.unasked; out.unread != nil {
-		out.unreadFor = o.now.Sub(m.unreadSince)
-	}
-	return out
-}
-
-// in begins a session of the guest. It forgets what was read in an earlier one.
-func (m *migrationMemory) in(session uint64) {
-	if m.session == session {
-		return
-	}
-	m.session, m.next = session, time.Time{}
-	m.checked, m.checkedAt, m.connected, m.denied = migration.Inventory{}, time.Time{}, nil, deniedWrite{}
-	m.unread, m.unreadSince, m.unasked, m.unstored = nil, time.Time{}, nil, migration.Unstored{}
-}
-
-// take returns a reading that has ended, with what an earlier one has found. Nil: nothing of it can be used.
-func (m *migrationMemory) take(r migrationReading, now time.Time) *migrationReading {
-	m.unread, m.unasked = r.err, r.unasked
-	if r.err == nil {
-		m.keep(&r, now)
-		m.unreadSince = time.Time{}
-		return &r
-	}
-	if m.unreadSince.IsZero() {
-		m.unreadSince = now
-	}
-	if !r.facts.Essential {
-		return nil
-	}
-	return &r
-}
-
-// keep remembers what a reading has found, and adds to it what an earlier one has found.
-func (m *migrationMemory) keep(r *migrationReading, now time.Time) {
-	if r.facts.Checked {
-		m.checked, m.checkedAt = r.facts.Inventory, now
-	}
-	r.checked = m.checked
-	r.checked.Origin, r.checked.Gateways = r.facts.Inventory.Origin, r.facts.Inventory.Gateways
-	r.checked.Unread = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.checked.Unread, r.facts.Inventory.Unread))))
-	connected := map[types.UID]int64{}
-	for _, g := range r.facts.Inventory.Gateways {
-		generation, seen := r.connected[g.UID]
-		if !seen {
-			generation, seen = m.connected[g.UID]
-		}
-		if seen && generation == g.Deployment.Generation && g.Of == migration.OfHosted {
-			connected[g.UID] = generation
-		}
-	}
-	m.connected, r.connected = connected, connected
-}
-
-// decide remembers a step. The next reading begins after it.
-func (m *migrationMemory) decide(s migrationStep, now time.Time) {
-	if s.step == nil {
-		return
-	}
-	m.unstored = s.memo.Unstored
-	m.decided = decidedMode{decided: true, mode: s.mode, removes: s.mode == model.IstiodNone && !endsMigration(s.step)}
-	m.next = now.Add(untilReading(s.step))
-	if _, stopped := s.step.(migration.Stop); stopped && isUrgent(s.memo) && s.facts.HasNoReplicas() {
-		m.next = now.Add(migrationWaiting) // what blocks does not delay the start of the origin
-	}
-}
-
-// untilReading returns how long after a step the guest is read again.
-func untilReading(s migration.Step) time.Duration {
-	switch s := s.(type) {
-	case migration.Act:
-		return migrationAfterAct
-	case migration.Wait:
-		switch s.Why {
-		case migration.OriginExists, migration.OriginReturns:
-			return migrationAtRest
-		case migration.GuestSettling:
-			return min(s.Again, migrationStopped)
-		default:
-			return migrationWaiting
-		}
-	case migration.Stop:
-		return migrationStopped
-	default:
-		return migrationAtRest
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -566,6 +567,31 @@ func TestAStopDoesNotDelayTheOrigin(t *testing.T) {
 		m.decide(migrationStep{step: migration.Stop{Phase: c.memo.Phase}, memo: c.memo, facts: c.facts}, now)
 		if got := m.next.Sub(now); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestAStepWhoseStateIsNotWritten checks what follows from it in the passes until it is decided again: istiod is not
+// installed for it, and one that is installed is repaired as before.
+func TestAStepWhoseStateIsNotWritten(t *testing.T) {
+	t.Parallel()
+	forbidden := errors.New("forbidden")
+	last := unwrittenStep{err: forbidden, mode: model.IstiodLeading, active: true}
+	for name, c := range map[string]struct {
+		mode model.IstiodMode
+		last unwrittenStep
+		want migrationStep
+	}{
+		"it was written": {model.IstiodNone, unwrittenStep{}, migrationStep{mode: model.IstiodNone}},
+		"istiod is absent": {
+			model.IstiodNone, last,
+			migrationStep{mode: model.IstiodLeading, active: true, unwritten: forbidden, withheld: true},
+		},
+		"istiod is there":       {model.IstiodServing, last, migrationStep{mode: model.IstiodServing, active: true, unwritten: forbidden}},
+		"written, istiod there": {model.IstiodServing, unwrittenStep{}, migrationStep{mode: model.IstiodServing}},
+	} {
+		if got := (migrationStep{mode: c.mode}).continueWith(c.last); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
 }

@@ -529,8 +529,8 @@ func TestTooManyTunnels(t *testing.T) {
 	b.talks()
 }
 
-// TestAnOutageUsesNoTurns: gateways that connect in vain while there is no tunnel do not use up the pace of new
-// streams. So they reach istiod at once when there is one again.
+// TestAnOutageUsesNoTurns checks that gateways which connect while no tunnel exists use no turns of the relay for new
+// streams. When a tunnel exists again, they reach istiod at once.
 func TestAnOutageUsesNoTurns(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/controller"
@@ -115,5 +116,36 @@ func TestAReadingForAMigrationEndsEarly(t *testing.T) {
 				t.Errorf("the hosted istiod was installed without a reading: %v", modes)
 			}
 		})
+	}
+}
+
+// TestAForbiddenWriteOfAMigration checks that the condition about a migration whose state cannot be written names the
+// request, and the permission that is missing. It stays while hypergate tries again.
+func TestAForbiddenWriteOfAMigration(t *testing.T) {
+	t.Parallel()
+	m, g, _ := start(t)
+	var refused atomic.Int64
+	m.Between(func(w http.ResponseWriter, r *http.Request) bool {
+		is := r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/leases/"+migration.LeaseName("rev"))
+		if is {
+			refused.Add(1)
+			adversary.Fail(w, http.StatusForbidden, "Forbidden", `leases.coordination.k8s.io "x" is forbidden: User "u" cannot patch `+
+				`resource "leases" in API group "coordination.k8s.io" in the namespace "n"`)
+		}
+		return is
+	})
+	putOrigin(g)
+	migrate(m)
+	const what = "migrating: writing the state: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this permission"
+	eventually(t, "the missing permission is reported", func() bool { return reported(m, what) })
+	tries := func(more int64) {
+		want := refused.Load() + more
+		eventually(t, "hypergate tries again", func() bool { return refused.Load() >= want })
+	}
+	tries(1)
+	before := m.Get(hcpVersion, hcps, mgmtNS, "guest1")["status"]
+	tries(2)
+	if diff := cmp.Diff(before, m.Get(hcpVersion, hcps, mgmtNS, "guest1")["status"]); diff != "" {
+		t.Errorf("the conditions change with each try: -before +after:\n%s", diff)
 	}
 }
