@@ -86,7 +86,7 @@ type collector struct {
 	redact  redactor
 	// groups are the versions of the served API groups, the preferred one first.
 	groups map[string][]string
-	// read is whether a kind was listed. unread is the first error of a kind.
+	// read reports whether a kind was listed. unread is the first error of a kind.
 	read   bool
 	unread error
 }
