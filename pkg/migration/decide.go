@@ -233,6 +233,9 @@ func (d decision) memo(step Step) Memo {
 	if len(d.unknown()) > 0 {
 		return m
 	}
+	if step == (Rest{Check, RolledBack}) {
+		return Memo{Phase: m.Phase, Since: m.Since, Replicas: m.Replicas} // the next migration may have no time of its own
+	}
 	m.Unneeded = phase == Lead && !d.needed()
 	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
 	switch s := step.(type) {
