@@ -238,6 +238,9 @@ func (d decision) memo(step Step) Memo {
 	}
 	m.Unneeded = phase == Lead && !d.needed()
 	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
+	if d.hasLed(phase) {
+		m.LeadFailedAt = time.Time{} // if the lock is lost later, the hosted istiod has its full time again
+	}
 	switch s := step.(type) {
 	case Wait:
 		return d.memoOfWait(s, m)
@@ -246,6 +249,11 @@ func (d decision) memo(step Step) Memo {
 	default:
 		return m
 	}
+}
+
+// hasLed reports whether the phase Lead is over: the hosted istiod got the lock, perhaps late.
+func (d decision) hasLed(phase Phase) bool {
+	return d.leads() && slices.Contains([]Phase{Roll, Park, Retire, Done}, phase)
 }
 
 // memoOfArrival adds whether the Gateway that was released last has arrived.

@@ -33,3 +33,21 @@ func TestARollbackForgetsFailures(t *testing.T) {
 		{"the lock is tried again", locked, migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
 	})
 }
+
+// TestALateLockIsNoFailureLater checks that a hosted istiod that got the lock late, and loses it while Gateways move,
+// has its full time again. Until Gateways move, it has not.
+func TestALateLockIsNoFailureLater(t *testing.T) {
+	t.Parallel()
+	late := held(migration.HostedLeading, migration.LockHosted).with(func(s *situation) {
+		s.memo = migration.Memo{Phase: migration.Lead, Since: ago(time.Hour), ScaledAt: ago(time.Hour), LeadFailedAt: ago(59 * time.Minute)}
+	})
+	lost := func(s *situation) {
+		_, s.memo = migration.Decide(s.e, s.i, s.memo, start)
+		s.e.Lock = migration.LockOrigin
+	}
+	starting := late.with(func(s *situation) { s.e.Hosted.Ready = false })
+	checkDecisions(t, []decisionCase{
+		{"lost in Roll", late.with(lost), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
+		{"lost in Lead", starting.with(lost), migration.Stop{Phase: migration.Lead, Why: migration.LockPending}},
+	})
+}
