@@ -34,6 +34,8 @@ type MigrationQuestion struct {
 	Check bool
 	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
 	Seen map[types.UID]int64
+	// Released is the Gateway that was released last: the next step follows from its pods, so they are listed first.
+	Released types.UID
 	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them. Instead, it depends
 	// on the istiod of the pods of earlier templates.
 	NoPods bool
@@ -131,9 +133,9 @@ func (m *migrationReader) rest(ctx context.Context, q MigrationQuestion) error {
 	}
 	switch {
 	case q.NoPods:
-		reads = append(reads, m.oldPods)
+		reads = append(reads, func(ctx context.Context) error { return m.oldPods(ctx, q.Released) })
 	case !isAway:
-		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
+		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q) })
 	}
 	return inOrder(ctx, reads...)
 }
@@ -192,12 +194,25 @@ func (m *migrationReader) webhook(ctx context.Context) error {
 	return nil
 }
 
+// startingWith returns the indices of the Gateways, that of one Gateway first.
+func (r *inventoryReader) startingWith(first types.UID) []int {
+	out := make([]int, 0, len(r.out.Gateways))
+	for i, g := range r.out.Gateways {
+		if out = append(out, i); g.UID == first {
+			copy(out[1:], out)
+			out[0] = i
+		}
+	}
+	return out
+}
+
 // gatewayPods lists the pods of Gateways that the hosted istiod has deployed completely.
-func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]int64) error {
+func (m *migrationReader) gatewayPods(ctx context.Context, q MigrationQuestion) error {
 	listed := 0
-	for _, g := range m.out.Gateways {
+	for _, i := range m.startingWith(q.Released) {
+		g := m.out.Gateways[i]
 		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete && isLabel(g.Key.Name)
-		if generation, is := seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
+		if generation, is := q.Seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
 			continue
 		}
 		listed++

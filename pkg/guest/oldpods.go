@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -15,9 +16,9 @@ import (
 
 // oldPods reads of Gateways at the origin whether the pods of earlier templates are the origin's, too. The hosted
 // istiod does not serve those of a Gateway that has never moved.
-func (m *migrationReader) oldPods(ctx context.Context) error {
+func (m *migrationReader) oldPods(ctx context.Context, released types.UID) error {
 	listed := 0
-	for i := range m.out.Gateways {
+	for _, i := range m.startingWith(released) {
 		g := &m.out.Gateways[i]
 		if g.Of != migration.OfOrigin || g.Deployment.Old == 0 || !isLabel(g.Key.Name) || listed == gatewaysPerReading {
 			continue
