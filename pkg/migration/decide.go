@@ -15,8 +15,10 @@ import (
 const (
 	// readyTime is how long an istiod may take to become ready.
 	readyTime = 10 * time.Minute
-	// holdTime is how long it may take to hold all Gateways.
-	holdTime = 2 * time.Minute
+	// holdTime is how long it may take to hold all Gateways, or holdPerGateway for each, if that is longer. A pass
+	// holds 16, and takes up to half a minute in a guest whose webhook delays each write by ten seconds.
+	holdTime       = 2 * time.Minute
+	holdPerGateway = 2 * time.Second
 	// leadTime is how long the origin has 0 replicas while the lock moves. Meanwhile, no istiod configures its proxies.
 	// Within a minute, a pod of the origin serves them again: it has 15 s to start.
 	leadTime = 45 * time.Second
@@ -168,10 +170,11 @@ func (d decision) with(wanted func(Gateway) bool) []Gateway {
 // holdAll returns the step that holds all Gateways with a Deployment. Nil: all are held.
 func (d decision) holdAll() Step {
 	free := d.with(func(g Gateway) bool { return g.deployed() && g.Hold == model.Free })
+	limit := max(holdTime, time.Duration(len(d.e.Gateways))*holdPerGateway)
 	switch {
 	case len(free) == 0:
 		return nil
-	case d.inPhase(Hold, holdTime) >= holdTime:
+	case d.inPhase(Hold, limit) >= limit:
 		return Stop{Phase: Hold, Why: NotHeld, Gateway: free[0].ForeignObject}
 	default:
 		return Act{Hold, HoldGateways{objects(free)}}
