@@ -94,7 +94,7 @@ const (
 // roots of the hosted istiod are read first.
 func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
 	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
-	m := &migrationReader{inventoryReader: r, facts: MigrationFacts{
+	m := &migrationReader{inventoryReader: r, restores: !q.NoPods, facts: MigrationFacts{
 		Checked: q.Check, Deployments: map[types.UID]model.ForeignObject{}, GatewayPods: map[types.UID][]string{},
 	}}
 	essential := func(context.Context) error {
@@ -145,6 +145,8 @@ type migrationReader struct {
 	*inventoryReader
 
 	facts MigrationFacts
+	// restores reports whether a step can restore the pods of a Gateway.
+	restores bool
 }
 
 // roots reads whether the guest's gateways have the roots of the hosted istiod. Without any, they have not.
@@ -232,38 +234,46 @@ func (m *migrationReader) gatewayPods(ctx context.Context, q MigrationQuestion) 
 	return nil
 }
 
-// permissions adds the writes of a migration that the guest does not permit to Unread.
+// permissions adds the writes of a migration that the guest does not permit to Unread. To restore the pods of a
+// Gateway, hypergate also has to list its ReplicaSets. A rollback restores none.
 func (m *migrationReader) permissions(ctx context.Context) error {
+	var all []authorizationv1.ResourceAttributes
 	for _, w := range model.ForeignWrites() {
-		name := ""
+		attributes := authorizationv1.ResourceAttributes{Verb: "patch", Group: w.GVK.Group, Resource: w.Resource}
 		switch w.Reason {
 		case model.ReasonScaleOrigin:
-			name = m.c.cfg.IstiodName()
+			attributes.Name = m.c.cfg.IstiodName()
 		case model.ReasonRelaxWebhook:
-			name = migration.OriginWebhook(m.c.cfg.Revision, m.c.cfg.GuestNamespace)
+			attributes.Name = migration.OriginWebhook(m.c.cfg.Revision, m.c.cfg.GuestNamespace)
 		case model.ReasonHoldGateway, model.ReasonReleaseGateway, model.ReasonRestoreTemplate:
 		}
-		allowed, err := m.mayPatch(ctx, w, name)
+		if attributes.Name != "" && w.Namespaced {
+			attributes.Namespace = m.c.cfg.GuestNamespace
+		}
+		all = append(all, attributes)
+	}
+	if sets := replicaSetResource(); m.restores {
+		all = append(all, authorizationv1.ResourceAttributes{Verb: "list", Group: sets.Group, Resource: sets.Resource})
+	}
+	for _, attributes := range all {
+		allowed, err := m.may(ctx, attributes)
 		if err != nil {
 			return err
 		}
 		if !allowed {
-			m.out.Unread = append(m.out.Unread, "patch "+w.GVR().GroupResource().String())
+			of := schema.GroupResource{Group: attributes.Group, Resource: attributes.Resource}
+			m.out.Unread = append(m.out.Unread, attributes.Verb+" "+of.String())
 		}
 	}
 	m.out.Unread = slices.Compact(m.out.Unread)
 	return nil
 }
 
-// mayPatch reports whether the guest permits a patch. An empty name means any object.
-func (m *migrationReader) mayPatch(ctx context.Context, w model.ForeignWrite, name string) (bool, error) {
+// may reports whether the guest permits a request. An empty name means any object.
+func (m *migrationReader) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
 	defer cancel()
-	attributes := &authorizationv1.ResourceAttributes{Verb: "patch", Group: w.GVK.Group, Resource: w.Resource, Name: name}
-	if name != "" && w.Namespaced {
-		attributes.Namespace = m.c.cfg.GuestNamespace
-	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
 	if err != nil {
 		return false, fmt.Errorf("encoding an access review: %w", err)
@@ -295,11 +305,10 @@ const revisionAnnotation = "deployment.kubernetes.io/revision"
 // error if there is none.
 func (c *Cluster) OriginTemplate(ctx context.Context, deployment model.ForeignObject, gateway string) (map[string]any, error) {
 	r := &inventoryReader{c: c}
-	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
 	var template map[string]any
 	latest, examined := -1, 0
-	err := r.each(ctx, gvr, deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+	err := r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
 		examined++
 		var set appsv1.ReplicaSet
 		number, err := strconv.Atoi(u.GetAnnotations()[revisionAnnotation])

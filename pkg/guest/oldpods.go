@@ -36,11 +36,10 @@ func (m *migrationReader) oldPods(ctx context.Context, released types.UID) error
 // onlyOrigin reports whether all pods of a Deployment have the address of the origin. False: that is not known, as
 // without the permission to list ReplicaSets. A rollback goes on without it.
 func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.ForeignObject, gateway string) (bool, error) {
-	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
 	examined, found, others := 0, false, false
 	r := &inventoryReader{c: m.c}
-	err := r.each(ctx, gvr, deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+	err := r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
 		examined++
 		var set appsv1.ReplicaSet
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
@@ -51,6 +50,10 @@ func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.Forei
 		return !others && examined < mostReplicaSets
 	})
 	return found && !others && examined < mostReplicaSets, err
+}
+
+func replicaSetResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 }
 
 // hasPods reports whether a ReplicaSet has pods, or should have some.
