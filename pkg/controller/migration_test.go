@@ -595,3 +595,14 @@ func TestAStepWhoseStateIsNotWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestAReadingBeginsWithTheReleasedGateway checks that a reading is asked for the Gateway that was released last.
+func TestAReadingBeginsWithTheReleasedGateway(t *testing.T) {
+	d := newTestDecider(t)
+	observed := d.observed(besideOrigin(migration.Forward))
+	observed.migration.record.Memo.Released = "g-1"
+	m := migrationMemory{published: model.HostPort{Host: "hosted", Port: 15012}}
+	if got := m.question(observed, observed.now); got.Released != "g-1" || got.Published != "hosted:15012" || !got.Check {
+		t.Errorf("%+v", got)
+	}
+}

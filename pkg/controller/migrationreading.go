@@ -102,15 +102,7 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 	}
 	m.next = now.Add(migrationWaiting) // if it fails
 	m.result = make(chan migrationReading, 1)
-	question := guest.MigrationQuestion{
-		Ours: migration.ParseVersion(charts.EmbeddedVersion), Check: now.Sub(m.checkedAt) >= migrationCheck || m.checkedAt.IsZero(),
-		Seen: m.connected, Roots: o.mgmt.CA.Root,
-	}
-	question.NoPods = o.migration.goal() == migration.Backward
-	question.Urgent = isUrgent(o.migration.record.Memo)
-	if m.published != (model.HostPort{}) {
-		question.Published = m.published.String()
-	}
+	question := m.question(o, now)
 	ask, session := r.proxiesQuestion(o, now), m.session
 	ctx, over := r.readingContext.begin(ctx)
 	r.readingContext.endWhen(func() error { return r.unreadableNow(o.mgmt, session) })
@@ -124,6 +116,19 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 		r.notify()
 	}(m.result)
 	return 0
+}
+
+// question returns what the next reading depends on.
+func (m *migrationMemory) question(o observation, now time.Time) guest.MigrationQuestion {
+	out := guest.MigrationQuestion{
+		Ours: migration.ParseVersion(charts.EmbeddedVersion), Check: now.Sub(m.checkedAt) >= migrationCheck || m.checkedAt.IsZero(),
+		Seen: m.connected, Roots: o.mgmt.CA.Root, Released: o.migration.record.Memo.Released,
+		NoPods: o.migration.goal() == migration.Backward, Urgent: isUrgent(o.migration.record.Memo),
+	}
+	if m.published != (model.HostPort{}) {
+		out.Published = m.published.String()
+	}
+	return out
 }
 
 // unreadableNow reports why a reading of the guest that began in a session must end. before is what the management side

@@ -30,6 +30,8 @@ const (
 	inventoryPage, inventoryPages = 100, 100
 	// inventoryObjects is how many objects of a kind are named, besides Gateways.
 	inventoryObjects = 10
+	// otherClasses is how many GatewayClasses of other controllers are remembered in a reading.
+	otherClasses = 256
 	// maxResourceList is how many bytes are read of a list of resources in an environment variable of the origin.
 	maxResourceList = 16 << 10
 	// maxRoutes is how many attached routes of a Gateway are counted.
@@ -70,8 +72,8 @@ type inventoryReader struct {
 	originPods   []string
 	deployments  map[types.UID]model.ForeignObject
 	names        map[types.UID]string
-	// own are the names of the GatewayClasses of hypergate's controller.
-	own map[string]bool
+	// own are the names of the GatewayClasses of hypergate's controller, and others are the first ones of others.
+	own, others map[string]bool
 	// ignored and included are the resources that the origin does not serve, and the exceptions.
 	ignored, included []string
 	// passthrough are the Gateways with listeners that need alpha features.
@@ -150,12 +152,15 @@ func (r *inventoryReader) unread(verb string, gvr schema.GroupVersionResource, e
 }
 
 func (r *inventoryReader) classes(ctx context.Context) error {
-	r.own = map[string]bool{}
+	r.own, r.others = map[string]bool{}, map[string]bool{}
 	unread := len(r.out.Unread)
 	gvr := schema.GroupVersionResource{Group: gatewayGroup, Version: classVersion, Resource: "gatewayclasses"}
 	err := r.each(ctx, gvr, "", metav1.ListOptions{}, func(u *unstructured.Unstructured) bool {
 		controller, _, _ := unstructured.NestedString(u.Object, "spec", "controllerName")
 		if controller != r.c.cfg.ControllerName {
+			if len(r.others) < otherClasses {
+				r.others[u.GetName()] = true
+			}
 			return true
 		}
 		r.own[u.GetName()] = true
@@ -266,6 +271,7 @@ func (r *inventoryReader) gateways(ctx context.Context) error {
 		if !r.own[found.Class] && found.Hold != model.Held {
 			return true
 		}
+		found.Elsewhere = r.others[found.Class] // a class that was deleted may come back
 		r.out.Gateways = append(r.out.Gateways, found)
 		r.names[found.UID] = bounded(deploymentName(u, found.Class), maxName)
 		for _, l := range g.Spec.Listeners {

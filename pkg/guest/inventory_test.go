@@ -96,11 +96,16 @@ func (w *inventoried) read() migration.Inventory {
 
 func (w *inventoried) tryRead() (migration.Inventory, error) {
 	w.t.Helper()
+	return w.cluster().Inventory(w.t.Context(), migration.Version{Major: 1, Minor: 29})
+}
+
+func (w *inventoried) cluster() *guest.Cluster {
+	w.t.Helper()
 	conn, err := guestconn.Fixed(w.api.Config())
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	cluster, err := guest.New(conn, w.cfg, nil)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
-	return cluster.Inventory(w.t.Context(), migration.Version{Major: 1, Minor: 29})
+	return cluster
 }
 
 // TestInventoryOfTheOrigin reads what shows how the guest's istiod was installed.
@@ -258,11 +263,7 @@ func TestPodsThatHaveEndedAreNotTheOrigins(t *testing.T) {
 		pods = append(pods, pod(fmt.Sprintf("evicted-%d", i), "Failed"))
 	}
 	w.api.Put(collection("", "v1", w.cfg.GuestNamespace, "pods", "Pod"), pods...)
-	conn, err := guestconn.Fixed(w.api.Config())
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	cluster, err := guest.New(conn, w.cfg, nil)
-	w.Expect(err).NotTo(gomega.HaveOccurred())
-	facts, err := cluster.Migration(t.Context(), guest.MigrationQuestion{})
+	facts, err := w.cluster().Migration(t.Context(), guest.MigrationQuestion{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	w.Expect(facts.Pods).To(gomega.ConsistOf("istiod-z", "istiod-y"))
 	w.Expect(facts.Inventory.Origin.Deployment.Existing).To(gomega.BeEquivalentTo(2))
@@ -287,11 +288,7 @@ func TestAMigrationReadsTheOriginFirst(t *testing.T) {
 	} {
 		w := newInventoried(t)
 		w.api.Fail(c.failing, c.err)
-		conn, err := guestconn.Fixed(w.api.Config())
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-		cluster, err := guest.New(conn, w.cfg, nil)
-		w.Expect(err).NotTo(gomega.HaveOccurred())
-		facts, err := cluster.Migration(t.Context(), guest.MigrationQuestion{})
+		facts, err := w.cluster().Migration(t.Context(), guest.MigrationQuestion{})
 		w.Expect(err != nil).To(gomega.Equal(!apierrors.IsForbidden(c.err)), c.name)
 		w.Expect(facts.Essential).To(gomega.Equal(c.essential), c.name)
 		if c.essential {

@@ -34,6 +34,8 @@ type MigrationQuestion struct {
 	Check bool
 	// Seen are the Gateways whose pods need not be listed, with the generation of their Deployment.
 	Seen map[types.UID]int64
+	// Released is the Gateway that was released last: the next step follows from its pods, so they are listed first.
+	Released types.UID
 	// NoPods reports whether no pods of Gateways are listed: no step of a rollback depends on them. Instead, it depends
 	// on the istiod of the pods of earlier templates.
 	NoPods bool
@@ -95,7 +97,7 @@ const (
 // roots of the hosted istiod are read first.
 func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
 	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
-	m := &migrationReader{inventoryReader: r, facts: MigrationFacts{
+	m := &migrationReader{inventoryReader: r, restores: !q.NoPods, facts: MigrationFacts{
 		Checked: q.Check, Deployments: map[types.UID]model.ForeignObject{}, GatewayPods: map[types.UID][]string{},
 	}}
 	essential := func(context.Context) error {
@@ -134,9 +136,9 @@ func (m *migrationReader) rest(ctx context.Context, q MigrationQuestion) error {
 	}
 	switch {
 	case q.NoPods:
-		reads = append(reads, m.oldPods)
+		reads = append(reads, func(ctx context.Context) error { return m.oldPods(ctx, q.Released) })
 	case !isAway:
-		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q.Seen) })
+		reads = append(reads, func(ctx context.Context) error { return m.gatewayPods(ctx, q) })
 	}
 	return inOrder(ctx, reads...)
 }
@@ -146,6 +148,8 @@ type migrationReader struct {
 	*inventoryReader
 
 	facts MigrationFacts
+	// restores reports whether a step can restore the pods of a Gateway.
+	restores bool
 }
 
 // roots reads whether the guest's gateways have the roots of the hosted istiod. Without any, they have not.
@@ -198,12 +202,25 @@ func (m *migrationReader) webhook(ctx context.Context) error {
 	return nil
 }
 
+// startingWith returns the indices of the Gateways, that of one Gateway first.
+func (r *inventoryReader) startingWith(first types.UID) []int {
+	out := make([]int, 0, len(r.out.Gateways))
+	for i, g := range r.out.Gateways {
+		if out = append(out, i); g.UID == first {
+			copy(out[1:], out)
+			out[0] = i
+		}
+	}
+	return out
+}
+
 // gatewayPods lists the pods of Gateways that the hosted istiod has deployed completely.
-func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]int64) error {
+func (m *migrationReader) gatewayPods(ctx context.Context, q MigrationQuestion) error {
 	listed := 0
-	for _, g := range m.out.Gateways {
+	for _, i := range m.startingWith(q.Released) {
+		g := m.out.Gateways[i]
 		complete := g.Of == migration.OfHosted && g.Deployment.State == model.DeploymentComplete && isLabel(g.Key.Name)
-		if generation, is := seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
+		if generation, is := q.Seen[g.UID]; !complete || is && generation == g.Deployment.Generation || listed == gatewaysPerReading {
 			continue
 		}
 		listed++
@@ -223,40 +240,48 @@ func (m *migrationReader) gatewayPods(ctx context.Context, seen map[types.UID]in
 	return nil
 }
 
-// permissions adds the writes of a migration that the guest does not permit to Unread.
+// permissions adds the writes of a migration that the guest does not permit to Unread. To restore the pods of a
+// Gateway, hypergate also has to list its ReplicaSets. A rollback restores none.
 func (m *migrationReader) permissions(ctx context.Context) error {
+	var all []authorizationv1.ResourceAttributes
 	for _, w := range model.ForeignWrites() {
-		name := ""
+		attributes := authorizationv1.ResourceAttributes{Verb: "patch", Group: w.GVK.Group, Resource: w.Resource}
 		switch w.Reason {
 		case model.ReasonRefuseListenerSet:
 			continue // no step of a migration needs it
 		case model.ReasonScaleOrigin:
-			name = m.c.cfg.IstiodName()
+			attributes.Name = m.c.cfg.IstiodName()
 		case model.ReasonRelaxWebhook:
-			name = migration.OriginWebhook(m.c.cfg.Revision, m.c.cfg.GuestNamespace)
+			attributes.Name = migration.OriginWebhook(m.c.cfg.Revision, m.c.cfg.GuestNamespace)
 		case model.ReasonHoldGateway, model.ReasonReleaseGateway, model.ReasonRestoreTemplate:
 		}
-		allowed, err := m.mayPatch(ctx, w, name)
+		if attributes.Name != "" && w.Namespaced {
+			attributes.Namespace = m.c.cfg.GuestNamespace
+		}
+		all = append(all, attributes)
+	}
+	if sets := replicaSetResource(); m.restores {
+		all = append(all, authorizationv1.ResourceAttributes{Verb: "list", Group: sets.Group, Resource: sets.Resource})
+	}
+	for _, attributes := range all {
+		allowed, err := m.may(ctx, attributes)
 		if err != nil {
 			return err
 		}
 		if !allowed {
-			m.out.Unread = append(m.out.Unread, "patch "+w.GVR().GroupResource().String())
+			of := schema.GroupResource{Group: attributes.Group, Resource: attributes.Resource}
+			m.out.Unread = append(m.out.Unread, attributes.Verb+" "+of.String())
 		}
 	}
 	m.out.Unread = slices.Compact(m.out.Unread)
 	return nil
 }
 
-// mayPatch reports whether the guest permits a patch. An empty name means any object.
-func (m *migrationReader) mayPatch(ctx context.Context, w model.ForeignWrite, name string) (bool, error) {
+// may reports whether the guest permits a request. An empty name means any object.
+func (m *migrationReader) may(ctx context.Context, attributes authorizationv1.ResourceAttributes) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, foreignPatchTimeout)
 	defer cancel()
-	attributes := &authorizationv1.ResourceAttributes{Verb: "patch", Group: w.GVK.Group, Resource: w.Resource, Name: name}
-	if name != "" && w.Namespaced {
-		attributes.Namespace = m.c.cfg.GuestNamespace
-	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes}}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
 	if err != nil {
 		return false, fmt.Errorf("encoding an access review: %w", err)
@@ -288,11 +313,10 @@ const revisionAnnotation = "deployment.kubernetes.io/revision"
 // error if there is none.
 func (c *Cluster) OriginTemplate(ctx context.Context, deployment model.ForeignObject, gateway string) (map[string]any, error) {
 	r := &inventoryReader{c: c}
-	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
 	var template map[string]any
 	latest, examined := -1, 0
-	err := r.each(ctx, gvr, deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+	err := r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
 		examined++
 		var set appsv1.ReplicaSet
 		number, err := strconv.Atoi(u.GetAnnotations()[revisionAnnotation])

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -15,9 +16,9 @@ import (
 
 // oldPods reads of Gateways at the origin whether the pods of earlier templates are the origin's, too. The hosted
 // istiod does not serve those of a Gateway that has never moved.
-func (m *migrationReader) oldPods(ctx context.Context) error {
+func (m *migrationReader) oldPods(ctx context.Context, released types.UID) error {
 	listed := 0
-	for i := range m.out.Gateways {
+	for _, i := range m.startingWith(released) {
 		g := &m.out.Gateways[i]
 		if g.Of != migration.OfOrigin || g.Deployment.Old == 0 || !isLabel(g.Key.Name) || listed == gatewaysPerReading {
 			continue
@@ -35,11 +36,10 @@ func (m *migrationReader) oldPods(ctx context.Context) error {
 // onlyOrigin reports whether all pods of a Deployment have the address of the origin. False: that is not known, as
 // without the permission to list ReplicaSets. A rollback goes on without it.
 func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.ForeignObject, gateway string) (bool, error) {
-	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
 	examined, found, others := 0, false, false
 	r := &inventoryReader{c: m.c}
-	err := r.each(ctx, gvr, deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+	err := r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
 		examined++
 		var set appsv1.ReplicaSet
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
@@ -50,6 +50,10 @@ func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.Forei
 		return !others && examined < mostReplicaSets
 	})
 	return found && !others && examined < mostReplicaSets, err
+}
+
+func replicaSetResource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
 }
 
 // hasPods reports whether a ReplicaSet has pods, or should have some.

@@ -64,7 +64,7 @@ func TestPodsOfEarlierTemplates(t *testing.T) {
 		m.deployments = map[types.UID]model.ForeignObject{"g": {
 			Key: types.NamespacedName{Namespace: "shop", Name: "web-c"}, UID: "d",
 		}}
-		if err := m.oldPods(t.Context()); err != nil || m.out.Gateways[0].OldOfOrigin != of.want {
+		if err := m.oldPods(t.Context(), ""); err != nil || m.out.Gateways[0].OldOfOrigin != of.want {
 			t.Errorf("%s: %t, %v", name, m.out.Gateways[0].OldOfOrigin, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestUnreadPodsOfEarlierTemplates(t *testing.T) {
 	gateway := migration.InventoryGateway{}
 	gateway.UID, gateway.Of, gateway.Deployment.Old = "g", migration.OfOrigin, 1
 	m.out.Gateways = []migration.InventoryGateway{gateway}
-	if err := m.oldPods(t.Context()); err != nil || m.out.Gateways[0].OldOfOrigin || len(m.out.Unread) > 0 {
+	if err := m.oldPods(t.Context(), ""); err != nil || m.out.Gateways[0].OldOfOrigin || len(m.out.Unread) > 0 {
 		t.Errorf("%v: %+v, unread %v", err, m.out.Gateways[0], m.out.Unread)
 	}
 }

@@ -64,7 +64,7 @@ func TestALongNameStopsNoRollback(t *testing.T) {
 	gateway.Key = types.NamespacedName{Namespace: "shop", Name: strings.Repeat("w", 64)}
 	gateway.UID, gateway.Of, gateway.Deployment.Old = "g", migration.OfOrigin, 1
 	m.out.Gateways = []migration.InventoryGateway{gateway}
-	if err := m.oldPods(t.Context()); err != nil || requests > 0 || m.out.Gateways[0].OldOfOrigin {
+	if err := m.oldPods(t.Context(), ""); err != nil || requests > 0 || m.out.Gateways[0].OldOfOrigin {
 		t.Errorf("%v after %d requests", err, requests)
 	}
 }

@@ -15,8 +15,10 @@ import (
 const (
 	// readyTime is how long an istiod may take to become ready.
 	readyTime = 10 * time.Minute
-	// holdTime is how long it may take to hold all Gateways.
-	holdTime = 2 * time.Minute
+	// holdTime is how long it may take to hold all Gateways, or holdPerGateway for each, if that is longer. A pass
+	// holds 16, and takes up to half a minute in a guest whose webhook delays each write by ten seconds.
+	holdTime       = 2 * time.Minute
+	holdPerGateway = 2 * time.Second
 	// leadTime is how long the origin has 0 replicas while the lock moves. Meanwhile, no istiod configures its proxies.
 	// Within a minute, a pod of the origin serves them again: it has 15 s to start.
 	leadTime = 45 * time.Second
@@ -168,10 +170,11 @@ func (d decision) with(wanted func(Gateway) bool) []Gateway {
 // holdAll returns the step that holds all Gateways with a Deployment. Nil: all are held.
 func (d decision) holdAll() Step {
 	free := d.with(func(g Gateway) bool { return g.deployed() && g.Hold == model.Free })
+	limit := max(holdTime, time.Duration(len(d.e.Gateways))*holdPerGateway)
 	switch {
 	case len(free) == 0:
 		return nil
-	case d.inPhase(Hold, holdTime) >= holdTime:
+	case d.inPhase(Hold, limit) >= limit:
 		return Stop{Phase: Hold, Why: NotHeld, Gateway: free[0].ForeignObject}
 	default:
 		return Act{Hold, HoldGateways{objects(free)}}
@@ -233,8 +236,14 @@ func (d decision) memo(step Step) Memo {
 	if len(d.unknown()) > 0 {
 		return m
 	}
+	if step == (Rest{Check, RolledBack}) {
+		return Memo{Phase: m.Phase, Since: m.Since, Replicas: m.Replicas} // the next migration may have no time of its own
+	}
 	m.Unneeded = phase == Lead && !d.needed()
 	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
+	if d.hasLed(phase) {
+		m.LeadFailedAt = time.Time{} // if the lock is lost later, the hosted istiod has its full time again
+	}
 	switch s := step.(type) {
 	case Wait:
 		return d.memoOfWait(s, m)
@@ -243,6 +252,11 @@ func (d decision) memo(step Step) Memo {
 	default:
 		return m
 	}
+}
+
+// hasLed reports whether the phase Lead is over: the hosted istiod got the lock, perhaps late.
+func (d decision) hasLed(phase Phase) bool {
+	return d.leads() && slices.Contains([]Phase{Roll, Park, Retire, Done}, phase)
 }
 
 // memoOfArrival adds whether the Gateway that was released last has arrived.

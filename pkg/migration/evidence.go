@@ -126,6 +126,8 @@ type Gateway struct {
 	// Programmed reports whether the condition Programmed is true. Routes is the number of attached routes.
 	Programmed bool
 	Routes     int32
+	// Elsewhere reports whether its class is that of another controller by now: neither istiod deploys it.
+	Elsewhere bool
 	// Skip reports whether SkipAnnotation leaves the Gateway where it is.
 	Skip bool
 	// Order is the value of OrderAnnotation, or 0. Gateways with a lower one move first.

@@ -178,7 +178,8 @@ func (d decision) roll() Step {
 	return d.next(remaining)
 }
 
-// rolling decides about the Gateway that is on its way. Nil: there is none. more reports whether others are left.
+// rolling decides about the Gateway that is on its way. Nil: there is none. more reports whether others are left. One
+// whose class is another controller's by now never arrives.
 func (d decision) rolling(more bool) Step {
 	g, known := d.released()
 	if d.m.Released == "" {
@@ -186,7 +187,7 @@ func (d decision) rolling(more bool) Step {
 	}
 	isHosted := g.Of == OfHosted && !d.m.Arrived && !d.arrived(g)
 	isFree := g.deployed() && g.Of != OfHosted && g.Hold == model.Free
-	if !known || !isHosted && !isFree {
+	if !known || g.Elsewhere || !isHosted && !isFree {
 		return nil
 	}
 	if left := d.timeFor(g); left > 0 {
@@ -200,7 +201,7 @@ func (d decision) forgotten(more bool) (Gateway, bool) {
 	if lost := d.m.Phase == "" && d.e.Origin.Replicas > 0; !more && !lost {
 		return Gateway{}, false
 	}
-	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool { return g.Of == OfHosted && !d.arrived(g) })
+	at := slices.IndexFunc(d.e.Gateways, func(g Gateway) bool { return g.Of == OfHosted && !g.Elsewhere && !d.arrived(g) })
 	if at < 0 {
 		return Gateway{}, false
 	}
@@ -244,12 +245,17 @@ func (d decision) arrived(g Gateway) bool {
 	return g.complete() && g.Connected && hasRoutes
 }
 
+// hasFailed reports whether a Gateway that should move has failed before.
+func (d decision) hasFailed(g Gateway) bool {
+	return g.UID == d.m.Failed && d.counts(d.m.FailedAt) && !g.Skip && !g.Elsewhere
+}
+
 // next decides which of the remaining Gateways is released.
 func (d decision) next(remaining []Gateway) Step {
 	var held, others []Gateway
 	for _, g := range InOrder(remaining) {
 		switch {
-		case g.UID == d.m.Failed && d.counts(d.m.FailedAt) && !g.Skip:
+		case d.hasFailed(g):
 			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 		case g.Hold == model.HeldByOther:
 			others = append(others, g)

@@ -76,6 +76,10 @@ func (w *simulation) disturb() {
 		if w.random.IntN(4) == 0 {
 			one().loseDeployment()
 		}
+	case 15:
+		if g := one(); w.random.IntN(4) == 0 {
+			g.Elsewhere, g.Programmed = !g.Elsewhere, g.Elsewhere // its class is another controller's, or ours again
+		}
 	}
 }
 
@@ -166,6 +170,9 @@ func (w *simulation) end(seed uint64) string {
 	count := map[migration.Istiod]int{}
 	var held, broken, others, skipped int
 	for _, g := range w.gateways {
+		if g.Elsewhere && g.Hold != model.Held {
+			continue
+		}
 		switch g.Hold {
 		case model.HeldByOther:
 			others++
@@ -225,7 +232,7 @@ func (w *simulation) leftBehind() bool {
 		return true
 	}
 	return !slices.ContainsFunc(w.gateways, func(g *simulated) bool {
-		cannot := g.stranded || g.Skip || g.Hold == model.HeldByOther
+		cannot := g.Elsewhere && g.Hold != model.Held || g.stranded || g.Skip || g.Hold == model.HeldByOther
 		return !cannot && (g.Of == migration.OfHosted || g.Hold == model.Held)
 	})
 }

@@ -142,6 +142,9 @@ func (w *simulation) evidence() migration.Evidence {
 		e.Origin.Pods, e.Origin.Ready = 1, 1
 	}
 	for _, g := range w.gateways {
+		if g.Elsewhere && g.Hold != model.Held {
+			continue // it is not read
+		}
 		one := g.Gateway
 		one.OldOfOrigin = one.Of == migration.OfOrigin && g.servedBy == migration.OfOrigin
 		e.Gateways = append(e.Gateways, one)
@@ -202,6 +205,9 @@ func (w *simulation) checkAction(act migration.Act) {
 	w.t.Helper()
 	need, free, ours := false, false, false
 	for _, g := range w.gateways {
+		if g.Elsewhere {
+			continue
+		}
 		need = need || g.Of == migration.OfOrigin
 		free = free || g.Of != migration.OfNone && g.Hold == model.Free
 		ours = ours || g.Of == migration.OfHosted || g.servedBy == migration.OfHosted
@@ -397,7 +403,7 @@ func (w *simulation) write() {
 		writers = append(writers, migration.OfHosted)
 	}
 	for _, g := range w.gateways {
-		if g.Hold != model.Free || len(writers) == 0 {
+		if g.Hold != model.Free || len(writers) == 0 || g.Elsewhere {
 			continue
 		}
 		if len(writers) > 1 {
