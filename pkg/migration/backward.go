@@ -99,12 +99,13 @@ func (d decision) rollBack() Step {
 }
 
 // behind returns the Gateways that are not back at the origin: those that can be released, those that failed, those
-// that another client holds, and those that SkipAnnotation leaves at the hosted istiod.
+// that another client holds, and those that SkipAnnotation leaves at the hosted istiod. One whose class is another
+// controller's by now is released in any case.
 func (d decision) behind() (held, failed, others, skipped []Gateway) {
 	for _, g := range InOrder(d.e.Gateways) {
 		switch isOther := g.Hold == model.HeldByOther; {
 		case isOther && !g.usesHosted():
-		case g.Skip && g.usesHosted() && (g.Hold != model.Held || g.Of != OfOrigin):
+		case g.stays() && g.usesHosted() && (g.Hold != model.Held || g.Of != OfOrigin):
 			skipped = append(skipped, g)
 		case isOther:
 			others = append(others, g)
@@ -140,9 +141,9 @@ func (d decision) stayed(g Gateway) bool {
 }
 
 // isStranded reports whether a Gateway did not arrive at the origin in time, since the last request. One that is only
-// not programmed, perhaps as before, has arrived.
+// not programmed, perhaps as before, has arrived. One whose class is another controller's by now is not expected there.
 func (d decision) isStranded(g Gateway) bool {
-	if !g.deployed() || d.stayed(g) || g.Hold == model.Free && g.Of != OfHosted && g.Deployment.State == model.DeploymentComplete {
+	if !g.deployed() || g.Elsewhere || d.stayed(g) || g.isBack() {
 		return false
 	}
 	if d.counts(d.m.StrandedAt) && slices.Contains(d.m.Stranded, hashOfUID(g.UID)) {

@@ -37,6 +37,20 @@ func TestAGatewayOfAnotherClass(t *testing.T) {
 			Phase: migration.Roll, Why: migration.GatewayRolling, Gateway: only("a")[0], Again: 9 * time.Minute,
 		}},
 	})
+	skip := func(s *situation) { s.e.Gateways[0].Skip = true }
+	restored := failed.with(func(s *situation) { s.memo.Released, s.memo.ReleasedAt = "uid-a", ago(11*time.Minute) })
+	going := held(migration.HostedServing, migration.LockOrigin).with(back).with(leaves).with(func(s *situation) {
+		s.e.Gateways[0].Of, s.e.Gateways[1].Of = migration.OfHosted, migration.OfHosted
+	})
+	checkDecisions(t, []decisionCase{
+		{"it failed, and has its pods of before", restored, release("a")},
+		{"it was left out", failed.with(skip), release("a")},
+		{"it was left out, and is the last one", failed.with(skip).with(alone), release("a")},
+		{"it was left out of a rollback", going.with(skip).with(alone), release("a")},
+		{"it was not back in time", going.with(alone).with(func(s *situation) {
+			s.memo = migration.Memo{Phase: migration.Roll, Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+		}), release("a")},
+	})
 	if moving.e.Gateways[0].Hold != model.Held {
 		t.Error("a Gateway of another class is only known while it is held")
 	}

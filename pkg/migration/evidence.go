@@ -181,6 +181,14 @@ func (g Gateway) deployed() bool { return g.Of != OfNone }
 // lost reports whether the Gateway is held, and has no Deployment any more: istiod creates none for a held one.
 func (g Gateway) lost() bool { return !g.deployed() && g.Hold == model.Held }
 
+// stays reports whether SkipAnnotation leaves the Gateway where it is. One that neither istiod deploys is released.
+func (g Gateway) stays() bool { return g.Skip && !g.Elsewhere }
+
+// isBack reports whether all pods of a released Gateway have the template of the origin.
+func (g Gateway) isBack() bool {
+	return g.Hold == model.Free && g.Of != OfHosted && g.Deployment.State == model.DeploymentComplete
+}
+
 // remains reports whether the Gateway still has to move to the hosted istiod.
 func (g Gateway) remains() bool { return g.deployed() && g.Of != OfHosted }
 

@@ -227,9 +227,10 @@ func (d decision) mayRestore(g Gateway) bool {
 	return g.UID != d.m.Failed || !d.counts(d.m.FailedAt) || d.lasted(d.m.FailedAt, restoreTime) < restoreTime
 }
 
-// release returns the step that releases a Gateway. It stops if the Gateway is still held long after its release.
+// release returns the step that releases a Gateway. It stops if the Gateway is still held long after its release. One
+// whose class is another controller's by now can have failed before, and is given up all the same.
 func (d decision) release(g Gateway) Step {
-	if g.UID == d.m.Released && !d.m.Arrived && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0 {
+	if g.UID == d.m.Released && !d.m.Arrived && !g.Elsewhere && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0 {
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 	}
 	if step := d.settling(); step != nil {
@@ -259,7 +260,7 @@ func (d decision) next(remaining []Gateway) Step {
 			return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 		case g.Hold == model.HeldByOther:
 			others = append(others, g)
-		case !g.Skip:
+		case !g.stays():
 			held = append(held, g)
 		}
 	}

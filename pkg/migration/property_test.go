@@ -182,10 +182,10 @@ func (w *simulation) end(seed uint64) string {
 		case model.Free:
 		}
 		count[g.Of]++
-		if g.broken || g.stranded {
+		if (g.broken || g.stranded) && !g.Elsewhere {
 			broken++
 		}
-		if g.Skip {
+		if g.Skip && !g.Elsewhere {
 			skipped++
 		}
 	}
