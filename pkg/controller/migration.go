@@ -103,6 +103,7 @@ func (d decider) decideMigration(o observation) migrationStep {
 		return out.continueWith(m.unwritten)
 	}
 	evidence, record := migrationEvidence(o, m.reading, m.record.Intent.Accepted), m.record
+	record.Memo = record.MemoAt(o.now)
 	if m.reading.err == nil {
 		out.step, out.memo = migration.Decide(evidence, record.Intent, record.Memo, o.now)
 	} else if out.step, out.memo = migration.Rescue(evidence, record.Intent, record.Memo, o.now); out.step == nil {

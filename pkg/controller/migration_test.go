@@ -596,6 +596,37 @@ func TestAStepWhoseStateIsNotWritten(t *testing.T) {
 	}
 }
 
+// TestAnotherGoalForgetsFailures checks that another goal without a time of its own is another request: nothing that
+// failed before it counts. It also holds for a step that follows from a reading that is not complete.
+func TestAnotherGoalForgetsFailures(t *testing.T) {
+	d := newTestDecider(t)
+	for _, c := range []struct {
+		name    string
+		before  migration.Goal
+		edit    func(*observation)
+		forgets bool
+	}{
+		{"another goal", migration.Forward, func(*observation) {}, true},
+		{"the same goal", migration.Backward, func(*observation) {}, false},
+		{"not complete", migration.Forward, func(o *observation) {
+			o.migration.reading.err = errors.New("no answer")
+			o.migration.reading.facts.Inventory.Origin.Deployment.Wanted = 0
+		}, true},
+	} {
+		step := d.decideMigration(d.observed(func(o *observation) {
+			besideOrigin(migration.Backward)(o)
+			deployed(model.IstiodServing)(o)
+			readFacts(nil)(o)
+			o.migration.record.Memo = migration.Memo{Phase: migration.Lead, Since: o.now, Failed: "g-1", FailedAt: o.now}
+			o.migration.record.Report.Intent.Goal = c.before
+			c.edit(o)
+		}))
+		if step.step == nil || (step.memo.Failed == "") != c.forgets {
+			t.Errorf("%s: %#v, failed: %q", c.name, step.step, step.memo.Failed)
+		}
+	}
+}
+
 // TestAReadingBeginsWithTheReleasedGateway checks that a reading is asked for the Gateway that was released last.
 func TestAReadingBeginsWithTheReleasedGateway(t *testing.T) {
 	d := newTestDecider(t)

@@ -201,7 +201,7 @@ func (d decision) released() (Gateway, bool) {
 
 // timeFor returns how much time a Gateway that is on its way has left.
 func (d decision) timeFor(g Gateway) time.Duration {
-	if g.UID != d.m.Released {
+	if g.UID != d.m.Released || d.latest(d.m.ReleasedAt).IsZero() {
 		return gatewayTime
 	}
 	return gatewayTime - d.lasted(d.m.ReleasedAt, gatewayTime)
@@ -272,8 +272,12 @@ func (d decision) memoOfArrival(phase Phase, m Memo) Memo {
 
 // memoOfWait adds since when something is waited for, if that is not known.
 func (d decision) memoOfWait(s Wait, m Memo) Memo {
-	if s.Why == GatewayRolling && s.Gateway.UID != m.Released {
+	switch {
+	case s.Why != GatewayRolling:
+	case s.Gateway.UID != m.Released:
 		m.Released, m.ReleasedAt, m.Routes, m.Arrived, m.Stayed = s.Gateway.UID, d.now, 0, false, false
+	case d.latest(m.ReleasedAt).IsZero():
+		m.ReleasedAt = d.now
 	}
 	return d.memoOfLead(s.Phase, m)
 }

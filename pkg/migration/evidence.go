@@ -233,7 +233,8 @@ type Memo struct {
 	Since time.Time
 	// Replicas is the number of replicas of the origin before hypergate changed it. 0 means not known: then it is 1.
 	Replicas int32
-	// Released is the Gateway that was released last, when, and how many routes it had.
+	// Released is the Gateway that was released last, when, and how many routes it had. Without ReleasedAt, its time
+	// begins when it is waited for, or released again.
 	Released   types.UID
 	ReleasedAt time.Time
 	Routes     int32
@@ -278,6 +279,14 @@ func (m Memo) until(latest time.Time) Memo {
 		}
 	}
 	return m
+}
+
+// tryAgain returns the Memo for a request at a time: what failed before it does not count, and times begin again.
+func (m Memo) tryAgain(now time.Time) Memo {
+	return Memo{
+		Phase: m.Phase, Since: now, Replicas: m.Replicas, Released: m.Released, Arrived: m.Arrived, ScaledAt: m.ScaledAt,
+		Unstored: m.Unstored,
+	}
 }
 
 // replicas returns the number of replicas of the origin before the migration.

@@ -55,7 +55,7 @@ type Intent struct {
 	// Paused reports whether no step may be done.
 	Paused bool
 	// At is the time of the last request. Times that are measured begin again with it, and a Gateway that failed before
-	// it is tried again. It can be zero.
+	// it is tried again. It can be zero: another Goal has the same effect.
 	At time.Time
 	// Accepted are the findings of the check that do not block.
 	Accepted Waivers

@@ -38,7 +38,7 @@ func (w *simulation) disturb() {
 		}
 	case 5:
 		if w.random.IntN(5) == 0 {
-			w.memo = "" // the Lease is deleted
+			w.memo, w.answered = "", migration.Intent{} // the Lease is deleted
 		}
 	case 6:
 		w.request(migration.Requests()[w.random.IntN(len(migration.Requests()))])
@@ -104,9 +104,12 @@ func (w *simulation) remove() {
 	}
 }
 
-// request makes a request, if it is possible now.
+// request makes a request, if it is possible now. By GitOps, another goal can keep the time.
 func (w *simulation) request(r migration.Request) {
 	if next, err := w.intent.After(r, w.now.Truncate(time.Second)); err == nil {
+		if next.Goal != w.intent.Goal && w.random.IntN(3) == 0 {
+			next.At = w.intent.At
+		}
 		w.intent = next
 	}
 }

@@ -13,6 +13,15 @@ type Record struct {
 	Report Report
 }
 
+// MemoAt returns the Memo as it counts at a time. Another goal than that of the report is another request, also without
+// a time of its own, as that of GitOps.
+func (r Record) MemoAt(now time.Time) Memo {
+	if before := r.Report.Intent.Goal; before == NoGoal || before == r.Intent.Goal {
+		return r.Memo
+	}
+	return r.Memo.tryAgain(now)
+}
+
 // ParseRecord returns the record in the annotations of the Lease. A memo or a report that cannot be read counts as
 // none: notes say why. The error is that of ParseIntent. The memo and the report are valid with it, too.
 func ParseRecord(annotations map[string]string) (out Record, notes []string, err error) {

@@ -21,12 +21,13 @@ type simulation struct {
 	random *rand.Rand
 	now    time.Time
 	intent migration.Intent
-	// memo is what the Lease has.
-	memo   string
-	last   migration.Step
-	origin simulatedOrigin
-	hosted simulatedHosted
-	lock   migration.Lock
+	// memo is what the Lease has, and answered the request that it belongs to.
+	memo     string
+	answered migration.Intent
+	last     migration.Step
+	origin   simulatedOrigin
+	hosted   simulatedHosted
+	lock     migration.Lock
 	// roots is the holder of the lock of the controller for roots. trusted reports whether the guest has the roots of
 	// the hosted istiod.
 	roots    migration.Lock
@@ -163,6 +164,7 @@ func (w *simulation) pass() {
 		w.unstored = migration.Unstored{} // hypergate restarts
 	}
 	memo.Unstored = w.unstored
+	memo = migration.Record{Intent: w.intent, Memo: memo, Report: migration.Report{Intent: w.answered}}.MemoAt(w.now)
 	step, memo := w.decide(memo)
 	if step == nil {
 		return
@@ -179,7 +181,7 @@ func (w *simulation) pass() {
 	if w.fails() { // also a crash
 		return
 	}
-	w.memo = encoded
+	w.memo, w.answered = encoded, w.intent
 	if acts && !w.fails() {
 		w.checkAction(act)
 		w.do(act.Action)
