@@ -369,7 +369,7 @@ func TestAReadingIsUsedOnce(t *testing.T) {
 	observed := d.observed(besideOrigin(migration.Forward))
 	observed.mgmt.Migration.Annotations = map[string]string{migration.GoalAnnotation: string(migration.Forward)}
 	m := migrationMemory{result: make(chan migrationReading, 1)}
-	m.result <- migrationReading{facts: originFacts(nil)}
+	m.result <- migrationReading{facts: originFacts(nil), intent: migration.Intent{Goal: migration.Forward}}
 	observed.migration = m.observe(observed, 0, false)
 	if observed.migration.reading == nil || m.result != nil {
 		t.Fatal("the reading was not taken")
@@ -397,7 +397,7 @@ func TestAReadingThatDoesNotCountIsDiscarded(t *testing.T) {
 	d := newTestDecider(t)
 	observed := d.observed(besideOrigin(migration.Forward))
 	observed.mgmt.Migration.Annotations = map[string]string{migration.GoalAnnotation: string(migration.Forward)}
-	gateway := map[types.UID]int64{"g-1": 1}
+	gateway, forward := map[types.UID]int64{"g-1": 1}, migration.Intent{Goal: migration.Forward}
 	hosted := func(f *guest.MigrationFacts) { f.Inventory.Gateways[0].Of = migration.OfHosted }
 	for name, of := range map[string]struct {
 		reading migrationReading
@@ -416,6 +416,7 @@ func TestAReadingThatDoesNotCountIsDiscarded(t *testing.T) {
 		"failed in it":    {migrationReading{err: errors.New("no answer"), session: 2}, 3, false, 0, nil},
 	} {
 		m := migrationMemory{result: make(chan migrationReading, 1), session: 2}
+		of.reading.intent = forward
 		m.result <- of.reading
 		got := m.observe(observed, of.session, false)
 		if (got.reading != nil) != of.used || len(m.connected) != of.kept || m.checkedAt.IsZero() == of.used || m.result != nil {
@@ -624,6 +625,41 @@ func TestAnotherGoalForgetsFailures(t *testing.T) {
 		if step.step == nil || (step.memo.Failed == "") != c.forgets {
 			t.Errorf("%s: %#v, failed: %q", c.name, step.step, step.memo.Failed)
 		}
+	}
+}
+
+// TestAnotherRequestIsChecked checks that a request is never answered with what a check has found before it. A
+// reading that began for another request is not used.
+func TestAnotherRequestIsChecked(t *testing.T) {
+	d := newTestDecider(t)
+	observed := d.observed(besideOrigin(migration.Backward))
+	deployed(model.IstiodServing)(&observed)
+	observed.mgmt.Migration.Annotations = map[string]string{migration.GoalAnnotation: string(migration.Backward)}
+	forward, backward := migration.Intent{Goal: migration.Forward}, migration.Intent{Goal: migration.Backward}
+	blocked := originFacts(nil).Inventory
+	blocked.Unread = []string{"list replicasets.apps"}
+	m := migrationMemory{checked: blocked, checkedAt: observed.now, intent: forward, next: observed.now.Add(time.Minute)}
+	read := func(i migration.Intent, checked bool) migrationStep {
+		m.result = make(chan migrationReading, 1)
+		m.result <- migrationReading{intent: i, facts: originFacts(func(f *guest.MigrationFacts) { f.Checked = checked })}
+		seen := observed
+		seen.migration = m.observe(observed, 0, true)
+		return d.decideMigration(seen)
+	}
+	if step := read(forward, false); step.step != nil {
+		t.Errorf("a reading of before the request: %#v", step.step)
+	}
+	m.answer(backward, observed.now)
+	if question := m.question(observed, observed.now); !question.Check || m.next != observed.now {
+		t.Errorf("after the request: %+v, at %s", question, m.next)
+	}
+	step := read(backward, true).step
+	if _, stops := step.(migration.Stop); step == nil || stops {
+		t.Errorf("after the check: %#v", step)
+	}
+	m.answer(backward, observed.now.Add(time.Second))
+	if question := m.question(observed, observed.now.Add(time.Second)); question.Check {
+		t.Error("the same request is checked again at once")
 	}
 }
 

@@ -51,7 +51,8 @@ type decidedMode struct {
 }
 
 // observe returns what both sides show of a migration. It takes the result of a reading that has ended. It discards
-// the result of a reading that was ended early, and everything that was read in an earlier session of the guest.
+// the result of a reading that was ended early, or that was for another request, and everything that was read in an
+// earlier session of the guest.
 func (m *migrationMemory) observe(o observation, session uint64, ready bool) observedMigration {
 	m.in(session)
 	out := observedMigration{lease: o.mgmt.Migration, ready: ready}
@@ -69,7 +70,7 @@ func (m *migrationMemory) observe(o observation, session uint64, ready bool) obs
 	select {
 	case r := <-m.result:
 		m.result = nil
-		if r.ended == nil && r.session == session {
+		if r.ended == nil && r.session == session && r.isFor(out.record.Intent) {
 			out.reading = m.take(r, o.now)
 		}
 	default:
@@ -78,6 +79,17 @@ func (m *migrationMemory) observe(o observation, session uint64, ready bool) obs
 		out.unreadFor = o.now.Sub(m.unreadSince)
 	}
 	return out
+}
+
+// isFor reports whether a reading can answer a request. Nothing that blocks follows from one that is not complete.
+func (r migrationReading) isFor(i migration.Intent) bool { return r.err != nil || r.intent == i }
+
+// answer lets the next reading begin at once, with a check, if it is for another request. A person can have removed
+// what blocked before.
+func (m *migrationMemory) answer(i migration.Intent, now time.Time) {
+	if i != m.intent {
+		m.intent, m.next, m.checkedAt = i, now, time.Time{}
+	}
 }
 
 // in begins a session of the guest. It forgets what was read in an earlier one.

@@ -30,8 +30,10 @@ type migrationReading struct {
 	connected map[types.UID]int64
 	// err is why the guest could not be read. unasked is why istiod did not answer.
 	err, unasked error
-	// session is the session of the guest in which the reading began. ended is why it was ended early. Nil: it was not.
+	// session is the session of the guest in which the reading began, and intent the request that it was for. ended is
+	// why it was ended early. Nil: it was not.
 	session uint64
+	intent  migration.Intent
 	ended   error
 }
 
@@ -94,23 +96,21 @@ func (r *Reconciler) readMigration(ctx context.Context, o observation) time.Dura
 	if m.result != nil {
 		return 0 // its end wakes a pass
 	}
-	if o.migration.record.Intent != m.intent {
-		m.intent, m.next = o.migration.record.Intent, now // another request is answered at once
-	}
+	m.answer(o.migration.record.Intent, now)
 	if wait := m.next.Sub(now); wait > 0 {
 		return wait
 	}
 	m.next = now.Add(migrationWaiting) // if it fails
 	m.result = make(chan migrationReading, 1)
 	question := m.question(o, now)
-	ask, session := r.proxiesQuestion(o, now), m.session
+	ask, session, intent := r.proxiesQuestion(o, now), m.session, m.intent
 	ctx, over := r.readingContext.begin(ctx)
 	r.readingContext.endWhen(func() error { return r.unreadableNow(o.mgmt, session) })
 	go func(to chan<- migrationReading) {
 		inTime, cancel := context.WithTimeout(ctx, migrationReadingTime)
 		out := read(inTime, r.guest, question, ask)
 		cancel()
-		out.session, out.ended = session, context.Cause(ctx)
+		out.session, out.intent, out.ended = session, intent, context.Cause(ctx)
 		over() // before the result, after which another reading can begin
 		to <- out
 		r.notify()
