@@ -19,6 +19,8 @@ const (
 type ListenerSet struct {
 	ForeignObject
 	Generation int64
+	// Created is the creation time.
+	Created time.Time
 	// Place is where its status gets the condition, see RefusalPlace.
 	Place int
 }
