@@ -155,6 +155,9 @@ const (
 	// refuseBurst and refuseEvery limit them: the guest may undo each.
 	refuseBurst = 64
 	refuseEvery = 5 * time.Second
+	// operatorRefuses is how old a ListenerSet is before hypergate writes its condition beside OpenShift's ingress
+	// operator. The operator writes its own within seconds, unless it is older than 4.23.
+	operatorRefuses = 30 * time.Second
 	// refuseRetry and maxRefuseRetry are the delays after writes that fail, for example without the permission.
 	refuseRetry    = 15 * time.Second
 	maxRefuseRetry = 10 * time.Minute

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -29,15 +30,36 @@ func (r *refusals) next(all []model.ListenerSet) []model.ListenerSet {
 	return all[:min(len(all), foreignPerPass)]
 }
 
+// refusable returns the ListenerSets that get the condition now, and when the next one does. Zero: no other one does.
+// Beside OpenShift's ingress operator, which can be one that writes the condition, the operator goes first. What it has
+// written stays, but it replaces what hypergate has written. A time in the future is that of another clock.
+func refusable(guest model.GuestObservation, now time.Time) (due []model.ListenerSet, wait time.Duration) {
+	for _, l := range guest.ListenerSets {
+		age := now.Sub(l.Created)
+		if guest.IngressOperator == model.Present && age < operatorRefuses && age > -operatorRefuses {
+			wait = soonest(wait, operatorRefuses-age)
+			continue
+		}
+		due = append(due, l)
+	}
+	return due, wait
+}
+
 // refuseListenerSets writes the condition of ListenerSets that do not have it. Another istiod beside hypergate's may
 // serve them.
 func (e *execution) refuseListenerSets(ctx context.Context, plan desired.Plan) {
 	r := &e.memory.refusals
-	all := e.observed.guest.ListenerSets
-	if !plan.Installed || len(all) == 0 || e.outcome.migration.mode.IsBeside() {
+	if !plan.Installed || e.outcome.migration.mode.IsBeside() {
 		return
 	}
 	now := e.clock.Now()
+	all, later := refusable(e.observed.guest, now)
+	if later > 0 {
+		e.requeueAfter(later)
+	}
+	if len(all) == 0 {
+		return
+	}
 	if wait := max(r.retry.Wait(now), r.writes.Wait(now)); wait > 0 {
 		e.requeueAfter(wait)
 		return

@@ -34,6 +34,8 @@ func (s *gatewaySettings) use(seen model.GuestObservation, now time.Time) (model
 	}
 	due := s.changed.Add(settingsEvery)
 	switch {
+	case seen.Unread.Proxy: // gateways keep what they have: a permission that is missing for a while must not roll them twice
+		return s.proxy, time.Time{}
 	case seen.Proxy == s.proxy:
 	case !s.changed.IsZero() && now.Before(due):
 		return s.proxy, due
@@ -66,6 +68,7 @@ func fullSecond(t time.Time) time.Time { return t.Add(time.Second - 1).Truncate(
 // useSettings replaces the settings that the guest shows by those to use. A guest that is not known changes nothing.
 func (o *observation) useSettings(s *gatewaySettings, ignores *ignoring) {
 	if o.guestProblem == nil {
+		o.guest = o.guest.Keeping(o.mgmt.Used)
 		o.guest.Proxy, o.settingsAt = s.use(o.guest, o.now)
 		o.guest.ProxyChanged = s.changed
 		o.ignored = ignores.use(o.guest.Readability, o.mgmt, o.now)

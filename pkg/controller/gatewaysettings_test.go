@@ -117,6 +117,48 @@ func TestThePaceOfSettingsSurvivesARestart(t *testing.T) {
 	}
 }
 
+// TestUnreadSettingsStay checks which settings are used while hypergate is not allowed to read those of the guest, and
+// after that. A process that read the proxy before, and one that did not, use the same.
+func TestUnreadSettingsStay(t *testing.T) {
+	t.Parallel()
+	a, longAgo := model.Proxy{HTTP: "http://a"}, start.Add(-time.Hour)
+	modern := model.TLSProfile{Type: "Modern", Adherence: "StrictAllComponents"}
+	used := model.UsedSettings{Infrastructure: model.SingleNode, TLSProfile: modern}
+	unread := model.UnreadSettings{Proxy: true, Infrastructure: true, TLSProfile: true}
+	inUse := model.LastSettings{Exist: true, Hash: a.Hash(), Proxy: a, Readable: true, Changed: longAgo}
+	first := inUse
+	first.Changed = time.Time{}
+	for name, test := range map[string]struct {
+		memory gatewaySettings
+		last   model.LastSettings
+		want   model.Proxy
+	}{
+		"a new process":                         {gatewaySettings{}, inUse, a},
+		"a new process with the first settings": {gatewaySettings{}, first, a},
+		"a process that has read them":          {gatewaySettings{known: true, proxy: a, changed: longAgo}, inUse, a},
+		"nothing was there before":              {gatewaySettings{}, model.LastSettings{}, model.Proxy{}},
+	} {
+		o := observation{now: start, mgmt: model.ManagementObservation{Used: used}, guest: model.GuestObservation{
+			Classes: []model.GatewayClass{{Name: "c"}}, LastSettings: test.last, Unread: unread,
+		}}
+		o.useSettings(&test.memory, &ignoring{})
+		if o.guest.Proxy != test.want || !o.guest.ProxyChanged.Equal(test.last.Changed) || !o.settingsAt.IsZero() {
+			t.Errorf("%s: %+v is used, changed at %s, the next change at %s", name, o.guest.Proxy, o.guest.ProxyChanged, o.settingsAt)
+		}
+		if got := (model.UsedSettings{Infrastructure: o.guest.Infrastructure, TLSProfile: o.guest.TLSProfile}); !cmp.Equal(got, used) {
+			t.Errorf("%s: %+v is used", name, got)
+		}
+		o.guest = model.GuestObservation{Classes: o.guest.Classes, LastSettings: test.last, Proxy: test.want}
+		o.useSettings(&test.memory, &ignoring{})
+		if o.guest.Proxy != test.want || !o.guest.ProxyChanged.Equal(test.last.Changed) {
+			t.Errorf("%s: after that, %+v is used, changed at %s", name, o.guest.Proxy, o.guest.ProxyChanged)
+		}
+		if o.guest.Infrastructure != model.NotStated || o.guest.TLSProfile.Type != "" {
+			t.Errorf("%s: after that, what the guest shows is not used", name)
+		}
+	}
+}
+
 // TestAChangeOfSettingsCountsFromTheNextSecond checks that a new process does not use the next change sooner: it reads
 // the time of the last one in full seconds. A clock that is set back does not extend the wait.
 func TestAChangeOfSettingsCountsFromTheNextSecond(t *testing.T) {

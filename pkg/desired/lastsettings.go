@@ -1,8 +1,11 @@
 package desired
 
 import (
+	"maps"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/values"
@@ -20,16 +23,30 @@ func settingsMarks(guest model.GuestObservation) map[string]string {
 	return out
 }
 
+// recordSettings marks istiod's Deployment with the settings of the guest that it is planned with, except the proxy.
+// They are evidence for a hypergate that is no longer allowed to read them.
+func recordSettings(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
+	used := model.UsedSettings{Infrastructure: guest.Infrastructure}
+	if !mgmt.ControlPlane.Exists() {
+		used.TLSProfile = guest.TLSProfile
+	}
+	marks, err := used.Annotations()
+	if err != nil || len(marks) == 0 {
+		return err
+	}
+	maps.Copy(marks, u.GetAnnotations())
+	u.SetAnnotations(marks)
+	return nil
+}
+
 // LastSettings returns the settings of the guest in the annotations and the data of hypergate's defaults of a class. It
 // is the inverse of classDefaults and settingsMarks. The guest's admin can write anything there, so a proxy counts only
 // if gateways could get it from the guest's own settings, and if it has the hash.
 func LastSettings(annotations, data map[string]string) model.LastSettings {
 	out := model.LastSettings{Exist: true, Hash: annotations[model.SettingsAnnotation]}
-	at, err := time.Parse(time.RFC3339, annotations[model.SettingsChangedAnnotation])
-	if err != nil || at.Unix() <= 0 {
-		return out // without the time, nothing waits, and the proxy is not needed
+	if at, err := time.Parse(time.RFC3339, annotations[model.SettingsChangedAnnotation]); err == nil && at.Unix() > 0 {
+		out.Changed = at.UTC()
 	}
-	out.Changed = at.UTC()
 	variables := values.ContainerEnv(data["deployment"], proxyContainer)
 	seen := model.Proxy{HTTP: variables["HTTP_PROXY"], HTTPS: variables["HTTPS_PROXY"], No: variables["NO_PROXY"]}
 	// The last entry can be istiod's host, see Bypassing. It was another one if the published address has changed.

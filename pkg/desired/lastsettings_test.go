@@ -58,7 +58,7 @@ func TestTheLastSettingsAreInTheDefaults(t *testing.T) {
 			}
 		}
 		defaults := defaultsWith(t, proxy, time.Time{})
-		want := model.LastSettings{Exist: true, Hash: proxy.Hash()}
+		want := model.LastSettings{Exist: true, Hash: proxy.Hash(), Proxy: proxy, Readable: true}
 		if diff := cmp.Diff(want, desired.LastSettings(defaults.Annotations, defaults.Data)); diff != "" {
 			t.Errorf("%s, without a time (-want +got):\n%s", name, diff)
 		}
@@ -92,11 +92,11 @@ func TestForgedLastSettings(t *testing.T) {
 	}{
 		"nothing":           {func(_, _ map[string]string) {}, changed, true, false},
 		"another zone":      {at("2026-11-21T13:00:00+01:00"), changed, true, false},
-		"no time":           {at(""), time.Time{}, false, false},
-		"another text":      {at("yesterday"), time.Time{}, false, false},
-		"a number":          {at("1795262400"), time.Time{}, false, false},
-		"before 1970":       {at("0000-01-01T00:00:00+23:00"), time.Time{}, false, false},
-		"a long time":       {at(strings.Repeat("2026-11-21T12:00:00Z", 1000)), time.Time{}, false, false},
+		"no time":           {at(""), time.Time{}, true, false},
+		"another text":      {at("yesterday"), time.Time{}, true, false},
+		"a number":          {at("1795262400"), time.Time{}, true, false},
+		"before 1970":       {at("0000-01-01T00:00:00+23:00"), time.Time{}, true, false},
+		"a long time":       {at(strings.Repeat("2026-11-21T12:00:00Z", 1000)), time.Time{}, true, false},
 		"the far future":    {at("9999-12-31T23:59:59-23:00"), time.Date(10000, 1, 1, 22, 59, 59, 0, time.UTC), true, false},
 		"no deployment":     {deployment(""), changed, false, false},
 		"no YAML":           {deployment("spec: ["), changed, false, false},

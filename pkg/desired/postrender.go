@@ -38,6 +38,7 @@ func mgmtTransforms() []transform {
 		{"an istiod beside another one leaves Gateways to it", "Deployment", besideAnother},
 		{"istiod ignores kinds that it cannot read", "Deployment", ignoreCRDs},
 		{"two istiods without a HostedControlPlane are spread, and roll one after the other", "Deployment", replicateElsewhere},
+		{"the settings of the guest that are in use are recorded", "Deployment", recordSettings},
 		{"no environment variable is set twice", "Deployment", refuseDuplicateEnv},
 		{"the tunnel's sidecar is beside istiod", "Deployment", addSidecar},
 	}, controlPlaneTransforms()...)

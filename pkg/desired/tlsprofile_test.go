@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -47,6 +49,41 @@ func TestTLSProfiles(t *testing.T) {
 			has := slices.IndexFunc(args, func(arg any) bool { return strings.HasPrefix(arg.(string), "--tls-") })
 			if tc.wants == "" && has >= 0 || tc.wants != "" && (has < 0 || args[has] != tc.wants) {
 				t.Errorf("istiod's arguments are %q", args)
+			}
+		})
+	}
+}
+
+// TestUsedSettingsAreOnTheDeployment checks that istiod's Deployment records the settings that it is planned with, so
+// that a later hypergate finds them. Its pods do not have the record, and the guest's TLS profile is not part of it on
+// two clusters.
+func TestUsedSettingsAreOnTheDeployment(t *testing.T) {
+	modern := model.TLSProfile{Type: "Modern", Adherence: "StrictAllComponents"}
+	all := model.UsedSettings{Infrastructure: model.SeveralNodes, TLSProfile: modern}
+	single := model.UsedSettings{Infrastructure: model.SingleNode}
+	for name, tc := range map[string]struct {
+		topology    model.Topology
+		guest, want model.UsedSettings
+	}{
+		"none":          {topology: model.TopologyStandalone},
+		"all":           {model.TopologyStandalone, all, all},
+		"not obeyed":    {topology: model.TopologyStandalone, guest: model.UsedSettings{TLSProfile: model.TLSProfile{Type: "Modern"}}},
+		"a single node": {model.TopologyHosted, single, single},
+		"hosted":        {topology: model.TopologyHosted, guest: model.UsedSettings{TLSProfile: modern}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mgmt, guest := installed(t), withForeignCRDs(withClasses("demo"))
+			if tc.topology == model.TopologyHosted {
+				mgmt = withControlPlane(t, func(*model.ControlPlane) {})
+			}
+			guest.Infrastructure, guest.TLSProfile = tc.guest.Infrastructure, tc.guest.TLSProfile
+			deployment := theOnly(t, mgmtObjects(compute(t, config(tc.topology), embedded(t), mgmt, guest)), "Deployment")
+			if diff := cmp.Diff(tc.want, model.UsedSettingsIn(deployment.GetAnnotations()), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			onPods, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "annotations")
+			if model.UsedSettingsIn(onPods).Infrastructure != model.NotStated || onPods[model.TLSProfileAnnotation] != "" {
+				t.Errorf("the pods have %v", onPods)
 			}
 		})
 	}

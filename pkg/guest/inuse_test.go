@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
@@ -275,7 +276,7 @@ func TestListenerSetsThatShouldBeRefused(t *testing.T) {
 	refused := "status: {conditions: [{type: Accepted, status: 'False', reason: UnsupportedByController}]}"
 	pending := "status: {conditions: [{type: Programmed, status: Unknown}, {type: Accepted, status: Unknown, reason: Pending}]}"
 	set := func(name, parent, status string) string {
-		return fmt.Sprintf("{metadata: {namespace: app, name: %s, uid: u-%s, generation: 7}, spec: {parentRef: {%s}}, %s}",
+		return fmt.Sprintf("{metadata: {namespace: app, name: %s, uid: u-%s, generation: 7, creationTimestamp: '2026-11-21T12:00:00Z'}, spec: {parentRef: {%s}}, %s}",
 			name, name, parent, status)
 	}
 	f := start(t, func(api *fakeapi.Server) {
@@ -295,6 +296,7 @@ func TestListenerSetsThatShouldBeRefused(t *testing.T) {
 	f.Expect(got.Key.String()).To(gomega.Equal("app/a"))
 	f.Expect(got.UID).To(gomega.BeEquivalentTo("u-a"))
 	f.Expect(got.Generation).To(gomega.BeEquivalentTo(7))
+	f.Expect(got.Created).To(gomega.BeTemporally("==", time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)))
 	f.Expect(got.Place).To(gomega.Equal(1))
 	f.Expect(got.ResourceVersion).NotTo(gomega.BeEmpty())
 }

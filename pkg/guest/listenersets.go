@@ -23,6 +23,7 @@ func (u *usage) noteRefusal(object *unstructured.Unstructured) {
 	}
 	if place, refused := model.RefusalPlace(object.Object); !refused {
 		u.refuse, u.UID, u.Generation = &place, types.UID(bounded(string(object.GetUID()), maxUID)), object.GetGeneration()
+		u.CreationTimestamp = object.GetCreationTimestamp()
 	}
 }
 
@@ -51,7 +52,7 @@ func (v *useView) listRefusable(classes map[string]bool) []model.ListenerSet {
 			ForeignObject: model.ForeignObject{
 				Key: types.NamespacedName{Namespace: u.Namespace, Name: u.Name}, UID: u.UID, ResourceVersion: u.ResourceVersion,
 			},
-			Generation: u.Generation, Place: *u.refuse,
+			Generation: u.Generation, Created: u.CreationTimestamp.Time, Place: *u.refuse,
 		})
 	}
 	slices.SortFunc(out, func(a, b model.ListenerSet) int { return cmp.Compare(a.Key.String(), b.Key.String()) })

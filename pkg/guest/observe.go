@@ -58,6 +58,7 @@ func (c *Cluster) Observe() (model.GuestObservation, error) {
 	proxy := c.proxy.value()
 	out.Proxy, out.IgnoredProxy = proxy.usable, proxy.ignored
 	out.TLSProfile = c.apiServer.value()
+	out.Unread = model.UnreadSettings{Proxy: c.proxy.unread(), Infrastructure: c.nodes.unread(), TLSProfile: c.apiServer.unread()}
 	out.Gateways = c.observedGateways()
 	if _, exists := c.crds.item(ingressOperatorCRD); exists {
 		out.IngressOperator = model.Present

@@ -67,7 +67,7 @@ func configOnly[T any](read func(*unstructured.Unstructured) T) func(*unstructur
 	}
 }
 
-// value returns what the object says.
+// value returns what the object says. It is the zero value while the object is unread.
 func (w openShiftConfig[T]) value() T {
 	obj, _ := w.Get(configObject)
 	if item, ok := obj.(*configItem[T]); ok {
@@ -78,12 +78,14 @@ func (w openShiftConfig[T]) value() T {
 }
 
 // pending reports whether the value can still change because its watch has not synced. Without it, a restart of
-// hypergate would change gateways, and change them back. A resource that is not served, or that hypergate is not
-// allowed to read, is not waited for.
+// hypergate would change gateways, and change them back. A resource that is not served is not waited for. One that
+// hypergate is not allowed to read is not either: it stays unread.
 func (w openShiftConfig[T]) pending() bool {
-	err := w.Err()
-	return w.On() != nil && !w.Synced() && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err)
+	return w.On() != nil && !w.Synced() && !apierrors.IsNotFound(w.Err()) && !w.unread()
 }
+
+// unread reports whether hypergate is not allowed to read the object and has not read it before.
+func (w openShiftConfig[T]) unread() bool { return !w.Synced() && apierrors.IsForbidden(w.Err()) }
 
 // watchProblem returns why the object cannot be read.
 func (w openShiftConfig[T]) watchProblem() []apply.WatchProblem {
@@ -94,16 +96,10 @@ func (w openShiftConfig[T]) watchProblem() []apply.WatchProblem {
 	return []apply.WatchProblem{{GVK: w.kind, Cause: apply.Classify(err, "list", w.resource.GroupResource())}}
 }
 
-// topologyOf returns for how many nodes the guest's infrastructure is made. Each unknown value is the default: nothing
-// of the guest's text is kept.
+// topologyOf returns for how many nodes the guest's infrastructure is made.
 func topologyOf(u *unstructured.Unstructured) model.InfrastructureTopology {
 	text, _, _ := unstructured.NestedString(u.Object, "status", "infrastructureTopology")
-	for _, known := range []model.InfrastructureTopology{model.SingleNode, model.SeveralNodes} {
-		if text == string(known) {
-			return known
-		}
-	}
-	return model.NotStated
+	return model.TopologyNamed(text)
 }
 
 // proxySettings are the proxy settings that gateways can use, and descriptions of those that they cannot use.

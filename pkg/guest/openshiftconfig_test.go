@@ -100,11 +100,12 @@ func TestATopologyThatCannotBeRead(t *testing.T) {
 	t.Run("not served", func(t *testing.T) {
 		f := start(t, prepare(nil))
 		f.Expect(f.observed().Infrastructure).To(gomega.Equal(model.NotStated))
+		f.Expect(f.observed().Unread).To(gomega.BeZero())
 		f.Expect(f.guest.WatchProblems()).NotTo(isShown)
 	})
 	t.Run("forbidden", func(t *testing.T) {
 		f := start(t, prepare(forbidden(infrastructureCRD)))
-		f.Expect(f.observed().Infrastructure).To(gomega.Equal(model.NotStated))
+		f.Expect(f.observed().Unread).To(gomega.Equal(model.UnreadSettings{Infrastructure: true}))
 		f.Expect(f.guest.WatchProblems()).To(isShown)
 	})
 	t.Run("out of order", func(t *testing.T) {

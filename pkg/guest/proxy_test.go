@@ -44,12 +44,22 @@ func TestTheProxyFollowsItsObjectAndCRD(t *testing.T) {
 	f.Eventually(used).Should(gomega.Equal(model.Proxy{}), "what was said goes with the CRD")
 }
 
+// TestAProxyThatCannotBeReadIsShown checks that a proxy that hypergate is not allowed to read is shown and not known,
+// which is not the same as not set. Once it was read, it stays known.
 func TestAProxyThatCannotBeReadIsShown(t *testing.T) {
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theCRDs, crd(proxyCRD, ""))
 		api.Fail(theProxies, forbidden(proxyCRD))
 	})
-	f.Expect(f.observed().Proxy).To(gomega.Equal(model.Proxy{}))
+	f.Expect(f.observed().Unread).To(gomega.Equal(model.UnreadSettings{Proxy: true}))
 	f.Expect(f.guest.WatchProblems()).To(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Proxy")))
+	f.api.Put(theProxies, proxy("{httpProxy: http://a}"))
+	f.api.Fail(theProxies, nil)
+	f.Eventually(func() model.Proxy { return f.observed().Proxy }).Should(gomega.Equal(model.Proxy{HTTP: "http://a"}))
+	f.Expect(f.observed().Unread).To(gomega.BeZero())
+	f.api.Fail(theProxies, forbidden(proxyCRD))
+	f.Eventually(f.guest.WatchProblems).Should(gomega.ContainElement(gomega.HaveField("GVK.Kind", "Proxy")))
+	f.Expect(f.observed().Proxy).To(gomega.Equal(model.Proxy{HTTP: "http://a"}))
+	f.Expect(f.observed().Unread).To(gomega.BeZero())
 }

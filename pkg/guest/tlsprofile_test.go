@@ -60,3 +60,17 @@ func TestTheTLSProfileOfAHostedGuestIsNotRead(t *testing.T) {
 	f.Expect(f.observed().TLSProfile).To(gomega.Equal(model.TLSProfile{}))
 	f.Expect(f.api.Requests(theAPIServers)).To(gomega.BeEmpty())
 }
+
+// TestATLSProfileThatCannotBeRead checks that a profile that hypergate is not allowed to read is not known.
+func TestATLSProfileThatCannotBeRead(t *testing.T) {
+	cfg := config()
+	cfg.Topology, cfg.MgmtNamespace = model.TopologyStandalone, cfg.GuestNamespace
+	f := startAs(t, cfg, func(api *fakeapi.Server) {
+		withAPIServer("{tlsSecurityProfile: {type: Modern}}")(api)
+		api.Fail(theAPIServers, forbidden(apiServerCRD))
+	}, nil)
+	f.Expect(f.observed().Unread).To(gomega.Equal(model.UnreadSettings{TLSProfile: true}))
+	f.api.Fail(theAPIServers, nil)
+	f.Eventually(func() string { return f.observed().TLSProfile.Type }).Should(gomega.Equal("Modern"))
+	f.Expect(f.observed().Unread).To(gomega.BeZero())
+}

@@ -178,7 +178,7 @@ func statusOnly(obj any) (any, error) {
 	return &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name, UID: d.UID, ResourceVersion: d.ResourceVersion,
-			Generation: d.Generation, DeletionTimestamp: d.DeletionTimestamp,
+			Generation: d.Generation, DeletionTimestamp: d.DeletionTimestamp, Annotations: usedOnly(d.Annotations),
 		},
 		Spec: appsv1.DeploymentSpec{Replicas: d.Spec.Replicas, Template: configOnly(d.Spec.Template)},
 		Status: appsv1.DeploymentStatus{

@@ -33,6 +33,17 @@ func configOnly(t corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	return out
 }
 
+// usedOnly removes everything from the annotations of a Deployment except the settings that it was planned with.
+func usedOnly(annotations map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{model.InfrastructureAnnotation, model.TLSProfileAnnotation} {
+		if value, is := annotations[name]; is {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // configOf returns the configuration that a pod template has.
 func configOf(t corev1.PodTemplateSpec, cfg model.Config) model.IstiodConfig {
 	var names []string

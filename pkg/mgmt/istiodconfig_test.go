@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
@@ -45,6 +46,36 @@ func TestIstiodsConfigurationIsObserved(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestUsedSettingsAreObserved checks which settings of the guest istiod's Deployment has. Other texts count as none.
+func TestUsedSettingsAreObserved(t *testing.T) {
+	t.Parallel()
+	names := strings.NewReplacer("topology:", model.InfrastructureAnnotation+":", "tls:", model.TLSProfileAnnotation+":")
+	used := model.UsedSettings{
+		Infrastructure: model.SingleNode,
+		TLSProfile:     model.TLSProfile{Type: "Custom", Ciphers: []string{"a"}, Adherence: "StrictAllComponents"},
+	}
+	written, err := used.Annotations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for annotations, want := range map[string]model.UsedSettings{
+		"{}":                          {},
+		"{topology: External}":        {},
+		"{topology: HighlyAvailable}": {Infrastructure: model.SeveralNodes},
+		"{tls: '{'}":                  {},
+		"{tls: '{\"Type\": 1, \"MinVersion\": \"VersionTLS12\"}'}":                      {},
+		"{topology: SingleReplica, tls: '" + written[model.TLSProfileAnnotation] + "'}": used,
+	} {
+		f := start(t, func(api *fakeapi.Server) {
+			api.Put(theDeployments, "{metadata: {name: "+istiod+", namespace: clusters-guest1, uid: u, "+
+				"annotations: "+names.Replace(annotations)+"}}")
+		})
+		if diff := cmp.Diff(want, f.observed().Used, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", annotations, diff)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ func (c *Cluster) istiodStatus() model.ManagementObservation {
 	out.IstiodWanted = ptr.Deref(d.Spec.Replicas, 1)
 	// A rollout has more pods than are wanted for a while.
 	out.IstiodReady = min(d.Status.ReadyReplicas, out.IstiodWanted)
+	out.Used = model.UsedSettingsIn(d.Annotations)
 	out.IgnoredCRDs, out.IgnoredSince = ignoredOf(d.Spec.Template, c.cfg)
 	// The observed generation does not matter here: during a rollout the old pod serves.
 	if d.Status.ReadyReplicas == 0 {

@@ -47,8 +47,18 @@ func TestARefusalKeepsTheRestOfTheStatus(t *testing.T) {
 	}{
 		"no status": {
 			map[string]any{},
-			model.PlaceOfAll, false,
+			model.PlaceOfStatus, false,
 			map[string]any{"op": "add", "path": "/status", "value": map[string]any{"conditions": []any{refusedCondition()}}},
+		},
+		"a status without conditions": {
+			map[string]any{"status": map[string]any{"listeners": []any{map[string]any{"name": "a"}}}},
+			model.PlaceOfAll, false,
+			map[string]any{"op": "add", "path": "/status/conditions", "value": []any{refusedCondition()}},
+		},
+		"no list of conditions": {
+			map[string]any{"status": map[string]any{"conditions": nil}},
+			model.PlaceOfAll, false,
+			map[string]any{"op": "add", "path": "/status/conditions", "value": []any{refusedCondition()}},
 		},
 		"another condition": {
 			withConditions(other), model.PlaceAtEnd, false,

@@ -46,7 +46,7 @@ type LastSettings struct {
 	Hash string
 	// Changed is when a change of the settings was last used. Zero: that is not known.
 	Changed time.Time
-	// Proxy is the proxy with this hash. Readable reports whether it could be read. Without Changed, it is not read.
+	// Proxy is the proxy with this hash. Readable reports whether it could be read.
 	Proxy    Proxy
 	Readable bool
 }

@@ -19,14 +19,18 @@ const (
 type ListenerSet struct {
 	ForeignObject
 	Generation int64
+	// Created is the creation time.
+	Created time.Time
 	// Place is where its status gets the condition, see RefusalPlace.
 	Place int
 }
 
 // Places for a condition in a status that does not have it. All others are the index of the one that it has.
 const (
-	// PlaceOfAll: there are no conditions.
+	// PlaceOfAll: there is a status without conditions. Another client can have written the rest of it.
 	PlaceOfAll = -2
+	// PlaceOfStatus: the status is missing.
+	PlaceOfStatus = -3
 	// PlaceAtEnd: there are others.
 	PlaceAtEnd = -1
 )
@@ -36,7 +40,10 @@ const (
 func RefusalPlace(object map[string]any) (place int, refused bool) {
 	conditions, is, _ := unstructured.NestedSlice(object, "status", "conditions")
 	if !is {
-		return PlaceOfAll, false
+		if _, exists := object["status"].(map[string]any); exists {
+			return PlaceOfAll, false
+		}
+		return PlaceOfStatus, false
 	}
 	for i, c := range conditions {
 		if c, _ := c.(map[string]any); c["type"] == listenerSetCondition {
@@ -54,8 +61,10 @@ func RefusePatch(of ListenerSet, now time.Time) (ForeignPatch, error) {
 	}
 	operation := replace("/status/conditions/"+strconv.Itoa(of.Place), condition)
 	switch of.Place {
-	case PlaceOfAll:
+	case PlaceOfStatus:
 		operation = map[string]any{"op": "add", "path": "/status", "value": map[string]any{"conditions": []any{condition}}}
+	case PlaceOfAll:
+		operation = map[string]any{"op": "add", "path": "/status/conditions", "value": []any{condition}}
 	case PlaceAtEnd:
 		operation = map[string]any{"op": "add", "path": "/status/conditions/-", "value": condition}
 	}

@@ -55,6 +55,8 @@ type ManagementObservation struct {
 	// NamespaceUID is the UID of Config.MgmtNamespace. It is part of the names under which this installation holds
 	// ownership Leases.
 	NamespaceUID types.UID `json:"-"`
+	// Used are the settings of the guest that istiod's Deployment was planned with.
+	Used UsedSettings `json:"-"`
 	// API is how hypergate reaches the management API. No object is computed from it: it is a secret that must not be
 	// readable in the guest.
 	API MgmtAPI
@@ -155,6 +157,8 @@ type GuestObservation struct {
 	LastSettings LastSettings `json:"-"`
 	// TLSProfile is the TLS security profile of a cluster that is both sides. See ObservedTLS.
 	TLSProfile TLSProfile
+	// Unread are those of Infrastructure, Proxy and TLSProfile that hypergate is not allowed to read. See Keeping.
+	Unread UnreadSettings `json:"-"`
 	// Readability is whether istiod can read the kinds of Config.ReadKinds, by their CRDs. It omits the readable ones.
 	Readability map[string]Readability `json:"-"`
 	// IgnoredCRDs are the CRDs whose objects istiod ignores, sorted. IgnoredSince is when a running istiod last stopped
@@ -196,6 +200,15 @@ const (
 	// SingleNode means that there is one node.
 	SingleNode InfrastructureTopology = "SingleReplica"
 )
+
+// TopologyNamed returns the topology with this name. Each unknown name is the default: nothing of the guest's text is
+// kept.
+func TopologyNamed(name string) InfrastructureTopology {
+	if topology := InfrastructureTopology(name); topology == SingleNode || topology == SeveralNodes {
+		return topology
+	}
+	return NotStated
+}
 
 // ModeOr returns whether hypergate manages the guest's CRDs and the installation. The guest's configuration takes
 // precedence over the flags. The default is crds.Managed.

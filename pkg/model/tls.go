@@ -79,7 +79,8 @@ func (p TLSProfile) Bounded() TLSProfile {
 }
 
 // Settings returns the settings for a profile, and a description of each part of the profile that istiod or its
-// gateways cannot obey. A profile that they need not obey has no settings. What is not known is never permitted.
+// gateways cannot obey. A profile that they need not obey has no settings. A cipher suite that is not known is never
+// permitted. A group is not either, but without any group that is known, gateways accept their default groups.
 func (p TLSProfile) Settings() (settings TLSSettings, problems []string) {
 	if !p.Obeyed() {
 		return TLSSettings{}, nil
@@ -93,6 +94,9 @@ func (p TLSProfile) Settings() (settings TLSSettings, problems []string) {
 	settings.Curves, unknown = usableCurves(spec.groups)
 	if len(unknown) > 0 {
 		problems = append(problems, "gateways do not have the groups "+quoted(unknown))
+	}
+	if len(spec.groups) > 0 && len(settings.Curves) == 0 {
+		problems = append(problems, "gateways accept their own default groups, because they have none of the profile's")
 	}
 	switch {
 	case spec.minVersion == "VersionTLS13", len(spec.ciphers) > 0 && len(settings.Ciphers) == 0:

@@ -81,6 +81,15 @@ func TestTLSSettings(t *testing.T) {
 			withCurves,
 			[]string{`gateways do not have the groups "SecP256r1MLKEM768"`},
 		},
+		"only unknown groups": {
+			model.TLSProfile{
+				Type: "Custom", Adherence: strict, MinVersion: "VersionTLS12", Ciphers: one.Ciphers, Groups: []string{"SecP256r1MLKEM768"},
+			}, one,
+			[]string{
+				`gateways do not have the groups "SecP256r1MLKEM768"`,
+				"gateways accept their own default groups, because they have none of the profile's",
+			},
+		},
 		"too many": {
 			custom("VersionTLS12", append(slices.Repeat([]string{"ECDHE-RSA-AES128-GCM-SHA256"}, 64), "AES128-SHA")...), one,
 			[]string{"the profile has more than 64 cipher suites or groups; the others are ignored"},
