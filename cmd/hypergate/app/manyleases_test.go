@@ -64,14 +64,17 @@ func (s *leasesServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list) // the client has hung up
 }
 
-// leaseWith returns hypergate's Lease in a namespace, renewed now, with a summary.
+// leaseWith returns hypergate's Lease in a namespace, acquired a minute ago and renewed now, with a summary.
 func leaseWith(namespace, annotation string) coordinationv1.Lease {
 	holder, now := "hypergate-1", metav1.NowMicro()
+	acquired := metav1.NewMicroTime(now.Add(-time.Minute))
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "hypergate-openshift-gateway", Annotations: map[string]string{summary.Annotation: annotation},
 		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &now, AcquireTime: &now},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &now, AcquireTime: &acquired,
+		},
 	}
 }
 
