@@ -127,6 +127,9 @@ func (b *board) addTo(lease *coordinationv1.Lease) {
 	}
 	s := *b.posted
 	s.Holder = *holder
+	if acquired := lease.Spec.AcquireTime; acquired != nil && s.Time.Before(acquired.Time) {
+		s.Time = acquired.Time // the clock was ahead; readers take an earlier summary for one of before a restart
+	}
 	s.GuestCredential.From, s.GuestCredential.Until = b.credential()
 	s.GuestCredentialRenewed = s.GuestCredentialRenewed && b.renewal() == nil
 	if encoded, err := summary.Encode(s); err == nil { // an error would be a defect that TestEncodeFits finds

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -196,6 +197,24 @@ func TestACredentialThatCannotBeRenewedIsNotRenewed(t *testing.T) {
 		got, err := summary.Parse(lease.Annotations[summary.Annotation])
 		if err != nil || got.GuestCredentialRenewed != (problem == nil) {
 			t.Errorf("%v: renewed %v, %v", problem, got.GuestCredentialRenewed, err)
+		}
+	}
+}
+
+// TestASummaryIsNotBeforeTheLeaseWasAcquired checks the time of a summary of a process whose clock was ahead when it
+// acquired the Lease. With an earlier time, it would count as that of a process before a restart.
+func TestASummaryIsNotBeforeTheLeaseWasAcquired(t *testing.T) {
+	t.Parallel()
+	unlimited := func() (from, until time.Time) { return time.Time{}, time.Time{} }
+	b := &board{posted: &summary.Summary{Time: start}, credential: unlimited}
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: new("hypergate-0"), AcquireTime: &metav1.MicroTime{Time: start.Add(ahead)},
+		}}
+		b.addTo(lease)
+		got, err := summary.Parse(lease.Annotations[summary.Annotation])
+		if want := start.Add(max(ahead, 0)); err != nil || !got.Time.Equal(want) {
+			t.Errorf("acquired at %s: %s, want %s: %v", start.Add(ahead), got.Time, want, err)
 		}
 	}
 }

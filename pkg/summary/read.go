@@ -25,7 +25,7 @@ const (
 	OnHold  State = "paused"
 	Waiting State = "starting"
 	Ending  State = "deleting"
-	// Unreported means that a pod holds the Lease, and has not written a summary yet.
+	// Unreported means that a pod holds the Lease, and has not written a summary yet, or not since it restarted.
 	Unreported State = "unreported"
 	// Overdue means that it has not written one for longer than it may take.
 	Overdue State = "overdue"
@@ -92,7 +92,8 @@ type Reading struct {
 	Renewed time.Time `json:"renewed,omitzero"`
 	// Expiring are the credentials that expire soon.
 	Expiring []Expiry `json:"expiring,omitempty"`
-	// Summary is the summary. It is nil if there is none that can be read. It can be from an earlier holder.
+	// Summary is the summary. It is nil if there is none that can be read. It can be from an earlier holder, or from
+	// before a restart.
 	Summary *Summary `json:"summary,omitempty"`
 }
 
@@ -183,6 +184,9 @@ func Read(lease *coordinationv1.Lease, now time.Time) Reading {
 			"; if this lasts longer than a minute, check the Deployment hypergate")
 	case found.Holder != r.Holder:
 		return r.unreported(acquired, now, "the pod has not written a summary yet; the summary is from "+from)
+	case acquired.After(found.Time):
+		// A container that restarts keeps the name of its pod. Each process acquires the Lease before its first pass.
+		return r.unreported(acquired, now, "the pod has restarted, and has not written a summary yet")
 	}
 	return r.judge(now)
 }

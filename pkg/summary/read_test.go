@@ -159,6 +159,9 @@ func TestLeases(t *testing.T) {
 	long.Spec.LeaseDurationSeconds = new(int32(1 << 30))
 	never := leaseOf(current, holder, 0)
 	never.Spec = coordinationv1.LeaseSpec{}
+	at := func(ago time.Duration) string {
+		return encode(t, edited(func(s *summary.Summary) { s.Time = noon().Add(-ago) }))
+	}
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		want  summary.State
@@ -180,6 +183,14 @@ func TestLeases(t *testing.T) {
 		"no summary of its own": {
 			acquired(current, "pod-2", time.Hour), summary.Overdue, "the summary is from " + holder + "; check the status of pod pod-2",
 		},
+		"restarted": {
+			acquired(at(3*time.Hour), holder, time.Minute), summary.Unreported, "has restarted, and has not written a summary yet; if",
+		},
+		"restarts again and again": {
+			acquired(at(3*time.Hour), holder, 7*time.Minute), summary.Overdue, "check the status of pod " + holder + ", and restart it",
+		},
+		"a summary in the same second": {acquired(at(time.Minute), holder, time.Minute-900*time.Millisecond), summary.OK, ""},
+		"a summary since the restart":  {acquired(at(time.Minute), holder, time.Hour), summary.OK, ""},
 		"forged without a holder": {
 			leaseOf(`{"schema":1}`, holder, 10*time.Second), summary.Unreported, "the summary is from an unknown pod; if this lasts",
 		},

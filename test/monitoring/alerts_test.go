@@ -185,6 +185,7 @@ func TestAlertsAboutTheState(t *testing.T) {
 		degradedTrue   = `hypergate_condition{type="Degraded",status="True"} `
 		held           = `hypergate_on_hold{by="paused"} 1x6000`
 		complete       = `hypergate_last_complete_timestamp_seconds{} `
+		createdNow     = `kube_deployment_created{deployment="hypergate"} 0x6000`
 	)
 	checkScenarios(t, []scenario{
 		{name: "all is well", at: 600},
@@ -216,6 +217,15 @@ func TestAlertsAboutTheState(t *testing.T) {
 			name: "it was deleted, and created again without a pod", at: 60,
 			series: []string{`hypergate_leader{} 1x30 stale`, `hypergate_on_hold{by="deleting"} 0x20 1x10 stale`},
 			want:   []string{"HypergateAbsent warning"},
+		},
+		{name: "a new hosted cluster starts slowly", series: []string{`hypergate_leader{} gone`, createdNow}, at: 20},
+		{
+			name: "a new hosted cluster never starts", series: []string{`hypergate_leader{} gone`, createdNow}, at: 45,
+			want: []string{"HypergateAbsent warning"},
+		},
+		{
+			name: "the first pod of a new hosted cluster is gone", series: []string{`hypergate_leader{} 1x5 stale`, createdNow}, at: 20,
+			want: []string{"HypergateAbsent warning"},
 		},
 		{name: "a pod is replaced", series: []string{`hypergate_leader{} 1x30 0x3 1x6000`}, at: 45},
 		{

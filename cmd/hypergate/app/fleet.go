@@ -29,8 +29,8 @@ const onlyOld = "old"
 const fleetLong = `Show the state of hypergate for all hosted clusters of a management cluster.
 
 The command reads the summaries in hypergate's Leases, in all namespaces. It lists them by a label, 500 in one request.
-It also lists the names of HostedControlPlanes and Clusters, and counts those without hypergate. It reads no Secret.
-deploy/fleet has a ClusterRole with the permissions it needs.
+It also lists the names of HostedControlPlanes and Clusters, and counts those without hypergate. They do not change the
+exit code. It reads no Secret. deploy/fleet has a ClusterRole with the permissions it needs.
 
 States, from the worst to the best:
   silent       No pod renews the Lease.
@@ -111,17 +111,18 @@ func (o *fleetOptions) run(ctx context.Context, out, errOut io.Writer) error {
 		return err
 	}
 	var found fleet.Fleet
-	if err := o.until(ctx, fleetEvery, errOut, func(ctx context.Context) (outcome summary.Outcome, why string, err error) {
+	waitErr := o.until(ctx, fleetEvery, errOut, func(ctx context.Context) (outcome summary.Outcome, why string, err error) {
 		found, err = client.Fleet(ctx, o.cluster.namespace)
+		if err == nil && len(found.Installations) == 0 {
+			err = notInstalled(o.cluster.namespace)
+		}
 		return o.goal.worst(found.Installations), o.goal.why(found.Installations), err
-	}); err != nil {
-		return err
-	}
+	})
 	for _, note := range found.Notes {
 		fmt.Fprintf(errOut, "hypergate: %s\n", oneLine(note))
 	}
-	if len(found.Installations) == 0 {
-		return fmt.Errorf("no Lease of hypergate in %s: %w", where(o.cluster.namespace), errNotInstalled)
+	if waitErr != nil {
+		return waitErr
 	}
 	report := o.report(found, screenOf(out))
 	if err := printed(out, o.output, report); err != nil || !o.watch {

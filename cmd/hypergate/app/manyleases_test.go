@@ -21,10 +21,11 @@ import (
 	"github.com/hypergate/hypergate/pkg/summary"
 )
 
-// leasesServer is an API server that has only Leases. It returns them by pages, and by namespace.
+// leasesServer is an API server that has only Leases. It returns them by pages, and by namespace. The first lists, of
+// which there are empty, are from before a Lease exists.
 type leasesServer struct {
-	leases []coordinationv1.Lease
-	lists  atomic.Int32
+	leases       []coordinationv1.Lease
+	lists, empty atomic.Int32
 }
 
 // serveLeases starts a server, and returns a kubeconfig for it.
@@ -43,7 +44,7 @@ func (s *leasesServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	s.lists.Add(1)
+	isEmpty := s.lists.Add(1) <= s.empty.Load()
 	found := s.leases
 	if namespace := strings.TrimSuffix(strings.TrimPrefix(path, "namespaces/"), "/leases"); namespace != "leases" {
 		found = nil
@@ -52,6 +53,9 @@ func (s *leasesServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				found = append(found, s.leases[i])
 			}
 		}
+	}
+	if isEmpty {
+		found = nil
 	}
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
@@ -64,14 +68,17 @@ func (s *leasesServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(list) // the client has hung up
 }
 
-// leaseWith returns hypergate's Lease in a namespace, renewed now, with a summary.
+// leaseWith returns hypergate's Lease in a namespace, acquired a minute ago and renewed now, with a summary.
 func leaseWith(namespace, annotation string) coordinationv1.Lease {
 	holder, now := "hypergate-1", metav1.NowMicro()
+	acquired := metav1.NewMicroTime(now.Add(-time.Minute))
 	return coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "hypergate-openshift-gateway", Annotations: map[string]string{summary.Annotation: annotation},
 		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &now, AcquireTime: &now},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &now, AcquireTime: &acquired,
+		},
 	}
 }
 
@@ -127,6 +134,19 @@ func TestFiveThousandInstallations(t *testing.T) {
 	r = execute(t, "status", "-A", "nothere", "--kubeconfig="+kubeconfig)
 	if r.code != 1 || strings.Count(r.errOut, "\n") != 1 || len(r.errOut) > 600 || !strings.Contains(r.errOut, "and 4990 others") {
 		t.Errorf("an unknown guest: code %d, error %q", r.code, r.errOut)
+	}
+}
+
+// TestWaitingForTheFirstInstallation checks that --wait also waits for the first Lease.
+func TestWaitingForTheFirstInstallation(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"fleet", "status"} {
+		server, kubeconfig := serveLeases(t, leaseWith("clusters-guest1", good(t, "guest1")))
+		server.empty.Store(1)
+		r, want := execute(t, command, "--wait=1s", "--kubeconfig="+kubeconfig), "waiting although there is an error: no Lease of hypergate"
+		if lists := server.lists.Load(); r.code != 0 || lists != 2 || !strings.Contains(r.errOut, want) {
+			t.Errorf("%s: code %d after %d lists, error %q", command, r.code, lists, r.errOut)
+		}
 	}
 }
 

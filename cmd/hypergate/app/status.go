@@ -218,13 +218,18 @@ func (o *waitOptions) status(ctx context.Context, guest string, out, errOut io.W
 var errNotInstalled = errors.New("check the namespace (-n) and the context (--context), and that the Deployment hypergate runs there; " +
 	"a hypergate without --leader-elect has no Lease")
 
+// notInstalled returns the error about a namespace, or a management cluster, without hypergate.
+func notInstalled(namespace string) error {
+	return fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled)
+}
+
 // ofGuest returns the installations of a guest, or all of them without a name. An installation without a current
 // summary is returned too, because it may be the one: in a namespace, and among all namespaces if no other one is. One
 // whose current summary has no guest is another one: its namespace has neither a HostedControlPlane nor a Cluster.
 // While the state is unknown, hypergate perhaps has not read them yet.
 func ofGuest(readings []summary.Reading, namespace, guest string) ([]summary.Reading, error) {
 	if len(readings) == 0 {
-		return nil, fmt.Errorf("no Lease of hypergate in %s: %w", where(namespace), errNotInstalled)
+		return nil, notInstalled(namespace)
 	}
 	if guest == "" {
 		return readings, nil

@@ -76,14 +76,19 @@ func pausedSummary(guest string) summary.Summary {
 
 // readingOf returns what a Lease with an annotation shows.
 func readingOf(namespace, annotation, holder string, ago time.Duration) summary.Reading {
-	return summary.Read(&coordinationv1.Lease{
+	return summary.Read(leaseOf(namespace, annotation, holder, ago), noon())
+}
+
+// leaseOf returns a Lease with an annotation that its holder renewed some time ago.
+func leaseOf(namespace, annotation, holder string, ago time.Duration) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "hypergate-openshift-gateway", Annotations: map[string]string{summary.Annotation: annotation},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: &holder, LeaseDurationSeconds: new(int32(137)), RenewTime: &metav1.MicroTime{Time: noon().Add(-ago)},
 		},
-	}, noon())
+	}
 }
 
 func renewed(t *testing.T, s summary.Summary) summary.Reading {
@@ -93,6 +98,18 @@ func renewed(t *testing.T, s summary.Summary) summary.Reading {
 		t.Fatal(err)
 	}
 	return readingOf("clusters-"+s.Guest, encoded, s.Holder, 3*time.Second)
+}
+
+// restartedReading returns what the Lease of a pod shows that has just restarted, with the summary of before.
+func restartedReading(t *testing.T, s summary.Summary) summary.Reading {
+	t.Helper()
+	encoded, err := summary.Encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := leaseOf("clusters-"+s.Guest, encoded, s.Holder, 3*time.Second)
+	lease.Spec.AcquireTime = &metav1.MicroTime{Time: noon().Add(-time.Minute)}
+	return summary.Read(lease, noon())
 }
 
 // endsWith reports whether an error ends the process with a code.
@@ -227,6 +244,7 @@ func TestGoals(t *testing.T) {
 		return renewed(t, s)
 	}
 	silent := readingOf("clusters-guest1", "", "", time.Hour)
+	restarted := restartedReading(t, summaryOf("guest1"))
 	onHold := summaryOf("guest1")
 	onHold.Lifecycle = summary.Paused
 	paused := renewed(t, onHold)
@@ -247,6 +265,7 @@ func TestGoals(t *testing.T) {
 		{"degraded", ok, exitUnderWay},
 		{"progressing=false", ok, exitOK},
 		{"upgradeable", ok, exitOK},
+		{"upgradeable", restarted, exitUnderWay}, // the condition is from before the restart
 		{"upgradeable", upgradeable(summary.False, "FieldsWouldBeDropped"), exitAct},
 		{"upgradeable", upgradeable(summary.False, "CARotation"), exitUnderWay},
 		{"upgradeable", upgradeable(summary.Unknown, "CRDsNotRead"), exitUnderWay},
