@@ -63,7 +63,8 @@ func ofAnswers() []mutation {
 		},
 		{
 			"lists", "the limits of what is kept", "pkg/watch/budget.go",
-			"m.weigh(object, m.budget.take(size))", "m.budget.take(size)", "./pkg/watch", "TestWatchLimitsAfterTheList",
+			"m.weigh(object, m.hold(m.kept+size, m.listing))", "m.hold(m.kept+size, m.listing)",
+			"./pkg/watch", "TestWatchLimitsAfterTheList",
 		},
 		{
 			"lists", "what is kept of the classes of others", "pkg/guest/classes.go",

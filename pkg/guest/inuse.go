@@ -210,7 +210,7 @@ func (v *useView) options(s search) watch.Options {
 		options.Transform = v.ofAnyRevision
 	}
 	options.Patience, options.Futile, options.Budget = servedPatience, futile, v.budget
-	options.Allowance = v.allowance(s)
+	options.Allowance, options.Many = v.allowance(s), true
 	options.OnEvent, options.OnSynced, options.OnProblem = func(watch.Event) { v.changed() }, v.changed, v.changed
 	return options
 }

@@ -103,7 +103,7 @@ func (v *olmView) newLookup(name string) []*watch.Switch {
 	for i, kind := range olmKinds() {
 		options := metadataWatch(v.client, kind.gvr(), metav1.ListOptions{LabelSelector: operatorLabel + name + kind.selector})
 		options.Patience, options.Futile, options.Budget = servedPatience, apierrors.IsForbidden, v.budget
-		options.Allowance = v.allowances[i]
+		options.Allowance, options.Many = v.allowances[i], true
 		options.OnEvent, options.OnSynced, options.OnProblem = func(watch.Event) { v.notify() }, v.notify, v.notify
 		out = append(out, watch.NewSwitch(options))
 	}

@@ -37,7 +37,7 @@ func (b *Budget) MeterOf(resource string, shared *Allowance) *Meter {
 	if b == nil {
 		return nil
 	}
-	return &Meter{budget: b, name: resource, settled: true, allowance: shared}
+	return &Meter{budget: b, name: resource, settled: true, allowance: shared, own: b.limits.OwnKept}
 }
 
 // paused returns the limit that caused the current pause, or nil if there is no pause.

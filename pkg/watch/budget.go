@@ -22,8 +22,9 @@ type Budget struct {
 	reopenings throttle.Limiter
 
 	mu sync.Mutex
-	// kept is the estimated memory, in bytes, of what all watches keep.
-	kept int64
+	// kept is the estimated memory, in bytes, of what all watches keep. While a watch lists, the larger one counts of
+	// its previous content and of the new list. twice is the sum of the smaller ones.
+	kept, twice int64
 }
 
 // NewBudget returns an unused budget.
@@ -51,8 +52,9 @@ type Meter struct {
 	// bytes and objects count the current list. listing is the memory of what is kept of that list.
 	bytes, listing int64
 	objects        int
-	// kept is the memory of what the watch keeps of the last list and the events after it.
-	kept int64
+	// kept is the memory of what the watch keeps of the last list and the events after it. own is how much the watch
+	// can keep although others have filled the total.
+	kept, own int64
 	// over is the limit that the last attempt exceeded. settled means that a list was complete since then.
 	over    *LimitError
 	settled bool
@@ -199,16 +201,7 @@ func (m *Meter) goesOn(c *charge) {
 
 // release forgets what was kept of a list that did not end. The caller holds mu.
 func (m *Meter) release() {
-	m.budget.take(-m.listing)
-	m.listing = 0
-}
-
-// take adds n bytes to what all watches keep, and returns the sum.
-func (b *Budget) take(n int64) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.kept += n
-	return b.kept
+	m.hold(m.kept, 0)
 }
 
 // read counts n bytes of a request. It returns the limit that the request exceeded, or nil.
@@ -272,8 +265,7 @@ func (m *Meter) Adding(small any) {
 		return
 	}
 	m.objects++
-	m.listing += n
-	m.weigh(n, m.budget.take(n))
+	m.weigh(n, m.hold(m.kept, m.listing+n))
 }
 
 // Changed counts an event. before is what was kept of the object, and after is what will be kept. Nil means none.
@@ -297,20 +289,14 @@ func (m *Meter) Changed(before, after any, version string) error {
 		size += object
 		objects++
 	}
-	m.count(objects, size)
-	m.weigh(object, m.budget.take(size))
+	m.objects += objects
+	m.weigh(object, m.hold(m.kept+size, m.listing))
 	if c := m.current; c != nil && c.failed != nil {
-		m.count(-objects, -size)
-		m.budget.take(-size)
+		m.objects -= objects
+		m.hold(m.kept-size, m.listing)
 		return c.failed
 	}
 	return nil
-}
-
-// count adds to what the watch keeps. The caller holds mu.
-func (m *Meter) count(objects int, size int64) {
-	m.objects += objects
-	m.kept += size
 }
 
 // Version compares the length of a resourceVersion, of an event or of a bookmark, with its limit.
@@ -330,14 +316,15 @@ func (m *Meter) measure(version string) {
 	}
 }
 
-// weigh compares what is kept with the limits of one object, of the watch, and of all watches. The caller holds mu.
+// weigh compares what is kept with the limits of one object and of the watch. bound is the limit of all watches that is
+// exceeded, or empty. The caller holds mu.
 //
 // During a list, the objects that the watch kept before do not count. The new list replaces them, and so the watch
 // can recover after it exceeded a limit.
-func (m *Meter) weigh(object, total int64) {
+func (m *Meter) weigh(object int64, bound string) {
 	kept := m.kept
 	if c := m.current; c != nil && c.lists {
-		kept, total = m.listing, total-m.kept
+		kept = m.listing
 	}
 	switch l := m.budget.limits; {
 	case object > l.KeptObject:
@@ -346,8 +333,8 @@ func (m *Meter) weigh(object, total int64) {
 		m.trip(m.current, fmt.Sprintf("there are more than %d objects", l.Objects))
 	case kept > l.Kept:
 		m.trip(m.current, "what is kept of the objects has more than "+size(l.Kept))
-	case total > l.KeptTotal:
-		m.trip(m.current, "what is kept of all objects of this API server has more than "+size(l.KeptTotal))
+	case bound != "":
+		m.trip(m.current, bound)
 	}
 }
 
@@ -364,8 +351,8 @@ func (m *Meter) Listed(version string) error {
 	if c != nil && c.failed != nil {
 		return c.failed
 	}
-	m.budget.take(-m.kept)
-	m.kept, m.listing, m.settled = m.listing, 0, true
+	m.hold(m.listing, 0)
+	m.settled = true
 	if c != nil {
 		c.listed()
 	}
@@ -389,7 +376,6 @@ func (m *Meter) Close() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.release()
-	m.budget.take(-m.kept)
-	m.kept, m.objects = 0, 0
+	m.hold(0, 0)
+	m.objects = 0
 }

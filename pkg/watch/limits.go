@@ -32,8 +32,12 @@ const (
 	// the attempt ends.
 	MaxKept = 8 << 20
 	// MaxKeptTotal is the maximum estimated memory of what all watches of the API server keep together. Beyond it,
-	// the attempt that requests more ends.
+	// the attempt that requests more ends. While a watch lists, the larger one counts of its previous content and of
+	// the new list. The smaller ones of all watches are together within MaxKept.
 	MaxKeptTotal = 12 << 20
+	// OwnKept is how much a watch can keep, and list, although others have filled these totals. Otherwise a tenant with
+	// many objects would end the watches of the classes, the Leases and hypergate's own objects.
+	OwnKept = 32 << 10
 	// MaxListTime is the maximum duration of a list after the header of its first response. Beyond it, the attempt
 	// ends.
 	MaxListTime = 2 * time.Minute
@@ -79,18 +83,18 @@ const (
 
 // Limits holds the limits of a Budget. See the constants of the same names.
 type Limits struct {
-	Message, MessageCost, ListBytes, KeptObject, Kept, KeptTotal, LargeMessage, LargeCost int64
-	Objects, Burst, Version                                                               int
-	Rate                                                                                  float64
-	ListTime, FirstPause, MaxPause                                                        time.Duration
+	Message, MessageCost, ListBytes, KeptObject, Kept, KeptTotal, OwnKept, LargeMessage, LargeCost int64
+	Objects, Burst, Version                                                                        int
+	Rate                                                                                           float64
+	ListTime, FirstPause, MaxPause                                                                 time.Duration
 }
 
 // DefaultLimits returns the limits of a guest.
 func DefaultLimits() Limits {
 	return Limits{
 		Message: MaxMessage, MessageCost: MaxMessageCost, ListBytes: MaxListBytes, KeptObject: MaxKeptObject, Kept: MaxKept,
-		KeptTotal: MaxKeptTotal, LargeMessage: LargeMessage, LargeCost: LargeCost, Objects: MaxObjects, Version: MaxVersion,
-		Burst: Burst, Rate: Rate, ListTime: MaxListTime, FirstPause: FirstPause, MaxPause: MaxPause,
+		KeptTotal: MaxKeptTotal, OwnKept: OwnKept, LargeMessage: LargeMessage, LargeCost: LargeCost, Objects: MaxObjects,
+		Version: MaxVersion, Burst: Burst, Rate: Rate, ListTime: MaxListTime, FirstPause: FirstPause, MaxPause: MaxPause,
 	}
 }
 

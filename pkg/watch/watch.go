@@ -100,6 +100,8 @@ type Options struct {
 	Budget *Budget
 	// Allowance is the byte rate and the pause, if the watch shares them with others. Nil means that it does not.
 	Allowance *Allowance
+	// Many means that the guest decides how many such watches there are. They have no part of their own (OwnKept).
+	Many bool
 	// Futile reports which other errors count as a 404 for Patience. Nil means none. It is for requests that can stay
 	// forbidden forever, and whose result is not needed.
 	Futile func(error) bool
@@ -124,6 +126,15 @@ type Watch struct {
 	lines   *Lines
 }
 
+// meter returns the meter of a watch, or nil if it has no limits.
+func (o Options) meter() *Meter {
+	m := o.Budget.MeterOf(o.Name, o.Allowance)
+	if m != nil && o.Many {
+		m.own = 0
+	}
+	return m
+}
+
 // New prepares a watch. It sends nothing before Run.
 func New(opts Options) *Watch {
 	if opts.OnEvent == nil {
@@ -146,7 +157,7 @@ func New(opts Options) *Watch {
 	}
 	w := &Watch{
 		opts: opts, session: oneSession, lines: new(Outage).Lines(), store: cache.NewStore(cache.MetaNamespaceKeyFunc),
-		meter: opts.Budget.MeterOf(opts.Name, opts.Allowance),
+		meter: opts.meter(),
 	}
 	lw := Consistent(Requests{
 		Begin:   w.begin,
