@@ -264,9 +264,14 @@ func (r *Reconciler) probeEndpoint(
 	if publish.UsesTunnel(r.config, o.mgmt.ControlPlane) {
 		probe.every = 0
 		relays, again := r.memory.relayProbe.observe(probe.probe, o.mgmt.Istiod, o.guest.ReadyRelays, now)
-		if relays != status.EndpointReached() {
+		switch {
+		case relays != status.EndpointReached():
 			return relays, again
+		case again > 0: // a handshake would fail now
+			return probe.last(o.mgmt), again
 		}
+	} else {
+		r.memory.relayProbe = relayProbe{}
 	}
 	probe.dial = func(published model.HostPort) dialer {
 		return r.dialer(o.mgmt.ControlPlane, published)

@@ -14,21 +14,29 @@ import (
 
 // relayProbe is whether a relay of the tunnel can take gateways: it is ready while it holds a tunnel. Then a handshake
 // with istiod through the relay shows whether gateways reach istiod.
-type relayProbe struct{ unready throttle.Debounce }
+type relayProbe struct {
+	unready throttle.Debounce
+	// wasReady is whether a relay was ready, and no time without one has been reported since.
+	wasReady bool
+}
 
 // observe returns what the relays show, and when to ask again. Zero: when woken. Without istiod, no relay can be ready.
+// A result "reached" with a time means that no relay is ready since a moment, and that the last handshake still counts.
 func (r *relayProbe) observe(
 	probe Probe, istiod model.Availability, ready int, now time.Time,
 ) (status.EndpointProbe, time.Duration) {
 	missing := istiod == model.Available && ready == 0 && !probe.Off
 	wait := r.unready.WaitFor(missing, now, relayPatience)
+	r.wasReady = ready > 0 || r.wasReady && !(missing && wait == 0)
 	switch {
 	case !missing:
 		return status.EndpointReached(), 0
-	case wait > 0:
-		return status.EndpointProbing(), wait
-	default:
+	case wait == 0:
 		return status.EndpointWithoutRelays(), 0
+	case r.wasReady:
+		return status.EndpointReached(), wait
+	default:
+		return status.EndpointProbing(), wait
 	}
 }
 

@@ -20,7 +20,8 @@ import (
 )
 
 // TestRelayProbe checks that istiod counts as reached while a relay is ready, and as unreached only after no relay was
-// ready for a while.
+// ready for a while. It counts as probed only before the first relay is ready, and after a time without one was
+// reported.
 func TestRelayProbe(t *testing.T) {
 	t.Parallel()
 	var probe relayProbe
@@ -35,11 +36,16 @@ func TestRelayProbe(t *testing.T) {
 		{time.Second, model.Available, 0, status.EndpointProbing(), relayPatience},
 		{2 * time.Second, model.Available, 0, status.EndpointProbing(), relayPatience - time.Second},
 		{3 * time.Second, model.Available, 1, status.EndpointReached(), 0},
-		{4 * time.Second, model.Available, 0, status.EndpointProbing(), relayPatience},
+		{4 * time.Second, model.Available, 0, status.EndpointReached(), relayPatience},
+		{34 * time.Second, model.Available, 0, status.EndpointReached(), relayPatience - 30*time.Second},
 		{4*time.Second + relayPatience, model.Available, 0, status.EndpointWithoutRelays(), 0},
 		{time.Hour, model.Available, 0, status.EndpointWithoutRelays(), 0},
 		{2 * time.Hour, model.Available, 2, status.EndpointReached(), 0},
 		{3 * time.Hour, model.Unavailable, 0, status.EndpointReached(), 0},
+		{4 * time.Hour, model.Available, 0, status.EndpointReached(), relayPatience},
+		{4*time.Hour + relayPatience, model.Available, 0, status.EndpointWithoutRelays(), 0},
+		{5 * time.Hour, model.Unavailable, 0, status.EndpointReached(), 0},
+		{6 * time.Hour, model.Available, 0, status.EndpointProbing(), relayPatience},
 	} {
 		got, again := probe.observe(Probe{}, step.istiod, step.ready, start.Add(step.at))
 		if got != step.want || again != step.again {
@@ -91,6 +97,37 @@ func TestTheDialerFollowsTheStrategy(t *testing.T) {
 	}
 	if err := <-reached; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestTheLastHandshakeCountsWithoutARelay checks what is reported while no relay is ready since a moment: the result of
+// the last handshake through the tunnel. One with an address that another strategy published does not count.
+func TestTheLastHandshakeCountsWithoutARelay(t *testing.T) {
+	t.Parallel()
+	lost := status.EndpointLost(model.SideGuest, "no answer")
+	r := &Reconciler{config: model.Config{
+		Topology: model.TopologyHosted, Publish: model.Publish{Strategy: model.PublishAuto, RelayImage: "i"},
+	}}
+	r.memory.endpointProbe.known = lost
+	for _, step := range []struct {
+		access string
+		ready  int
+		want   status.EndpointProbe
+		again  time.Duration
+	}{
+		{"Private", 1, status.EndpointReached(), 0}, // the plan has no address: no handshake
+		{"Private", 0, lost, relayPatience},
+		{"Public", 0, status.EndpointReached(), 0},
+		{"Private", 0, status.EndpointProbing(), relayPatience},
+	} {
+		o := observation{mgmt: model.ManagementObservation{Istiod: model.Available, ControlPlane: model.ControlPlane{
+			Name: "guest1", UID: "7f3a", Platform: "AWS", EndpointAccess: step.access,
+			Services: []model.PublishedService{{Service: "APIServer", Strategy: "LoadBalancer"}},
+		}}}
+		o.guest.ReadyRelays = step.ready
+		if got, again := r.probeEndpoint(t.Context(), o, desired.Plan{}, start); got != step.want || again != step.again {
+			t.Errorf("%s with %d relays: %+v, again in %s; want %+v, %s", step.access, step.ready, got, again, step.want, step.again)
+		}
 	}
 }
 
