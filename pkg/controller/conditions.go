@@ -122,7 +122,7 @@ func (k known) hcpResult(result status.Result) status.Result {
 		result.TokenProblem, result.TunnelProblem, result.WebhookProbe = k.tokenProblem, k.tunnelProblem, k.webhookProblem
 	}
 	if !k.twoClusters {
-		result.ObservationProblem = result.PlanProblem
+		result.ObservationProblem = result.PlanProblem // it names its side itself
 	}
 	return result
 }
