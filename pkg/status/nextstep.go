@@ -55,7 +55,7 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 		},
 		apply.Forbidden: {
 			"grant this permission to hypergate's service account (roles in deploy/rbac)",
-			"grant this permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)",
+			"grant this permission to hypergate's user in the guest (apply " + guestRoles + ")",
 		},
 		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or correct what it was denied for"},
 		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
@@ -78,5 +78,8 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 		return nextStep(step.mgmt)
 	}
 }
+
+// guestRoles are the manifests with hypergate's permissions in the guest. A standalone cluster has its own.
+const guestRoles = "deploy/hosted/guest in the guest, or deploy/standalone"
 
 func nextStep(text string) string { return " [" + text + "]" }
