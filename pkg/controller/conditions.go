@@ -66,7 +66,7 @@ func (k known) waiting() status.Waiting {
 		// istiod stays as it is: a pod that runs with a token that is about to expire is better than none.
 		return status.WaitingForToken(k.outcome.tokenProblem)
 	case k.outcome.tokenLifetime > 0:
-		return status.WaitingForLongerToken(k.outcome.tokenLifetime)
+		return status.WaitingForLongerToken(k.outcome.tokenLifetime, shortestLifetime)
 	case isPending && k.plan().Installed:
 		return status.WaitingForEndpoint(pending)
 	case k.observed.mgmt.ControlPlane.NotEnabled:
@@ -122,7 +122,7 @@ func (k known) hcpResult(result status.Result) status.Result {
 		result.TokenProblem, result.TunnelProblem, result.WebhookProbe = k.tokenProblem, k.tunnelProblem, k.webhookProblem
 	}
 	if !k.twoClusters {
-		result.ObservationProblem = result.PlanProblem
+		result.ObservationProblem = result.PlanProblem // it names its side itself
 	}
 	return result
 }

@@ -46,30 +46,37 @@ func newHCPReporter(reporting Reporting) hcpReporter {
 }
 
 // kubeconfigProblem marks a problem of the guest kubeconfig that usually ends soon: its Secret does not exist yet, or
-// HyperShift renews what is in it. It adds the permission to grant after a forbidden request.
+// HyperShift renews what is in it. It adds the permission to grant after a forbidden request for that Secret.
 func kubeconfigProblem(cfg model.Config, err error) error {
 	_, first := errors.AsType[guestconn.NotLoadedError](err)
 	_, none := errors.AsType[mgmt.NoKubeconfigError](err)
 	switch {
 	case errors.Is(err, guestconn.ErrRefused), first && none:
 		return status.AwaitedError{Err: err}
-	case apierrors.IsForbidden(err):
-		return status.SolvableError{Step: permissionFor(cfg, err), Err: err}
 	default:
+		return withPermission(cfg, err)
+	}
+}
+
+// withPermission adds the permission to grant, if an error is that of a forbidden request.
+func withPermission(cfg model.Config, err error) error {
+	_, has := errors.AsType[status.SolvableError](err)
+	if has || !apierrors.IsForbidden(err) {
 		return err
 	}
+	return status.SolvableError{Step: permissionFor(cfg, err), Err: err}
 }
 
 // permissionFor returns the permission to grant after a request was forbidden that the guest kubeconfig needs. There
 // are three: the one for the Secret with the kubeconfig, and those that compare the two clusters.
 func permissionFor(cfg model.Config, err error) string {
 	secret, ofSecret := errors.AsType[mgmt.ForbiddenSecretError](err)
-	_, ofGuest := errors.AsType[guestCheckError](err)
+	check, _ := errors.AsType[clusterCheckError](err)
 	switch {
 	case ofSecret:
 		return fmt.Sprintf("allow hypergate's service account to list and watch the Secret %s in namespace %s "+
 			"(role in deploy/rbac/cluster-api)", secret.Key.Name, secret.Key.Namespace)
-	case ofGuest:
+	case check.side == model.SideGuest:
 		return "allow hypergate's user in the guest to list namespaces (cluster role in deploy/rbac/guest)"
 	default:
 		return fmt.Sprintf("allow hypergate's service account to get the namespace %s (role in deploy/rbac/management)", cfg.MgmtNamespace)

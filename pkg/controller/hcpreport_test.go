@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -164,42 +165,75 @@ func TestTransientKubeconfigProblems(t *testing.T) {
 	}
 }
 
-// TestNextStepsOfKubeconfigProblems checks what a condition says about each problem of the guest kubeconfig. A missing
-// permission is named with its verb, its resource, its namespace, and the manifest that grants it.
-func TestNextStepsOfKubeconfigProblems(t *testing.T) {
-	t.Parallel()
-	cannot := func(verb, resource, scope string) error {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf(
-			"User %q cannot %s resource %q in API group \"\" %s", "hypergate", verb, resource, scope))
-	}
-	secret := func(verb string) error {
-		key := types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"}
-		return mgmt.ForbiddenSecretError{Key: key, Err: cannot(verb, "secrets", `in the namespace "clusters-guest1"`)}
-	}
-	var out strings.Builder
-	for _, c := range []struct {
-		name string
-		err  error
-	}{
-		{"listing the Secret is forbidden", guestconn.NotLoadedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
-		{"watching the Secret is forbidden", secret("watch")},
-		{"listing namespaces of the guest is forbidden", guestCheckError{cannot("list", "namespaces", "at the cluster scope")}},
-		{"reading the namespace is forbidden", cannot("get", "namespaces", `in the namespace "clusters-guest1"`)},
-		{"the guest answers badly", guestCheckError{apierrors.NewInternalError(errors.New("etcd is away"))}},
-		{"the guest does not accept it", guestconn.ErrRefused},
+// sideProblem is a problem of one side, or of the guest kubeconfig.
+type sideProblem struct {
+	name string
+	err  error
+}
+
+func cannot(verb, resource, scope string) *apierrors.StatusError {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf(
+		"User %q cannot %s resource %q in API group \"\" %s", "hypergate", verb, resource, scope))
+}
+
+// identityProblems are problems of the comparison of the two clusters, as checkTwoClusters returns them.
+func identityProblems(cfg model.Config) []sideProblem {
+	of := func(side model.Side, err error) error { return withPermission(cfg, clusterCheckError{side, err}) }
+	away := apierrors.NewInternalError(errors.New("etcd is away"))
+	return []sideProblem{
+		{"listing namespaces of the guest is forbidden", of(model.SideGuest, cannot("list", "namespaces", "at the cluster scope"))},
+		{"reading the namespace is forbidden", of(model.SideMgmt, cannot("get", "namespaces", `in the namespace "clusters-guest1"`))},
+		{"the guest answers badly", of(model.SideGuest, away)},
+		{"the management side answers badly", of(model.SideMgmt, away)},
+		{"the management side does not answer", of(model.SideMgmt, context.DeadlineExceeded)},
 		{"it is the management cluster's", ErrSameCluster},
 		{"it is another guest's", guestconn.ErrOtherGuest},
-		{"the guest has no identity", guestCheckError{fmt.Errorf("identifying the guest: %w", guestconn.ErrNoIdentity)}},
-		{"it is none", errors.New("Secret guest1-kubeconfig: it has no kubeconfig")},
-	} {
-		res := status.Result{KubeconfigProblem: kubeconfigProblem(model.Config{MgmtNamespace: "clusters-guest1"}, c.err)}
+		{"the guest has no identity", of(model.SideGuest, fmt.Errorf("identifying the guest: %w", guestconn.ErrNoIdentity))},
+	}
+}
+
+// degradedTexts returns Degraded after an hour of each problem.
+func degradedTexts(problems []sideProblem, resultOf func(error) status.Result) string {
+	var out strings.Builder
+	for _, c := range problems {
+		res := resultOf(c.err)
 		var since status.DegradedSince
 		since, _ = since.Observe(res, time.Unix(0, 0))
 		all := status.ControlPlane(res, since, nil, time.Unix(0, 0).Add(time.Hour))
 		degraded := meta.FindStatusCondition(all, status.ControlPlaneDegraded)
 		fmt.Fprintf(&out, "%s:\n  %s %s: %s\n", c.name, degraded.Status, degraded.Reason, degraded.Message)
 	}
-	golden.Equal(t, "testdata/kubeconfig-problems.txt", out.String())
+	return out.String()
+}
+
+// TestNextStepsOfKubeconfigProblems checks what a condition says about each problem of the guest kubeconfig. A missing
+// permission is named with its verb, its resource, its namespace, and the manifest that grants it.
+func TestNextStepsOfKubeconfigProblems(t *testing.T) {
+	t.Parallel()
+	cfg := model.Config{MgmtNamespace: "clusters-guest1"}
+	secret := func(verb string) error {
+		key := types.NamespacedName{Namespace: "clusters-guest1", Name: "guest1-kubeconfig"}
+		return mgmt.ForbiddenSecretError{Key: key, Err: cannot(verb, "secrets", `in the namespace "clusters-guest1"`)}
+	}
+	problems := append(identityProblems(cfg),
+		sideProblem{"listing the Secret is forbidden", guestconn.NotLoadedError{Err: fmt.Errorf("waiting for it: %w", secret("list"))}},
+		sideProblem{"watching the Secret is forbidden", secret("watch")},
+		sideProblem{"the guest does not accept it", guestconn.ErrRefused},
+		sideProblem{"it is none", errors.New("Secret guest1-kubeconfig: it has no kubeconfig")})
+	golden.Equal(t, "testdata/kubeconfig-problems.txt", degradedTexts(problems, func(err error) status.Result {
+		return status.Result{KubeconfigProblem: kubeconfigProblem(cfg, err)}
+	}))
+}
+
+// TestNextStepsOfIdentityProblems checks the same for a kubeconfig that is used before the two clusters are compared:
+// the condition names the side of the request that failed.
+func TestNextStepsOfIdentityProblems(t *testing.T) {
+	t.Parallel()
+	problems := identityProblems(model.Config{MgmtNamespace: "clusters-guest1"})
+	golden.Equal(t, "testdata/identity-problems.txt", degradedTexts(problems, func(err error) status.Result {
+		k := known{decision: noPlan{problem: err}}
+		return k.hcpResult(k.result(status.Result{}))
+	}))
 }
 
 // TestReportsAreDebounced checks that a stable text is written after hcpQuiet, and a changing one after

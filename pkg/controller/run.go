@@ -27,6 +27,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/metrics"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // Options are the parameters of Run.
@@ -225,7 +226,11 @@ func checkAtStart(ctx context.Context, cfg model.Config, m *mgmt.Cluster, g *gue
 		return err
 	}
 	if err != nil {
-		logr.FromContextOrDiscard(ctx).Info("Starting although a cluster does not answer yet", "err", err.Error())
+		log := logr.FromContextOrDiscard(ctx)
+		if forbidden, is := errors.AsType[status.SolvableError](err); is {
+			log = log.WithValues("nextStep", forbidden.Step)
+		}
+		log.Info("Starting although a side could not be checked", "err", err.Error())
 	}
 	return nil
 }

@@ -26,14 +26,17 @@ func checkTwoClusters(
 	ctx context.Context, cfg model.Config, m *mgmt.Cluster, guestHas func(context.Context, types.UID) (bool, error),
 ) error {
 	uid, err := m.NamespaceUID(ctx)
-	if err != nil || cfg.Topology == model.TopologyStandalone {
-		return err
+	if err != nil {
+		return withPermission(cfg, clusterCheckError{model.SideMgmt, err})
+	}
+	if cfg.Topology == model.TopologyStandalone {
+		return nil
 	}
 	guestCtx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
 	same, err := guestHas(guestCtx, uid)
 	if err != nil {
-		return guestCheckError{err}
+		return withPermission(cfg, clusterCheckError{model.SideGuest, err})
 	}
 	if same {
 		return ErrSameCluster
@@ -41,16 +44,25 @@ func checkTwoClusters(
 	return nil
 }
 
-// guestCheckError is a failure to look at the guest's namespaces.
-type guestCheckError struct{ err error }
+// clusterCheckError is a failure to look at the namespaces of a side.
+type clusterCheckError struct {
+	side model.Side
+	err  error
+}
 
-// Error returns what was checked, and the cause.
-func (e guestCheckError) Error() string {
+// Error returns what was checked, and the cause. That of the management side names its side itself.
+func (e clusterCheckError) Error() string {
+	if e.side == model.SideMgmt {
+		return e.err.Error()
+	}
 	return "checking that the guest is not the management cluster: " + e.err.Error()
 }
 
+// OnSide returns the side whose namespaces were requested.
+func (e clusterCheckError) OnSide() model.Side { return e.side }
+
 // Unwrap returns the cause.
-func (e guestCheckError) Unwrap() error { return e.err }
+func (e clusterCheckError) Unwrap() error { return e.err }
 
 // guestConn returns the connection to the guest. A kubeconfig that replaces the one in use must lead to the same guest,
 // and not to the management cluster.

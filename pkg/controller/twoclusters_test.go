@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -23,6 +25,12 @@ func identified(t *testing.T) (model.Config, *mgmt.Cluster) {
 	t.Helper()
 	api := fakeapi.New(t)
 	api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+	return managementAt(t, api)
+}
+
+// managementAt returns the management cluster at an API server.
+func managementAt(t *testing.T, api *fakeapi.Server) (model.Config, *mgmt.Cluster) {
+	t.Helper()
 	cfg := model.Config{
 		Topology: model.TopologyHosted, MgmtNamespace: "clusters-guest1", GuestNamespace: "openshift-ingress", Revision: "r",
 	}
@@ -57,6 +65,33 @@ func TestClusterIdentityCheckEnds(t *testing.T) {
 		})
 		if !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", name, err, tc.want)
+		}
+	}
+}
+
+// TestAFailedComparisonHasItsSide checks that the error of a forbidden request has the side of the request, and the
+// permission to grant.
+func TestAFailedComparisonHasItsSide(t *testing.T) {
+	forbidden := cannot("get", "namespaces", "")
+	for name, tc := range map[string]struct {
+		onMgmt, onGuest error
+		side            model.Side
+		step            string
+	}{
+		"the management side": {onMgmt: forbidden, side: model.SideMgmt, step: "get the namespace clusters-guest1"},
+		"the guest":           {onGuest: forbidden, side: model.SideGuest, step: "list namespaces"},
+	} {
+		api := fakeapi.New(t)
+		api.Put(theNamespaces, "{metadata: {name: clusters-guest1, uid: 5f0b}}")
+		if tc.onMgmt != nil {
+			api.Fail(theNamespaces, forbidden)
+		}
+		cfg, cluster := managementAt(t, api)
+		err := checkTwoClusters(t.Context(), cfg, cluster, func(context.Context, types.UID) (bool, error) { return false, tc.onGuest })
+		solvable, _ := errors.AsType[status.SolvableError](err)
+		failed, _ := errors.AsType[clusterCheckError](err)
+		if failed.OnSide() != tc.side || !strings.Contains(solvable.Step, tc.step) {
+			t.Errorf("%s: side %q, next step %q: %v", name, failed.OnSide(), solvable.Step, err)
 		}
 	}
 }

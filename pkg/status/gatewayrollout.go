@@ -21,9 +21,6 @@ const (
 	ReasonGatewayDefaultsRefused = "GatewayDefaultsRefused"
 )
 
-// rolloutRole is what permits hypergate to hold and release Gateways.
-const rolloutRole = "deploy/hosted/guest in the guest, or deploy/standalone"
-
 // rollsAllAtOnce is the next step that gives up on a rollout of one Gateway after another.
 const rollsAllAtOnce = "hypergate release lets all remaining Gateways roll at once"
 
@@ -111,7 +108,7 @@ func (r Result) gatewayProblems() []problem {
 		out = append(out, problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: " + allAtOnce(rollout.NotAllowed) + " (guest side)" +
-				nextStep("apply "+rolloutRole+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
+				nextStep("apply "+guestRoles+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
 		})
 	}
 	if refused := r.GatewayRollout.Refused; len(refused) > 0 {
@@ -181,7 +178,7 @@ func stoppedRollout(s rollout.Stop) problem {
 		return problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side)" +
-				nextStep("apply "+rolloutRole+"; "+
+				nextStep("apply "+guestRoles+"; "+
 					"hypergate release, with a kubeconfig of the guest's admin, releases them"),
 		}
 	case rollout.PodsNotReady:

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -210,12 +209,12 @@ func pausedText(p model.Paused) string {
 }
 
 // degraded returns the condition Degraded. It is True for problems that need an action, and for transient problems
-// that lasted longer than their grace period. Once True, it stays True until the transient problems end: after a
-// restart of hypergate, the grace period does not start again.
+// that lasted longer than their grace period. After a restart of hypergate, the grace period of the problem that the
+// condition names does not start again.
 func (r Result) degraded(a DegradedSince, previous []metav1.Condition, now time.Time) metav1.Condition {
 	problems := r.actionProblems()
 	for _, p := range r.transientProblems() {
-		if a.lasted(p, now) || meta.IsStatusConditionTrue(previous, ControlPlaneDegraded) {
+		if a.lasted(p, previous, now) {
 			problems = append(problems, p)
 		}
 	}

@@ -290,7 +290,7 @@ func TestControlPlaneReportsTheGuest(t *testing.T) {
 			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
 				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's " +
-					"user in the guest (apply deploy/hosted/guest in the guest)]"
+					"user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text},
 					want{metav1.ConditionUnknown, "Forbidden", text}
 				t.progressing = stopped(text)
@@ -420,7 +420,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			}),
 			but(func(t *reported) {
 				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)]"
+					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -429,7 +429,7 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *reported) {
 				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)]"
+					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),

@@ -95,14 +95,12 @@ func ownerUnknown(err error) (planProblem, bool) {
 	}, true
 }
 
-// requestFailed: all other requests before there is a plan go to the management side.
+// requestFailed: a request before there is a plan goes to the management side, unless its error has another side.
 func requestFailed(err error) (planProblem, bool) {
 	switch cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() {
 	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
-		return planProblem{
-			public:  onSide(model.SideMgmt, cause),
-			problem: ofCause("observing the management side", model.SideMgmt, cause),
-		}, true
+		side := sideOf(err, model.SideMgmt)
+		return planProblem{public: onSide(side, cause), problem: ofRequest(observing(side), side, err, cause)}, true
 	default:
 		return planProblem{}, false
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -97,7 +96,7 @@ func (r Result) kubeconfig() problem {
 	}
 	step := nextStep("store a working kubeconfig for this guest in its Secret, for example with hypergate guest-kubeconfig --apply")
 	if class == apply.Unreachable {
-		step = nextStepFor(model.SideGuest, class) // the kubeconfig may be the right one
+		step = nextStepFor(sideOf(r.KubeconfigProblem, model.SideGuest), class) // the kubeconfig may be the right one
 	}
 	why, step = ownStep(r.KubeconfigProblem, why, step)
 	p := problem{reason: ReasonGuestKubeconfig, text: "connecting to the guest: " + why + step}
@@ -106,23 +105,6 @@ func (r Result) kubeconfig() problem {
 		p.waits = ReasonWaitingForGuest
 	}
 	return p
-}
-
-// solvable is an error with a next step of its own.
-type solvable interface {
-	error
-	NextStep() string
-}
-
-// ownStep returns the text about an error without the next step at its end, and this step in brackets. An error without
-// a next step of its own has the usual step.
-func ownStep(err error, about, usual string) (text, step string) {
-	own, is := errors.AsType[solvable](err)
-	if !is {
-		return about, usual
-	}
-	step = plain(own.NextStep())
-	return strings.TrimSuffix(about, ": "+step), nextStep(step)
 }
 
 // podsNotReady says why a rollout of istiod is stuck.
@@ -197,15 +179,10 @@ func (r Result) GuestUnseen() bool {
 
 // observationProblem returns why the current state could not be observed, if that is so.
 func (r Result) observationProblem() (problem, bool) {
-	err, phase := r.ObservationProblem, "observing both sides"
-	switch r.ObservationSide {
-	case model.SideMgmt:
-		phase = "observing the management side"
-	case model.SideGuest:
-		phase = "observing the guest"
-	}
+	err, side := r.ObservationProblem, sideOf(r.ObservationProblem, r.ObservationSide)
+	phase := observing(side)
 	if err == nil {
-		err, phase = r.GuestWatchProblem, "watching the guest"
+		err, side, phase = r.GuestWatchProblem, model.SideGuest, "watching the guest"
 	}
 	if err == nil {
 		return problem{}, false
@@ -218,7 +195,7 @@ func (r Result) observationProblem() (problem, bool) {
 		return problem{reason: ReasonManagementSideUnknown, text: text, waits: ReasonWaiting}, true
 	case class == apply.Forbidden, class == apply.Denied, class == apply.Unreachable, class == apply.Unauthorized,
 		class == apply.Oversized:
-		return ofCause(phase, model.SideGuest, cause), true
+		return ofRequest(phase, side, err, cause), true
 	case r.ObservationProblem == nil:
 		return problem{}, false // a kind does not exist: the planning decides what that means
 	case r.ObservationSide == model.SideGuest:
@@ -227,7 +204,19 @@ func (r Result) observationProblem() (problem, bool) {
 		return problem{reason: ReasonWaitingForGuest, text: text, waits: ReasonWaitingForGuest}, true
 	default:
 		text, step := ownStep(err, plain(err.Error()), "")
-		return problem{reason: ReasonPlanRejected, text: phase + ": " + text + step}, true
+		return problem{reason: ReasonPlanRejected, text: observing(r.ObservationSide) + ": " + text + step}, true
+	}
+}
+
+// observing returns the phase in which a side is observed. Empty: both sides are.
+func observing(side model.Side) string {
+	switch side {
+	case model.SideMgmt:
+		return "observing the management side"
+	case model.SideGuest:
+		return "observing the guest"
+	default:
+		return "observing both sides"
 	}
 }
 
@@ -292,46 +281,14 @@ func ofCause(phase string, side model.Side, cause apply.Cause) problem {
 	return p
 }
 
-// nextStepFor returns what to do about a cause of a class on a side.
-func nextStepFor(side model.Side, class apply.ErrorClass) string {
-	// guest is empty if the step is the same on both sides.
-	step, known := map[apply.ErrorClass]struct{ mgmt, guest string }{
-		apply.Unreachable: {
-			"check that the management cluster's API server answers",
-			"check that the guest's kube-apiserver is running, and that pods in this namespace can reach it " +
-				"at the address in the guest kubeconfig",
-		},
-		apply.Unauthorized: {
-			"check that hypergate's service account exists",
-			"store a kubeconfig that the guest accepts in its Secret, for example with hypergate guest-kubeconfig --apply",
-		},
-		apply.Forbidden: {
-			"grant this permission to hypergate's service account (roles in deploy/rbac)",
-			"grant this permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)",
-		},
-		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or correct what it was denied for"},
-		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
-		apply.NamespaceMissing: {mgmt: "create the namespace"},
-		apply.NamespaceTerminating: {
-			mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion",
-		},
-		apply.NotServed: {mgmt: "install the API of this kind, or remove the setting that needs it"},
-		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
-		apply.Oversized: {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
-	}[class]
-	switch {
-	case !known && class.IsTransient():
-		return ""
-	case !known:
-		return nextStep("correct what the API server's answer names; hypergate bundle collects what a report needs")
-	case side == model.SideGuest:
-		return nextStep(cmp.Or(step.guest, step.mgmt))
-	default:
-		return nextStep(step.mgmt)
+// ofRequest returns the problem with a request that failed. A next step of its error replaces the usual one.
+func ofRequest(phase string, side model.Side, err error, cause apply.Cause) problem {
+	p := ofCause(phase, side, cause)
+	if about, step := ownStep(err, plain(cause.String()), ""); step != "" {
+		p.text = phase + ": " + about + step
 	}
+	return p
 }
-
-func nextStep(text string) string { return " [" + text + "]" }
 
 // stableText returns the text of an error. If a request caused the error, the text stays the same from try to try.
 // Otherwise it is the whole error.
@@ -340,43 +297,4 @@ func stableText(err error) string {
 		return plain(cause.String())
 	}
 	return plain(err.Error())
-}
-
-// How long a transient problem lasts before it counts as Degraded. A kube-apiserver with one replica is replaced
-// within two minutes. A load balancer and its DNS name exist within ten minutes, and so do the nodes of a guest for the
-// relays of the tunnel. An address that answered before is only restarted, or moved: that takes less than two minutes.
-const (
-	gracePeriod             = 2 * time.Minute
-	newEndpointGracePeriod  = 10 * time.Minute
-	lostEndpointGracePeriod = 2 * time.Minute
-)
-
-// DegradedSince is the time since which there has been a transient problem. The zero value means that there is none.
-type DegradedSince struct{ since time.Time }
-
-// Observe returns the value to remember for the next pass, and after how long a transient problem counts as
-// Degraded. A zero requeueAfter means never.
-func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, requeueAfter time.Duration) {
-	problems := r.transientProblems()
-	if len(problems) == 0 {
-		return DegradedSince{}, 0
-	}
-	if a.since.IsZero() {
-		a.since = now
-	}
-	for _, p := range problems {
-		if left := a.since.Add(p.gracePeriod()).Sub(now); left > 0 && (requeueAfter == 0 || left < requeueAfter) {
-			requeueAfter = left
-		}
-	}
-	return a, requeueAfter
-}
-
-func (a DegradedSince) lasted(p problem, now time.Time) bool {
-	return !a.since.IsZero() && now.Sub(a.since) >= p.gracePeriod()
-}
-
-// gracePeriod returns how long a transient problem lasts before it counts as Degraded.
-func (p problem) gracePeriod() time.Duration {
-	return cmp.Or(p.grace, gracePeriod)
 }

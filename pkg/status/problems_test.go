@@ -39,7 +39,7 @@ func refusing(err error) status.Result {
 
 const (
 	leasesForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this " +
-		"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest)]"
+		"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
 	ownershipUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
 		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
 	inUse = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the " +
@@ -99,7 +99,7 @@ func TestARejectedPlanHidesNoOtherProblem(t *testing.T) {
 
 const (
 	noToken = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to " +
-		"hypergate's user in the guest (apply deploy/hosted/guest in the guest)]"
+		"hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
 	stuck = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe " +
 		"deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 )

@@ -79,7 +79,7 @@ type Result struct {
 	// ObservationProblem is why the pass ended before a decision. If it is set, the fields above are empty.
 	ObservationProblem error
 	// ObservationSide is the side that could not be observed. It is empty if the observation of both sides was
-	// rejected.
+	// rejected, or if ObservationProblem has the side.
 	ObservationSide model.Side
 	// GuestWatchProblem is the problem with watching the guest. It is nil if the observation of the guest is up to
 	// date.

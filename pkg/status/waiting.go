@@ -36,10 +36,10 @@ func WaitingForToken(err error) Waiting {
 }
 
 // WaitingForLongerToken returns what an installation waits for if the guest grants tokens that are valid only for
-// life.
-func WaitingForLongerToken(life time.Duration) Waiting {
-	return Waiting{fmt.Sprintf("a token for istiod's service account that is valid for more than %s "+
-		"(guest side: it grants shorter tokens than requested)", life.Round(time.Second))}
+// granted, and istiod needs them for shortest.
+func WaitingForLongerToken(granted, shortest time.Duration) Waiting {
+	return Waiting{fmt.Sprintf("a longer token for istiod's service account (guest side: it grants tokens of only %s; "+
+		"hypergate needs at least %s)", granted.Round(time.Second), shortest)}
 }
 
 // WaitingForWebhook returns what an installation waits for until the webhook probe succeeds. err is the error of the

@@ -1,0 +1,61 @@
+package status
+
+import (
+	"cmp"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// How long a transient problem lasts before it counts as Degraded. A kube-apiserver with one replica is replaced
+// within two minutes. A load balancer and its DNS name exist within ten minutes, and so do the nodes of a guest for the
+// relays of the tunnel. An address that answered before is only restarted, or moved: that takes less than two minutes.
+const (
+	gracePeriod             = 2 * time.Minute
+	newEndpointGracePeriod  = 10 * time.Minute
+	lostEndpointGracePeriod = 2 * time.Minute
+)
+
+// DegradedSince is since when there has been a transient problem of each reason (Reasons). The zero value means that
+// there is none.
+type DegradedSince struct{ since map[string]time.Time }
+
+// Observe returns the value to remember for the next pass, and after how long a transient problem counts as
+// Degraded. A zero requeueAfter means never. Observe does not change the receiver.
+//
+// While the guest is not seen, or there is no plan, other problems are not seen either. Their time goes on: otherwise
+// each short outage of the guest would start it again.
+func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, requeueAfter time.Duration) {
+	next.since = map[string]time.Time{}
+	if r.GuestUnseen() || r.PlanProblem != nil {
+		maps.Copy(next.since, a.since)
+	}
+	for _, p := range r.transientProblems() {
+		since, known := a.since[p.reason]
+		if !known {
+			since = now
+		}
+		next.since[p.reason] = since
+		if left := since.Add(p.gracePeriod()).Sub(now); left > 0 && (requeueAfter == 0 || left < requeueAfter) {
+			requeueAfter = left
+		}
+	}
+	return next, requeueAfter
+}
+
+// lasted reports whether a transient problem counts as Degraded: it lasted for its grace period, or it counted before a
+// restart of hypergate. previous are the conditions of before.
+func (a DegradedSince) lasted(p problem, previous []metav1.Condition, now time.Time) bool {
+	if c := meta.FindStatusCondition(previous, ControlPlaneDegraded); c != nil && c.Status == metav1.ConditionTrue && c.Reason == p.reason {
+		return true
+	}
+	since, known := a.since[p.reason]
+	return known && now.Sub(since) >= p.gracePeriod()
+}
+
+// gracePeriod returns how long a transient problem lasts before it counts as Degraded.
+func (p problem) gracePeriod() time.Duration {
+	return cmp.Or(p.grace, gracePeriod)
+}

@@ -1,0 +1,85 @@
+package status
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/model"
+)
+
+// solvable is an error with a next step of its own.
+type solvable interface {
+	error
+	NextStep() string
+}
+
+// ownStep returns the text about an error without the next step at its end, and this step in brackets. An error without
+// a next step of its own has the usual step.
+func ownStep(err error, about, usual string) (text, step string) {
+	own, is := errors.AsType[solvable](err)
+	if !is {
+		return about, usual
+	}
+	step = plain(own.NextStep())
+	return strings.TrimSuffix(about, ": "+step), nextStep(step)
+}
+
+// sided is an error of a request to one side.
+type sided interface {
+	error
+	OnSide() model.Side
+}
+
+// sideOf returns the side of a request that failed. An error that does not have one is of the usual side.
+func sideOf(err error, usual model.Side) model.Side {
+	if of, is := errors.AsType[sided](err); is {
+		return of.OnSide()
+	}
+	return usual
+}
+
+// nextStepFor returns what to do about a cause of a class on a side.
+func nextStepFor(side model.Side, class apply.ErrorClass) string {
+	// guest is empty if the step is the same on both sides.
+	step, known := map[apply.ErrorClass]struct{ mgmt, guest string }{
+		apply.Unreachable: {
+			"check that the management cluster's API server answers",
+			"check that the guest's kube-apiserver is running, and that pods in this namespace can reach it " +
+				"at the address in the guest kubeconfig",
+		},
+		apply.Unauthorized: {
+			"check that hypergate's service account exists",
+			"store a kubeconfig that the guest accepts in its Secret, for example with hypergate guest-kubeconfig --apply",
+		},
+		apply.Forbidden: {
+			"grant this permission to hypergate's service account (roles in deploy/rbac)",
+			"grant this permission to hypergate's user in the guest (apply " + guestRoles + ")",
+		},
+		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or correct what it was denied for"},
+		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
+		apply.NamespaceMissing: {mgmt: "create the namespace"},
+		apply.NamespaceTerminating: {
+			mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion",
+		},
+		apply.NotServed: {mgmt: "install the API of this kind, or remove the setting that needs it"},
+		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
+		apply.Oversized: {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
+	}[class]
+	switch {
+	case !known && class.IsTransient():
+		return ""
+	case !known:
+		return nextStep("correct what the API server's answer names; hypergate bundle collects what a report needs")
+	case side == model.SideGuest:
+		return nextStep(cmp.Or(step.guest, step.mgmt))
+	default:
+		return nextStep(step.mgmt)
+	}
+}
+
+// guestRoles are the manifests with hypergate's permissions in the guest. A standalone cluster has its own.
+const guestRoles = "deploy/hosted/guest in the guest, or deploy/standalone"
+
+func nextStep(text string) string { return " [" + text + "]" }
