@@ -72,7 +72,7 @@ func (k known) waiting() status.Waiting {
 	case k.observed.mgmt.ControlPlane.NotEnabled:
 		return status.WaitingUntilEnabled()
 	case k.observed.isDisabled():
-		return status.WaitingForCapability(model.IngressCapability)
+		return status.WithoutCapability(model.IngressCapability)
 	case k.converged():
 		return k.webhook
 	default:

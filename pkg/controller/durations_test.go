@@ -1,10 +1,17 @@
 package controller
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // TestDurationsAreInOneFile checks that only the files that docs/design.md names declare constants or variables of the
@@ -41,4 +48,19 @@ func hasUnitOfTime(decl *ast.GenDecl) bool {
 		return !found
 	})
 	return found
+}
+
+// TestConditionsNameTheTimeBetweenChanges checks that the conditions name settingsEvery, which package status does not
+// know.
+func TestConditionsNameTheTimeBetweenChanges(t *testing.T) {
+	const proxy, kinds = "at most every %.0f minutes", "hypergate waits %.0f minutes"
+	res := status.Result{SettingsAt: start, ResumedAt: start, IgnoredCRDs: []string{model.InferencePoolCRD}}
+	res.ResumedCRDs = res.IgnoredCRDs
+	all := status.Conditions(model.GatewayClass{Name: "a"}, res, nil, start)
+	message := meta.FindStatusCondition(all, status.SettingsApplied).Message
+	for _, text := range []string{proxy, kinds} {
+		if expected := fmt.Sprintf(text, settingsEvery.Minutes()); !strings.Contains(message, expected) {
+			t.Errorf("%q lacks %q", message, expected)
+		}
+	}
 }

@@ -90,8 +90,9 @@ func TestATokenIsCheckedOnceAPass(t *testing.T) {
 // that istiod needs.
 func TestATooShortTokenNamesBothLifetimes(t *testing.T) {
 	k := known{outcome: outcome{tokenLifetime: 5*time.Minute + time.Millisecond}}
-	const want = "a longer token for istiod's service account (guest side: it grants tokens of only 5m0s; hypergate needs at least 10m0s)"
+	const want = "waiting for a longer token for istiod's service account (guest side: it grants tokens of only 5m0s; " +
+		"hypergate needs at least 10m0s)"
 	if got := k.waiting().String(); got != want {
-		t.Errorf("waiting for %q, want %q", got, want)
+		t.Errorf("%q, want %q", got, want)
 	}
 }

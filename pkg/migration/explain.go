@@ -73,7 +73,7 @@ func istiodTexts() []reasonText {
 			"remove its installation; hypergate deletes nothing of the guest",
 		},
 		{
-			LockPending, "the other istiod does not hold the lock for deploying Gateways yet",
+			LockPending, "the hosted istiod, or in a rollback the istiod in the guest, does not hold the lock for deploying Gateways yet",
 			"if it stopped, look at the pods of both istiods, " + thenResume,
 		},
 		{

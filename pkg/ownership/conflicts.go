@@ -38,7 +38,7 @@ func (c IngressOperator) describe(cfg model.Config) string {
 	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s). To use hypergate beside it, "+
 		"set another --controller-name and --revision, and create GatewayClasses with that name. To replace it, set "+
 		"spec.gatewayAPI.managementMode: Unmanaged in ingresses.operator.openshift.io cluster, if its release supports that mode. "+
-		"hypergate follows that mode too: set it back to Managed only when the ingress operator no longer manages the Gateway API",
+		"hypergate installs nothing in mode Unmanaged: set Managed again once the ingress operator has stopped managing the Gateway API",
 		cfg.ControllerName, c.Seen)
 }
 

@@ -146,27 +146,36 @@ func (e OwnedByOtherError) Error() string {
 			holders = append(holders, holder)
 		}
 	}
-	purposes, names := e.leases()
-	return fmt.Sprintf("in this cluster, %s is in use by %s: to hand over, stop that hypergate and its istiod, and then run in this "+
-		"cluster: kubectl -n %s delete lease %s; or set another --controller-name and another --revision on this hypergate",
-		strings.Join(purposes, " and "), strings.Join(holders, " and "), e.Namespace, strings.Join(names, " "))
+	owns := " owns "
+	if len(holders) > 1 {
+		owns = " own "
+	}
+	return strings.Join(holders, " and ") + owns + e.purposes() + ": " + e.handover()
+}
+
+// handover returns how to hand the guest over.
+func (e OwnedByOtherError) handover() string {
+	names := make([]string, 0, len(e.OwnedByOther.By))
+	for _, by := range e.OwnedByOther.By {
+		names = append(names, by.Lease.Name)
+	}
+	return fmt.Sprintf("to hand over, stop that hypergate and its istiod, and then run in the guest: kubectl -n %s delete lease %s; "+
+		"or set another --controller-name and another --revision on this hypergate", e.Namespace, strings.Join(names, " "))
 }
 
 // Fingerprint returns the same as Error, but without the holders and their times. A guest can change these at will,
 // and it is still the same problem.
 func (e OwnedByOtherError) Fingerprint() string {
-	purposes, names := e.leases()
-	return fmt.Sprintf("in the guest, %s is in use by another hypergate, which holds the Leases %s in its namespace %s: to hand over, "+
-		"stop that hypergate and its istiod, and then delete these Leases; or set another --controller-name and another --revision on "+
-		"this hypergate", strings.Join(purposes, " and "), strings.Join(names, " "), e.Namespace)
+	return "another hypergate owns " + e.purposes() + ": " + e.handover()
 }
 
-// leases returns the purposes and the names of the Leases that others hold.
-func (e OwnedByOtherError) leases() (purposes, names []string) {
+// purposes returns what others own.
+func (e OwnedByOtherError) purposes() string {
+	out := make([]string, 0, len(e.OwnedByOther.By))
 	for _, by := range e.OwnedByOther.By {
-		purposes, names = append(purposes, by.Lease.Purpose), append(names, by.Lease.Name)
+		out = append(out, by.Lease.Purpose)
 	}
-	return purposes, names
+	return strings.Join(out, " and ") + " in this guest"
 }
 
 // quoted returns a name from the guest as printable text in quotation marks, so that it cannot pass for hypergate's

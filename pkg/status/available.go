@@ -53,7 +53,7 @@ func (r Result) pending() string {
 	if problems := r.problems(); len(problems) > 0 {
 		return problems[0].text
 	}
-	return "waiting for " + r.waitsFor()
+	return r.waits()
 }
 
 // otherWebhooks returns where another party finds what it needs to write the webhooks. It is empty if hypergate writes

@@ -555,8 +555,9 @@ func TestSupportedVersion(t *testing.T) {
 			crds.Managed,
 			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
 			want{
-				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "istiod ignores everything that is not in " + builtWith +
-					"; CRDs that differ: " + routes + " (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
+				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "these CRDs differ from Gateway API v1.4.1 (standard " +
+					"channel), which istiod 1.20.3 supports; istiod ignores what they add: " + routes +
+					" (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
 			},
 		},
 		"Istio's are none of the Gateway API's": {
@@ -628,15 +629,15 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	const step = " [remove these fields and objects; hypergate crds lists up to 100 of them]"
 	one := []crds.InUse{{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}}}
 	checkCondition(t, status.Result{InUse: one}, status.UnsupportedFieldsInUse,
-		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects: " + routes +
+		want{metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores these objects or fields: " + routes +
 			" demo/a: spec.retry (v1)" + step})
 	checkCondition(t, status.Result{InUse: []crds.InUse{
 		{CRD: "things.gateway.networking.k8s.io", Name: "c"},
 		{CRD: routes, Namespace: "demo", Name: "a", Fields: []crds.Field{retry}},
 		{CRD: routes, Namespace: "demo", Name: "b", Fields: []crds.Field{retry, auth}},
 	}}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
-			"that these are meant to restrict can be open: " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores these objects or fields. Some can " +
+			"restrict access, so access can be open: " +
 			routes + " demo/b: spec.rules.filters.auth (v1), spec.retry (v1); " +
 			"things.gateway.networking.k8s.io c: the whole object, because istiod does not know its kind; " + routes +
 			" demo/a: spec.retry (v1)" + step,
@@ -645,8 +646,8 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 		{CRD: "virtualservices.networking.istio.io", Namespace: "demo", Name: "a"},
 		{CRD: "authorizationpolicies.security.istio.io", Namespace: "demo", Name: "b"},
 	}}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
-			"that these are meant to restrict can be open: " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores these objects or fields. Some can " +
+			"restrict access, so access can be open: " +
 			"authorizationpolicies.security.istio.io demo/b: the whole object, because istiod does not serve its kind; " +
 			"virtualservices.networking.istio.io demo/a: the whole object, because istiod does not serve its kind " +
 			"[remove these fields and objects, or ask the operator of this cluster's control plane to let istiod serve the kinds " +
@@ -661,7 +662,7 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 			{CRD: "destinationrules.networking.istio.io", Namespace: "demo", Name: "b"},
 		},
 	}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects: " +
+		metav1.ConditionTrue, status.ReasonFieldsIgnored, "istiod 1.20.3 ignores these objects or fields: " +
 			"destinationrules.networking.istio.io demo/a: the whole object, because the guest's CRD does not serve version v1; " +
 			"destinationrules.networking.istio.io demo/b: the whole object, because the guest's CRD does not serve version v1 " +
 			"[upgrade the Istio that installed these CRDs to 1.22 or later; or, if no OLM operator owns them, let hypergate take them " +
@@ -672,8 +673,8 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 		IgnoredCRDs: []string{"authorizationpolicies.security.istio.io"},
 		InUse:       []crds.InUse{{CRD: "authorizationpolicies.security.istio.io", Name: "a", Fields: []crds.Field{retry}}},
 	}, status.UnsupportedFieldsInUse, want{
-		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
-			"that these are meant to restrict can be open: authorizationpolicies.security.istio.io a: the whole object, because the " +
+		metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores these objects or fields. Some can " +
+			"restrict access, so access can be open: authorizationpolicies.security.istio.io a: the whole object, because the " +
 			"guest's CRD does not serve version v1 [upgrade the Istio that installed these CRDs to 1.22 or later; or, if no OLM operator " +
 			"owns them, let hypergate take them over with their annotation gateway.hypergate.dev/manage=true; " +
 			"remove these fields and objects; hypergate crds lists up to 100 of them]",
@@ -681,8 +682,8 @@ func TestUnsupportedFieldsInUse(t *testing.T) {
 	// A kind in a group of Istio's that no table knows cannot be named in --istio-resources.
 	checkCondition(t, status.Result{InUse: []crds.InUse{{CRD: "wafpolicies.security.istio.io", Namespace: "demo", Name: "a"}}},
 		status.UnsupportedFieldsInUse, want{
-			metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores objects, or fields of objects, and access " +
-				"that these are meant to restrict can be open: " +
+			metav1.ConditionTrue, status.ReasonSecurityFieldsIgnored, "istiod 1.20.3 ignores these objects or fields. Some can " +
+				"restrict access, so access can be open: " +
 				"wafpolicies.security.istio.io demo/a: the whole object, because istiod does not know its kind" + step,
 		})
 	var many []crds.InUse
@@ -703,8 +704,8 @@ func TestKindsThatAreNotListedAreNamed(t *testing.T) {
 	const (
 		kinds  = "all objects of these kinds, which hypergate is not allowed to list: "
 		permit = " [permit hypergate to list and watch these kinds in the guest, so that it finds their objects]"
-		ignore = "istiod 1.20.3 ignores objects, or fields of objects"
-		open   = ", and access that these are meant to restrict can be open"
+		ignore = "istiod 1.20.3 ignores these objects or fields"
+		open   = ". Some can restrict access, so access can be open"
 	)
 	mesh := []crds.InUse{{CRD: "meshes.gateway.networking.k8s.io", Name: "a"}}
 	for name, tc := range map[string]struct {

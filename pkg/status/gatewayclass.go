@@ -143,9 +143,9 @@ func (r Result) installed() metav1.Condition {
 	case failures != "":
 		return isFalse(ReasonInstallFailed, failures)
 	case r.Istiod != model.Available || !r.Complete():
-		return isUnknown(ReasonPending, "waiting for "+r.waitsFor())
+		return isUnknown(ReasonPending, r.waits())
 	case r.Waiting != Waiting{}:
-		return isTrue(ReasonInstalled, r.serves()+", but it waits for "+plain(r.Waiting.text))
+		return isTrue(ReasonInstalled, r.serves()+r.Waiting.afterServing())
 	case r.gatewayRolloutPublic() != "":
 		return isTrue(ReasonInstalled, r.serves()+"; "+r.gatewayRolloutPublic())
 	default:

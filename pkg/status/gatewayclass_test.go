@@ -441,3 +441,12 @@ func TestSame(t *testing.T) {
 		t.Error("another time alone is a change: it would be written at each reconcile")
 	}
 }
+
+// TestAGuestWithoutACapabilityWaitsForNothing: HyperShift never enables the capability later.
+func TestAGuestWithoutACapabilityWaitsForNothing(t *testing.T) {
+	const text = "hypergate installs nothing, because the capability Ingress is disabled in this cluster"
+	without := with(serving(), func(r *status.Result) { r.Waiting = status.WithoutCapability("Ingress") })
+	checkCondition(t, without, status.ControllerInstalled, want{metav1.ConditionTrue, status.ReasonInstalled, serves + "; " + text})
+	without.Istiod = model.Absent
+	checkCondition(t, without, status.ControllerInstalled, want{metav1.ConditionUnknown, status.ReasonPending, text})
+}

@@ -27,11 +27,11 @@ const rollsAllAtOnce = "hypergate release lets all remaining Gateways roll at on
 // gatewayRollout returns what a rollout of gateways does or waits for. It returns an empty string if there is no
 // rollout, or if it stopped.
 func (r Result) gatewayRollout() string {
-	waits, begins := "istiod is changed", "istiod is being replaced"
+	changes, begins := "istiod changes", "istiod is being replaced"
 	if r.GatewayRollout.Defaults {
-		waits, begins = "the defaults of GatewayClasses are changed", "the defaults of GatewayClasses are being changed"
+		changes, begins = "the defaults of GatewayClasses change", "the defaults of GatewayClasses are being changed"
 	}
-	waits += " after all Gateways are held, so that they roll one by one"
+	waits := "holding Gateways before " + changes + ", so that they roll one by one"
 	switch s := r.GatewayRollout.Step.(type) {
 	case rollout.Look:
 		if s.Before {
@@ -60,9 +60,9 @@ func (r Result) gatewayRollout() string {
 	return ""
 }
 
-// notHeld returns which Gateways are not held yet, and what to do if the guest denies it.
+// notHeld returns how many Gateways are held, and what to do if the guest denies it.
 func notHeld(s rollout.Hold) string {
-	text := fmt.Sprintf(": %d of %d are not held yet", len(s.Gateways), s.Progress.Total)
+	text := fmt.Sprintf(": %d of %d are held", max(0, s.Progress.Total-len(s.Gateways)), s.Progress.Total)
 	if s.Cause == "" {
 		return text
 	}

@@ -57,11 +57,11 @@ func TestGatewayRollout(t *testing.T) {
 	gateway, some := aGateway(), rollout.Progress{Rolled: 3, Total: 14}
 	const (
 		progress = "gateways roll one by one: 3 of 14 Gateways have rolled"
-		toHold   = "istiod is changed after all Gateways are held, so that they roll one by one"
+		toHold   = "holding Gateways before istiod changes, so that they roll one by one"
 		atOnce   = "istiod is being replaced, and all Gateways roll at once: "
 		class    = "gateways are being rolled"
 
-		defaultsToHold = "the defaults of GatewayClasses are changed after all Gateways are held, so that they roll one by one"
+		defaultsToHold = "holding Gateways before the defaults of GatewayClasses change, so that they roll one by one"
 	)
 	moving := func(step rollout.Step, limit rollout.Limit, text string) rolloutCase {
 		return rolloutCase{rolling(step, limit), want{metav1.ConditionTrue, "GatewayRollout", text}, good().degraded, class}
@@ -77,7 +77,7 @@ func TestGatewayRollout(t *testing.T) {
 	checkRollouts(t, map[string]rolloutCase{
 		"look, defaults": ofDefaults(rollout.Look{Before: true}, defaultsToHold),
 		"hold, defaults": ofDefaults(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some},
-			defaultsToHold+": 1 of 14 are not held yet"),
+			defaultsToHold+": 13 of 14 are held"),
 		"change, defaults, too many": ofDefaults(rollout.Change{Limit: rollout.TooMany}, "the defaults of GatewayClasses are being "+
 			"changed, and all Gateways roll at once: there are more than 500, or they are larger than hypergate reads"),
 		"done":          atRest(rollout.Done{}),
@@ -86,10 +86,10 @@ func TestGatewayRollout(t *testing.T) {
 		"look":          moving(rollout.Look{Before: true}, "", toHold),
 		"hold denied": moving(rollout.Hold{
 			Gateways: []model.Gateway{gateway}, Progress: some, Denied: gateway, Cause: "denied by the admission policy freeze",
-		}, "", toHold+": 1 of 14 are not held yet; Gateway shop/web cannot be held: denied by the admission policy freeze "+
+		}, "", toHold+": 13 of 14 are held; Gateway shop/web cannot be held: denied by the admission policy freeze "+
 			"[in the guest, let hypergate set the annotation gateway.istio.io/controller-version; otherwise, the Gateways that are "+
 			"not held roll at once after two minutes]"),
-		"hold": moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 1 of 14 are not held yet"),
+		"hold": moving(rollout.Hold{Gateways: []model.Gateway{gateway}, Progress: some}, "", toHold+": 13 of 14 are held"),
 		"change, too many": moving(rollout.Change{Limit: rollout.TooMany}, rollout.TooMany,
 			atOnce+"there are more than 500, or they are larger than hypergate reads"),
 		"change, not in time": moving(rollout.Change{Limit: rollout.NotInTime}, rollout.NotInTime,

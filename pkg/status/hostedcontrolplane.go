@@ -179,9 +179,9 @@ func (r Result) installing() (reason, message string) {
 	case r.migrating() != "":
 		return ReasonMigrating, r.migrating()
 	case r.Istiod != model.Available:
-		return ReasonInstalling, "waiting for " + r.waitsFor()
+		return ReasonInstalling, r.waits()
 	case r.Waiting != Waiting{} || !r.Complete():
-		return ReasonWaiting, "waiting for " + r.waitsFor()
+		return ReasonWaiting, r.waits()
 	case r.Endpoint != EndpointReached():
 		return ReasonWaiting, "istiod " + r.unreached()
 	case r.gatewayRollout() != "":
@@ -286,7 +286,7 @@ func (r Result) partlyAdopted() string {
 	if len(out) == 0 {
 		return ""
 	}
-	return "hypergate manages only some CRDs of an API group, so an upgrade would leave the group with two versions; not managed yet: " +
+	return "an upgrade would update only some CRDs of an API group. hypergate does not manage these: " +
 		joinFirst(out)
 }
 

@@ -128,7 +128,7 @@ func TestControlPlaneReportsIstiod(t *testing.T) {
 		},
 		"the guest has no ingress": {
 			with(idle, func(r *status.Result) {
-				r.Lifecycle, r.Waiting = model.Disabled{}, status.WaitingForCapability("Ingress")
+				r.Lifecycle, r.Waiting = model.Disabled{}, status.WithoutCapability("Ingress")
 			}),
 			but(func(t *reported) {
 				t.available = want{metav1.ConditionTrue, "IngressDisabled", "the guest's capability Ingress is disabled; nothing is " +
@@ -523,8 +523,8 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)),
 				func(r *status.Result) { r.Guest = written }),
 			but(func(t *reported) {
-				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "hypergate manages only some CRDs of an API group, " +
-					"so an upgrade would leave the group with two versions; not managed yet: gateways.gateway.networking.k8s.io: not " +
+				t.upgradeable = want{metav1.ConditionFalse, "AdoptionUnfinished", "an upgrade would update only some CRDs of an " +
+					"API group. hypergate does not manage these: gateways.gateway.networking.k8s.io: not " +
 					"installed yet"}
 			}),
 		},

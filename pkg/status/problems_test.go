@@ -42,10 +42,9 @@ const (
 		"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
 	ownershipUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
 		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
-	inUse = "acquiring ownership of this guest: in the guest, the revision r is in use by another hypergate, which holds the " +
-		"Leases the-lease in its namespace openshift-ingress: " +
-		"to hand over, stop that hypergate and its istiod, and then delete these Leases; or set another --controller-name " +
-		"and another --revision on this hypergate"
+	inUse = "acquiring ownership of this guest: another hypergate owns the revision r in this guest: to hand over, stop that " +
+		"hypergate and its istiod, and then run in the guest: kubectl -n openshift-ingress delete lease the-lease; or set another " +
+		"--controller-name and another --revision on this hypergate"
 )
 
 // TestARejectedPlanHidesNoOtherProblem: a rejected plan hides no unrelated problem, and each problem names the side

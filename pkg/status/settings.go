@@ -39,8 +39,8 @@ func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 	}
 	if !r.SettingsAt.IsZero() {
 		reason = ReasonChangeDelayed
-		texts = append(texts, "gateways get the changed proxy settings at "+r.SettingsAt.UTC().Format(time.RFC3339)+
-			", because each change replaces the pods of all gateways")
+		texts = append(texts, "gateways get the new proxy settings at "+r.SettingsAt.UTC().Format(time.RFC3339)+
+			"; hypergate applies such changes at most every 10 minutes, because each one replaces their pods")
 	}
 	if text, ofCRDs := r.ignoredKinds(); text != "" {
 		reason, step = ReasonUnsupportedCRDVersion, ofCRDs+step
@@ -92,8 +92,8 @@ func (r Result) ignoredKinds() (text, step string) {
 		for _, kind := range resumed {
 			names = append(names, kind.Plural())
 		}
-		texts = append(texts, "istiod serves "+strings.Join(names, ", ")+" again at "+r.ResumedAt.UTC().Format(time.RFC3339)+
-			", because each change replaces its pods")
+		texts = append(texts, "istiod serves "+strings.Join(names, ", ")+" again from "+r.ResumedAt.UTC().Format(time.RFC3339)+
+			"; hypergate waits 10 minutes, because each change replaces istiod's pods")
 	}
 	return strings.Join(texts, "; "), step
 }
@@ -119,14 +119,14 @@ func (r Result) unsupportedTLS() (text, step string) {
 
 // describeDefaults says what istiod does with defaults that are not hypergate's.
 func describeDefaults(other model.OtherDefaults) string {
-	name, class := "ConfigMap "+plain(other.ConfigMap), "gateways of class "+plain(other.Class)
+	name, class := "ConfigMap "+plain(other.ConfigMap), "class "+plain(other.Class)
 	switch {
 	case !other.Used:
-		return "istiod ignores " + name + ": of defaults for " + class + ", it reads only the oldest"
+		return "istiod ignores " + name + ": of defaults for gateways of " + class + ", it reads only the oldest"
 	case other.Problem != "":
-		return "istiod neither creates nor changes " + class + " from " + name + ", which replaces hypergate's defaults and " +
-			"is not valid (" + plain(other.Problem) + ")"
+		return name + " replaces hypergate's defaults for " + class + " and is not valid (" + plain(other.Problem) +
+			"): istiod neither creates nor updates gateways of this class"
 	default:
-		return class + " have the defaults in " + name + ", which is older than hypergate's and replaces them"
+		return "gateways of " + class + " have the defaults in " + name + ", which is older than hypergate's and replaces them"
 	}
 }

@@ -20,7 +20,8 @@ func TestSettingsApplied(t *testing.T) {
 		}
 	}
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	const delayed = "gateways get the changed proxy settings at 2026-02-03T04:05:06Z, because each change replaces the pods of all gateways"
+	const delayed = "gateways get the new proxy settings at 2026-02-03T04:05:06Z; hypergate applies such changes at most every " +
+		"10 minutes, because each one replaces their pods"
 	const ignored = "gateways ignore a part of the guest's proxy settings: "
 	const step = " [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]"
 	invalid := []string{"status.httpProxy is not a URL with a host", `entry 1 of status.noProxy ("[x") is neither`}
@@ -83,7 +84,8 @@ func TestIgnoredInferencePools(t *testing.T) {
 		"serve version v1"
 	const step = " [install a version of this CRD that serves v1, or delete the CRD]"
 	const correct = " [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]"
-	const later = "istiod serves InferencePools again at 2026-02-03T04:05:06Z, because each change replaces its pods"
+	const later = "istiod serves InferencePools again from 2026-02-03T04:05:06Z; hypergate waits 10 minutes, because each change " +
+		"replaces istiod's pods"
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		change         func(*status.Result)
@@ -153,8 +155,8 @@ func TestIgnoredKinds(t *testing.T) {
 		"some wait": {
 			[]string{rules, filters, policies},
 			[]string{policies, filters},
-			ignoredRules + "; istiod serves AuthorizationPolicies, EnvoyFilters again at 2026-02-03T04:05:06Z, because each change " +
-				"replaces its pods" + upgrade,
+			ignoredRules + "; istiod serves AuthorizationPolicies, EnvoyFilters again from 2026-02-03T04:05:06Z; hypergate waits " +
+				"10 minutes, because each change replaces istiod's pods" + upgrade,
 		},
 	} {
 		r := serving()
@@ -186,8 +188,8 @@ func TestOtherDefaults(t *testing.T) {
 		},
 		"rejected": {
 			status.Result{OtherDefaults: []model.OtherDefaults{broken}},
-			"istiod neither creates nor changes gateways of class a from ConfigMap openshift-ingress/mine, which replaces " +
-				`hypergate's defaults and is not valid ("deploymnet" is not one of the keys deployment)` + step,
+			"ConfigMap openshift-ingress/mine replaces hypergate's defaults for class a and is not valid " +
+				`("deploymnet" is not one of the keys deployment): istiod neither creates nor updates gateways of this class` + step,
 		},
 		"ignored, and a proxy": {
 			status.Result{OtherDefaults: []model.OtherDefaults{ignored}, IgnoredProxy: []string{"x"}},

@@ -37,14 +37,15 @@ const noPlan = "unknown while the plan is rejected: see " + ControllerInstalled
 // any client can change.
 func (r Result) supportedVersion() metav1.Condition {
 	bundle := crds.GatewayAPI()
-	wanted := fmt.Sprintf("Gateway API %s (%s channel), which istiod %s was built with", bundle.Version(), bundle.Channel(), r.Version)
+	of := fmt.Sprintf("Gateway API %s (%s channel), which istiod %s ", bundle.Version(), bundle.Channel(), r.Version)
+	wanted := of + "was built with"
 	found := surveyOf(r.crdStatuses())
 	switch {
 	case r.PlanProblem != nil:
 		return isUnknown(ReasonNotRead, noPlan)
 	case len(found.other) > 0:
 		return isFalse(ReasonUnsupportedVersion,
-			"istiod ignores everything that is not in "+wanted+"; CRDs that differ: "+strings.Join(found.other, "; "))
+			"these CRDs differ from "+of+"supports; istiod ignores what they add: "+strings.Join(found.other, "; "))
 	case len(found.unread) > 0:
 		return isUnknown(ReasonNotRead, "not read yet: "+strings.Join(found.unread, ", ")+"; supported: "+wanted)
 	case found.same == 0:
@@ -116,10 +117,10 @@ func (r Result) fieldsInUse() metav1.Condition {
 		}
 	}
 	all := slices.Concat(first, rest)
-	c := isTrue(ReasonFieldsIgnored, "istiod "+r.Version+" ignores objects, or fields of objects")
+	c := isTrue(ReasonFieldsIgnored, "istiod "+r.Version+" ignores these objects or fields")
 	if len(first) > 0 || slices.ContainsFunc(r.Unlisted, crds.KindSecures) {
 		c.Reason = ReasonSecurityFieldsIgnored
-		c.Message += ", and access that these are meant to restrict can be open"
+		c.Message += ". Some can restrict access, so access can be open"
 	}
 	c.Message += ": " + strings.Join(all[:min(len(all), maxObjects)], "; ")
 	total := 0

@@ -57,7 +57,7 @@ func (w *harness) handOver() {
 }
 
 // inUse is the text that hypergate reports if another one owns its guest.
-const inUse = "is in use by another hypergate"
+const inUse = "another hypergate ("
 
 // leavesAlone checks that hypergate wrote nothing since the given counts, except the allowed reports.
 func (w *harness) leavesAlone(mgmt, guest int, but ...string) {

@@ -85,7 +85,7 @@ func (w *harness) isWell(name string) {
 }
 
 func provingWebhook() gomega.OmegaMatcher {
-	return saying(metav1.ConditionTrue, "Waiting", "the guest's kube-apiserver to reach istiod's validating webhook")
+	return saying(metav1.ConditionTrue, "Waiting", "to reject hypergate's invalid test object")
 }
 
 func saying(status metav1.ConditionStatus, reason, part string) gomega.OmegaMatcher {

@@ -269,7 +269,7 @@ func TestAGuestWithoutIngress(t *testing.T) {
 	w.Eventually(w.istiod).Should(gomega.BeNil())
 	w.Eventually(func() *metav1.Condition { return w.condition("demo", "ControllerInstalled") }).Should(gomega.And(
 		haveStatus(metav1.ConditionUnknown, "Pending"),
-		gomega.HaveField("Message", gomega.ContainSubstring("capability Ingress, which is disabled in this cluster"))))
+		gomega.HaveField("Message", gomega.ContainSubstring("capability Ingress is disabled in this cluster"))))
 	w.Eventually(w.repaired).Should(gomega.BeFalse())
 	w.settle()
 	w.writesNothing("nothing is asked for")

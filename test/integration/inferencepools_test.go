@@ -101,7 +101,7 @@ func TestAnInferencePoolCRDOfAnotherVersion(t *testing.T) {
 	w.Eventually(w.servesPools).Should(gomega.Equal("false"))
 	w.Eventually(applied).Should(named)
 	replace("v1")
-	w.Eventually(applied).Should(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again at ")))
+	w.Eventually(applied).Should(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again from ")))
 	w.Expect(w.servesPools()).To(gomega.Equal("false"), "at most one change in ten minutes")
 	w.settle()
 	before = generation(w.istiod())
@@ -111,6 +111,6 @@ func TestAnInferencePoolCRDOfAnotherVersion(t *testing.T) {
 	stop = w.run()
 	w.settle()
 	w.Expect(generation(w.istiod())).To(gomega.Equal(before))
-	w.Expect(applied()).To(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again at ")))
+	w.Expect(applied()).To(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again from ")))
 	stop()
 }

@@ -99,7 +99,7 @@ func TestAnIstioCRDOfAnotherVersion(t *testing.T) {
 	const ignored = "istiod ignores DestinationRules, because the guest's CRD " + istioCRD + " does not serve version v1 [upgrade"
 	named := gomega.And(haveStatus(metav1.ConditionFalse, status.ReasonUnsupportedCRDVersion),
 		gomega.HaveField("Message", gomega.ContainSubstring(ignored)))
-	waits := gomega.HaveField("Message", gomega.ContainSubstring("istiod serves DestinationRules again at "))
+	waits := gomega.HaveField("Message", gomega.ContainSubstring("istiod serves DestinationRules again from "))
 	w.serveRules(false)
 	stop := w.run()
 	w.install("demo")
