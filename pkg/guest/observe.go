@@ -212,12 +212,9 @@ func isOversized(err error) bool {
 	return is
 }
 
-// Losing returns the objects that would lose fields if hypergate took over foreign CRDs. It includes the objects of
-// any controller, and at most the first 100.
-func (c *Cluster) Losing() []crds.InUse {
-	first, _ := c.inUse.inUse(nil)
-	return first
-}
+// Losing returns the objects whose fields a takeover of their CRDs would remove. first has at most 100 objects; totals
+// has their number by CRD.
+func (c *Cluster) Losing() (first []crds.InUse, totals map[string]int) { return c.inUse.inUse(nil) }
 
 // objectsInUse returns the guest's objects that use a field or kind that the guest serves and istiod ignores. first
 // has at most 100 objects; totals has their number by CRD.

@@ -121,9 +121,17 @@ func (r crdReport) table(out io.Writer) {
 	if len(r.ObjectsInUse) > 0 {
 		fmt.Fprintf(out, "\nObjects that use fields or kinds that istiod %s ignores:\n", r.IstioVersion)
 		columns(out, objectRows(r.ObjectsInUse)...)
+		printMore(out, r.ObjectsNotListed)
 	}
 	if len(r.UnknownKinds) > 0 {
 		fmt.Fprintf(out, "\nServed kinds that istiod %s ignores: %s\n", r.IstioVersion, oneLine(strings.Join(r.UnknownKinds, ", ")))
+	}
+}
+
+// printMore prints how many objects are not listed.
+func printMore(out io.Writer, objects int) {
+	if objects > 0 {
+		fmt.Fprintf(out, "  and %d more\n", objects)
 	}
 }
 
@@ -189,9 +197,10 @@ func (t takeover) print(out io.Writer) {
 	if t.Content == "Same" {
 		fmt.Fprintln(out, "  The installed and the wanted CRD are equivalent for every client.")
 	}
-	if len(t.ObjectsInUse) > 0 {
+	if len(t.ObjectsInUse)+t.ObjectsNotListed > 0 {
 		fmt.Fprintln(out, "  Objects that use fields that would be removed:")
 		columns(out, objectRows(t.ObjectsInUse)...)
+		printMore(out, t.ObjectsNotListed)
 	}
 }
 

@@ -82,13 +82,14 @@ func findings() crdFindings {
 			},
 			{CRD: "xmeshes.gateway.networking.x-k8s.io", Name: "mesh"},
 		},
+		totals: map[string]int{"httproutes.gateway.networking.k8s.io": 201, "xmeshes.gateway.networking.x-k8s.io": 1},
 	}
 }
 
 // clean returns the findings of a guest in which no action is required.
 func clean() crdFindings {
 	out := findings()
-	out.crds, out.unserved, out.inUse = out.crds[3:5], nil, nil
+	out.crds, out.unserved, out.inUse, out.totals = out.crds[3:5], nil, nil, nil
 	return out
 }
 
@@ -257,6 +258,10 @@ func TestObjectsThatIstiodCannotReadAreListedWhole(t *testing.T) {
 	want := []objectLine{{CRD: rules, Namespace: "app", Name: "a"}}
 	if diff := cmp.Diff(want, found.report().ObjectsInUse); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	// Without the totals, what is listed is all there is.
+	if got := found.report().ObjectsNotListed; got != 0 {
+		t.Errorf("%d more", got)
 	}
 	if got := found.takeovers().Takeovers[0].ObjectsInUse; len(got) != 1 || len(got[0].Fields) != 1 {
 		t.Errorf("a takeover lists %+v", got)

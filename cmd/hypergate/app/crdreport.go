@@ -13,7 +13,9 @@ type crdFindings struct {
 	mode     crds.Mode
 	crds     []crds.CRD
 	unserved []string
-	inUse    []crds.InUse
+	// inUse are the first objects in use, and totals has the number of all of them by CRD.
+	inUse  []crds.InUse
+	totals map[string]int
 }
 
 // crdReport is the output of the command crds. Its JSON is an interface: fields can be added, but existing fields are
@@ -28,6 +30,8 @@ type crdReport struct {
 	// ObjectsInUse lists objects that use served fields or kinds that istiod ignores, at most 100. Objects whose
 	// fields may be relevant to security come first.
 	ObjectsInUse []objectLine `json:"objectsInUse"`
+	// ObjectsNotListed is the number of further such objects.
+	ObjectsNotListed int `json:"objectsNotListed"`
 	// UnknownKinds lists the served CRDs of the Gateway API's and Istio's groups that istiod does not serve, or whose
 	// objects it cannot read, because the CRD does not serve the version that it reads.
 	UnknownKinds []string `json:"unknownKinds"`
@@ -104,7 +108,9 @@ type takeover struct {
 	// StoredVersionsLost lists versions in which objects may be stored and that hypergate's CRD does not have.
 	StoredVersionsLost []string `json:"storedVersionsLost"`
 	// ObjectsInUse lists the objects that use fields that would be removed.
-	ObjectsInUse []objectLine `json:"objectsInUse"`
+	// ObjectsNotListed is the number of further such objects: all takeovers together list at most 100.
+	ObjectsInUse     []objectLine `json:"objectsInUse"`
+	ObjectsNotListed int          `json:"objectsNotListed"`
 	// APIServer is the response of the guest's API server to a dry run.
 	APIServer answer `json:"apiServer"`
 }
@@ -130,6 +136,10 @@ func (f crdFindings) report() crdReport {
 	for _, crd := range f.crds {
 		out.CRDs = append(out.CRDs, lineOf(crd))
 	}
+	for _, total := range f.totals {
+		out.ObjectsNotListed += total
+	}
+	out.ObjectsNotListed = max(0, out.ObjectsNotListed-len(f.inUse))
 	return out
 }
 
@@ -169,6 +179,7 @@ func (f crdFindings) takeovers() takeoverReport {
 			Unchangeable:       append([]string{}, crd.Difference.Fixed...),
 			StoredVersionsLost: append([]string{}, crd.Difference.Unkept...),
 			ObjectsInUse:       objectLines(inUse),
+			ObjectsNotListed:   max(0, f.totals[crd.Name]-len(inUse)),
 			APIServer:          unasked(crd.Verdict),
 		})
 	}

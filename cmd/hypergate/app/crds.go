@@ -120,12 +120,12 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer, shown progress) er
 	}
 	found := crdFindings{
 		istio: source.Version(), mode: seen.ModeOr(cfg), crds: desired.DecideCRDs(cfg, source, seen),
-		unserved: seen.Unserved, inUse: seen.InUse,
+		unserved: seen.Unserved, inUse: seen.InUse, totals: seen.InUseTotals,
 	}
 	if o.dryRun == "" {
 		return printed(out, o.output, found.report())
 	}
-	found.inUse = losing
+	found.inUse, found.totals = losing.list, losing.totals
 	report := found.takeovers()
 	if err := askAPIServer(ctx, config, cfg, source, o.timeout, report.Takeovers); err != nil {
 		return err
@@ -170,11 +170,17 @@ func (o *crdsOptions) guestOnly() (model.Config, error) {
 // for objects end one after another.
 const quietTime = 500 * time.Millisecond
 
+// losingObjects are the first objects that would lose fields in a takeover, and the number of all of them by CRD.
+type losingObjects struct {
+	list   []crds.InUse
+	totals map[string]int
+}
+
 // observeGuest watches the guest until the state of its CRDs is known. It returns the observation, and the objects that
 // would lose fields in a takeover.
 func observeGuest(
 	ctx context.Context, config *rest.Config, cfg model.Config, source *charts.Source, timeout time.Duration,
-) (seen model.GuestObservation, losing []crds.InUse, err error) {
+) (seen model.GuestObservation, losing losingObjects, err error) {
 	// Nothing is logged: watches retry automatically, and the returned error has the cause of their failure.
 	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
@@ -182,7 +188,7 @@ func observeGuest(
 	config.QPS, config.UserAgent = -1, "hypergate-crds"
 	cluster, err := guest.New(guestconn.Direct(config), cfg, source)
 	if err != nil {
-		return model.GuestObservation{}, nil, err
+		return model.GuestObservation{}, losing, err
 	}
 	changes := make(chan struct{}, 1)
 	notify := func() {
@@ -192,7 +198,7 @@ func observeGuest(
 		}
 	}
 	if err := cluster.Start(ctx, notify); err != nil {
-		return model.GuestObservation{}, nil, err
+		return model.GuestObservation{}, losing, err
 	}
 	for {
 		seen, err := cluster.Observe()
@@ -204,9 +210,10 @@ func observeGuest(
 		select {
 		case <-changes:
 		case <-quiet:
-			return seen, cluster.Losing(), nil
+			losing.list, losing.totals = cluster.Losing()
+			return seen, losing, nil
 		case <-ctx.Done():
-			return seen, nil, notKnown(ctx, timeout, err, unread)
+			return seen, losing, notKnown(ctx, timeout, err, unread)
 		}
 	}
 }
