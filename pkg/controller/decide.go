@@ -101,7 +101,7 @@ func (d decider) decide(o observation) decision {
 		return waitForSync{problem: o.mgmtProblem}
 	case o.mgmtProblem != nil:
 		// Reading the credential has found one: an istiod that cannot be seen may live on it.
-		renew := o.isManaged(d.config) && len(o.guest.Classes) > 0 && o.credential.Token != ""
+		renew := o.isManaged(d.config) && len(o.guest.Classes) > 0 && o.credential.Token != "" && o.isClaimed()
 		return noPlan{problem: o.mgmtProblem, renew: renew}
 	default:
 		return d.decideOwnership(o)
@@ -116,19 +116,17 @@ func (d decider) decideOwnership(o observation) decision {
 		if !wanted {
 			return d.decidePruning(o, problem)
 		}
-		_, other := o.ownership.(ownership.OwnedByOther)
-		// Not where another hypergate owns the guest: two istiods without leader election would write the same objects.
-		return noPlan{problem: problem, renew: !other && hasIstiod(o)}
+		return noPlan{problem: problem, renew: renewsIstiod(o)}
 	}
 	step := d.decideMigration(o)
 	if problem := d.besideProblem(o, step); wanted && problem != nil {
-		return noPlan{problem: problem, renew: hasIstiod(o), migration: step}
+		return noPlan{problem: problem, renew: renewsIstiod(o), migration: step}
 	}
 	planned, err := d.plan(o, step)
 	if err != nil {
 		_, unusable := errors.AsType[unusableCAError](err)
 		step.step = nil // no step without its plan
-		return noPlan{problem: err, renew: hasIstiod(o), rereadCA: unusable, migration: step}
+		return noPlan{problem: err, renew: renewsIstiod(o), rereadCA: unusable, migration: step}
 	}
 	if unowned, is := o.ownership.(ownership.Unowned); is && planned.plan.Installed {
 		return d.decideAcquiring(o, planned, unowned)
@@ -144,7 +142,7 @@ func (d decider) decideAcquiring(o observation, planned converge, unowned owners
 		return noPlan{problem: refused}
 	}
 	if wait := d.acquiring.Wait(o.now); wait > 0 {
-		return noPlan{renew: hasIstiod(o), problem: ownership.ContestedError{
+		return noPlan{renew: renewsIstiod(o), problem: ownership.ContestedError{
 			Missing: unowned.Missing, Namespace: d.config.GuestNamespace, Every: acquireEvery, Wait: wait,
 		}}
 	}
@@ -233,11 +231,32 @@ func hasIstiod(o observation) bool {
 	return len(o.guest.Classes) > 0 && o.mgmt.Istiod != model.Absent
 }
 
+// renewsIstiod reports whether the credential of an istiod that a class needs may be renewed.
+func renewsIstiod(o observation) bool { return hasIstiod(o) && o.isClaimed() }
+
+// isClaimed reports whether istiod may get a token of this guest: it belongs to this hypergate, or istiod's credential
+// leads to it already. Otherwise the kubeconfig can be the one of another guest by mistake, and istiod would serve it.
+// Not where another hypergate owns the guest: two istiods without leader election would write the same objects.
+func (o observation) isClaimed() bool {
+	state := o.ownership
+	if state == nil {
+		state = o.claim
+	}
+	switch state.(type) {
+	case ownership.Owned:
+		return true
+	case ownership.OwnedByOther:
+		return false
+	default:
+		return o.reached
+	}
+}
+
 // renewsUnsynced reports whether the credential is renewed while the guest answers and does not list everything. The
 // classes, or the mode, cannot be read then, but a running istiod must continue to work.
 func (d decider) renewsUnsynced(o observation) bool {
 	return o.missingFor == 0 && o.mgmtProblem == nil && o.mgmt.Istiod != model.Absent &&
-		o.isManaged(d.config) && o.isActive() && o.credential.Token != ""
+		o.isManaged(d.config) && o.isActive() && o.credential.Token != "" && o.isClaimed()
 }
 
 // renewsUnverified reports whether the credential is renewed while it cannot be found out whether the guest is the

@@ -122,7 +122,10 @@ func TestDecide(t *testing.T) {
 func TestDecideWithoutTheGuest(t *testing.T) {
 	failed := errors.New("no")
 	unmanaged := func(o *observation) { o.guest.Mode = crds.Unmanaged }
-	partly := func(o *observation) { o.guestProblem, o.missing = guest.NotSyncedError{Answers: true}, "leases" }
+	partly := func(o *observation) {
+		o.guestProblem, o.missing, o.ownership = guest.NotSyncedError{Answers: true}, "leases", nil
+	}
+	elsewhere := func(o *observation) { o.reached = false }
 	checkDecisions(t, []decisionCase{
 		{
 			name: "the guest does not answer", want: "wait, renew false",
@@ -139,6 +142,15 @@ func TestDecideWithoutTheGuest(t *testing.T) {
 			edit: []func(*observation){partly, func(o *observation) { o.missingFor = time.Second }},
 		},
 		{name: "the guest lists a part for long", edit: []func(*observation){partly}, want: "wait, renew true"},
+		{name: "a part for long, another server", edit: []func(*observation){partly, elsewhere}, want: "wait, renew false"},
+		{
+			name: "a part for long, another server, and the Leases are ours", want: "wait, renew true",
+			edit: []func(*observation){partly, elsewhere, func(o *observation) { o.claim = ownership.Owned{} }},
+		},
+		{
+			name: "a part for long, and the Leases are of another", want: "wait, renew false",
+			edit: []func(*observation){partly, func(o *observation) { o.claim = ownership.OwnedByOther{} }},
+		},
 		{name: "a part, unmanaged", edit: []func(*observation){partly, unmanaged}, want: "wait, renew false"},
 		{
 			name: "a part, without istiod", want: "wait, renew false",
@@ -200,6 +212,16 @@ func TestDecideWhenReadsFail(t *testing.T) {
 		{
 			name: "it cannot be read", want: "no plan, renew true, again 0s", problem: "no",
 			edit: []func(*observation){func(o *observation) { o.mgmtProblem = failed }},
+		},
+		{
+			name: "it cannot be read, another server", want: "no plan, renew false, again 0s",
+			edit: []func(*observation){func(o *observation) { o.mgmtProblem, o.ownership, o.reached = failed, nil, false }},
+		},
+		{
+			name: "it cannot be read, another server, and the Leases are ours", want: "no plan, renew true, again 0s",
+			edit: []func(*observation){func(o *observation) {
+				o.mgmtProblem, o.ownership, o.claim, o.reached = failed, nil, ownership.Owned{}, false
+			}},
 		},
 		{
 			name: "it cannot be read, no token", want: "no plan, renew false, again 0s",
@@ -280,6 +302,38 @@ func TestDecideOwnership(t *testing.T) {
 			name: "a CA that cannot be read", want: "no plan, renew true, again 0s", problem: "broken",
 			edit: []func(*observation){func(o *observation) { o.mgmt.InvalidCA = errors.New("broken") }},
 		},
+	})
+}
+
+// TestDecideWithoutAClaim has the rows for a guest at another server than istiod's credential. Its token is renewed
+// only where this hypergate holds the Leases: the guest can be one of another hypergate.
+func TestDecideWithoutAClaim(t *testing.T) {
+	base := newTestDecider(t)
+	unowned := ownership.Unowned{Missing: ownership.Leases(base.config)}
+	elsewhere := func(o *observation) { o.reached = false }
+	free := func(o *observation) { o.ownership = unowned }
+	conflict := func(o *observation) { o.guest.Foreign.Istios = []string{"r"} }
+	broken := func(o *observation) { o.mgmt.InvalidCA = errors.New("broken") }
+	const renewed, not = "no plan, renew true, again 0s", "no plan, renew false, again 0s"
+	checkDecisions(t, []decisionCase{
+		{
+			name: "Leases cannot be listed", want: not,
+			edit: []func(*observation){elsewhere, func(o *observation) { o.ownership = ownership.Unknown{Err: errors.New("no")} }},
+		},
+		{name: "a conflicting controller", edit: []func(*observation){elsewhere, free, conflict}, want: not},
+		{name: "a conflicting controller, the same server", edit: []func(*observation){free, conflict}, want: renewed},
+		{name: "a conflicting controller, owned", edit: []func(*observation){elsewhere, conflict}, want: renewed},
+		{name: "a CA that cannot be read", edit: []func(*observation){elsewhere, free, broken}, want: not},
+		{name: "a CA that cannot be read, owned", edit: []func(*observation){elsewhere, broken}, want: renewed},
+		{
+			name: "Leases are deleted again and again", want: "no plan, renew false, again 10s",
+			edit: []func(*observation){elsewhere, free},
+			decider: func(d *decider) {
+				d.acquiring = throttle.NewLimiter(throttle.Rate{Burst: 1, Every: acquireEvery})
+				d.acquiring.Take(start)
+			},
+		},
+		{name: "unowned", edit: []func(*observation){elsewhere, free}, want: "converge, installed true, acquire 2"},
 	})
 }
 

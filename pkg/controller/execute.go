@@ -148,7 +148,7 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	plan, m := d.plan, &e.memory
 	if err := e.acquire(ctx, plan, d.acquire); err != nil {
 		e.outcome.problem = err
-		e.renew(ctx, hasIstiod(e.observed))
+		e.renew(ctx, renewsIstiod(e.observed))
 		return
 	}
 	if d.ca.changed {

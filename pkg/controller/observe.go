@@ -54,6 +54,8 @@ type observation struct {
 	hold error
 	// ownership is to whom the guest belongs. Nil while one of the sides is not known.
 	ownership ownership.State
+	// claim is the same, as far as it is known while ownership is nil. Nil: it is not.
+	claim ownership.State
 	// migration is what both sides show of a migration.
 	migration observedMigration
 	// credential is the one that istiod has; the zero value if it has none. reached reports whether it leads to the
@@ -93,9 +95,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	}
 	o.guest.Classes, o.beyond = r.served(o.guest.Classes)
 	o.useSettings(&r.memory.settings, &r.memory.ignoring)
-	if o.guestProblem == nil && o.mgmtProblem == nil {
-		o.ownership = ownership.Of(r.config, o.mgmt, o.guest.Leases)
-	}
+	o.ownership, o.claim = r.owner(o)
 	o.migration = r.memory.migration.observe(o, r.guest.Session(), r.memory.endpointProbe.isReady(o.mgmt))
 	if o.hold == nil && o.identityProblem == nil {
 		before := o.mgmt.ControlPlane
@@ -105,6 +105,20 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	o.credential = r.memory.secrets.Credential(model.IstiodBearer)
 	o.reached = r.guest.Reaches(o.credential)
 	return o
+}
+
+// owner returns to whom the guest belongs: owner if both sides are known, or else claim, as far as that is known. The
+// Leases prove that it is ours by one of our names. That it is not follows only from all names, and the management side
+// decides these.
+func (r *Reconciler) owner(o observation) (owner, claim ownership.State) {
+	if o.guestProblem == nil && o.mgmtProblem == nil {
+		return ownership.Of(r.config, o.mgmt, o.guest.Leases), nil
+	}
+	claim = ownership.Of(r.config, o.mgmt, r.guest.Leases())
+	if _, owned := claim.(ownership.Owned); !owned && o.mgmtProblem != nil {
+		return nil, nil
+	}
+	return nil, claim
 }
 
 // served returns the classes that are managed, and the others. A preview can assume a class if there is none.

@@ -2,6 +2,7 @@ package adversary_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,54 @@ func TestTheKubeconfigOfAnotherGuest(t *testing.T) {
 		if strings.Contains(request, "/token") {
 			t.Error("a token of the other guest was asked for")
 		}
+	}
+}
+
+// TestAStartWithTheKubeconfigOfAnotherGuest has two hosted clusters, each with its own hypergate. One of them gets the
+// kubeconfig of the other guest while its hypergate is down, and that guest does not list one resource. The hypergate
+// that starts requests no token there, and istiod keeps its credential.
+func TestAStartWithTheKubeconfigOfAnotherGuest(t *testing.T) {
+	t.Parallel()
+	for _, resource := range []string{classes, leases} {
+		t.Run(resource, func(t *testing.T) {
+			t.Parallel()
+			g1, g2 := identified(t, "guest-1"), identified(t, "guest-2")
+			m1, m2 := adversary.Mgmt(t, mgmtNS), adversary.Mgmt(t, mgmtNS)
+			putHCP(m1, "")
+			m2.Put(hcpVersion, hcps, strings.NewReplacer("clusterID: abc", "clusterID: def", "hcp-uid", "hcp-uid-2").Replace(hcp("")))
+			for g, m := range map[*adversary.Server]*adversary.Server{g1: m1, g2: m2} {
+				_, stop := runUntil(t, m, g)
+				eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+				putClass(g, "demo")
+				eventually(t, "both sides are installed", func() bool { return installed(m, g) })
+				eventually(t, "the installation is reported", func() bool { return reported(m, "AsExpected") })
+				if err := stop(); err != nil {
+					t.Log("the controller ended:", err)
+				}
+			}
+			secret := func() any { return m1.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")["data"] }
+			before, since := secret(), len(g2.Log())
+
+			g2.Between(func(w http.ResponseWriter, r *http.Request) bool {
+				held := r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/"+resource)
+				if held {
+					adversary.Fail(w, http.StatusForbidden, "Forbidden", resource+" is forbidden")
+				}
+				return held
+			})
+			log := run(t, m1, g2)
+			eventually(t, "the problem is reported", func() bool {
+				return resource == leases && reported(m1, leases) || strings.Contains(log.String(), "some required lists are missing")
+			})
+			for _, request := range written(g2, since) {
+				if strings.Contains(request, "/token") {
+					t.Error("a token of the other guest was asked for:", request)
+				}
+			}
+			if !equal(before, secret()) {
+				t.Error("istiod has another credential")
+			}
+		})
 	}
 }
 
