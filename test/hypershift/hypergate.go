@@ -31,7 +31,8 @@ func Hypergate() (Component, error) {
 
 const (
 	// KeptMetrics are the metrics of hypergate and of istiod in HyperShift's metrics set All, as a regular expression.
-	KeptMetrics = "hypergate_.+|controller_runtime_reconcile_(total|errors_total)|process_(cpu_seconds_total|resident_memory_bytes)|" +
+	KeptMetrics = "hypergate_.+|controller_runtime_reconcile_(total|errors_total)|" +
+		"process_(cpu_seconds_total|resident_memory_bytes|start_time_seconds)|" +
 		"pilot_xds|pilot_total_xds_rejects|pilot_proxy_convergence_time_.+|citadel_.+|istio_build"
 	// clusterID is the ID of the hosted cluster.
 	clusterID = "0d4ec93c-3cf7-4c4c-9b5e-4c5f5c6b8c11"

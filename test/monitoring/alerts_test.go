@@ -246,6 +246,52 @@ func TestAlertsAboutTheState(t *testing.T) {
 	})
 }
 
+// TestAlertsAboutRestarts does the same for a hypergate that ends again and again. Each process leads and begins to
+// count, and the conditions are Unknown until the first pass ends.
+func TestAlertsAboutRestarts(t *testing.T) {
+	t.Parallel()
+	const (
+		starts   = `process_start_time_seconds{container="hypergate",pod="hypergate-0"} `
+		restarts = `kube_pod_container_status_restarts_total{container="hypergate",pod="hypergate-0",uid="1"} `
+	)
+	one, began := func(int) int { return 1 }, func(began int) int { return began }
+	hung := []string{
+		inLives(`hypergate_leader{} `, one), inLives(`hypergate_last_complete_timestamp_seconds{} `, began),
+		inLives(`hypergate_condition{type="Available",status="Unknown"} `, one),
+		`hypergate_condition{type="Available",status="True"} 0x6000`, inLives(starts, began),
+	}
+	checkScenarios(t, []scenario{
+		{name: "the first pass hangs again and again", series: hung, at: 60, want: []string{"HypergateRestarting warning"}},
+		{
+			name: "during a pause", series: append(hung, `hypergate_on_hold{by="paused"} 1x6000`), at: 60,
+			want: []string{"HypergatePaused info", "HypergateRestarting warning"},
+		},
+		{name: "it has restarted three times", series: hung, at: 40},
+		{name: "it ends within seconds, between two scrapes", at: 60, series: []string{
+			inLives(`hypergate_leader{} `, one), restarts + "0x10 1x5 2x5 3x5 4x6000",
+		}, want: []string{"HypergateRestarting warning"}},
+		{name: "two upgrades in an hour", series: []string{
+			starts + "0x20 stale", strings.Replace(starts, "-0", "-1", 1) + "_x20 1200x20 stale",
+			strings.Replace(starts, "-0", "-2", 1) + "_x40 2400x6000",
+		}, at: 60},
+		{name: "it restarted, and runs for an hour", series: []string{starts + "0x5 360x5 720x5 1080x5 1440x6000"}, at: 90},
+		{name: "another container restarts", series: []string{
+			inLives(`process_start_time_seconds{container="istiod"} `, began),
+			`kube_pod_container_status_restarts_total{container="discovery"} 0+1x6000`,
+		}, at: 60},
+	})
+}
+
+// inLives returns a series of a process that lives for six minutes again and again, with five minutes in between. value
+// returns its value by the second at which a process began.
+func inLives(series string, value func(began int) int) string {
+	var out strings.Builder
+	for minute := 0; minute < 120; minute += 11 {
+		fmt.Fprintf(&out, "%dx5 stale _x4 ", value(60*minute))
+	}
+	return series + strings.TrimSpace(out.String())
+}
+
 // TestAlertsAboutCredentials does the same for what expires.
 func TestAlertsAboutCredentials(t *testing.T) {
 	t.Parallel()

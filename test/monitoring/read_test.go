@@ -102,7 +102,7 @@ func othersMetrics() []string {
 	return []string{
 		"pilot_xds", "pilot_total_xds_rejects", "pilot_proxy_convergence_time_bucket", "istio_build",
 		"hypergate_tunnel_up", "hypergate_tunnel_reconnects_total", // of the tunnel's sidecar
-		"process_cpu_seconds_total", "process_resident_memory_bytes",
-		"kube_deployment_spec_replicas", "kube_deployment_created", "ALERTS",
+		"process_cpu_seconds_total", "process_resident_memory_bytes", "process_start_time_seconds",
+		"kube_deployment_spec_replicas", "kube_deployment_created", "kube_pod_container_status_restarts_total", "ALERTS",
 	}
 }
