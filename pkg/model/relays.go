@@ -38,19 +38,19 @@ const (
 	// RelaySoftLimit is the value of GOMEMLIMIT of a relay. It needs 57 MiB while 100 gateways read nothing, with their
 	// buffers full.
 	RelaySoftLimit = "288MiB"
-	// SidecarSoftLimit is the value of GOMEMLIMIT of the sidecar, which needs 15 MiB then. It needs as much only if a
-	// relay is hostile.
-	SidecarSoftLimit = "96MiB"
+	// SidecarSoftLimit is the value of GOMEMLIMIT of the sidecar, which needs 15 MiB then. It needs as much only if both
+	// relays are hostile (docs/tunnel.md has the sum).
+	SidecarSoftLimit = "144MiB"
 )
 
-// Requests of a relay and of the sidecar, and their memory limits. The sum of the buffers of all streams has no limit
-// of its own. A relay can have 250 MiB of them if 1,000 gateways read slowly. The sidecar has as much only if a relay
-// is hostile.
+// Requests of a relay and of the sidecar, and their memory limits. A relay has no limit for the sum of the buffers of
+// all streams. It can have 250 MiB of them if 1,000 gateways read slowly. The sidecar has such a limit for each relay.
+// Its memory limit also has room for the buffers of the kernel.
 const (
 	tunnelCPU          = "10m"
 	tunnelMemory       = "24Mi"
 	relayMemoryLimit   = "384Mi"
-	sidecarMemoryLimit = "128Mi"
+	sidecarMemoryLimit = "192Mi"
 )
 
 // relayLeaving is how long a relay that is asked to end still serves, in seconds. Meanwhile each node learns that new

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/pki"
 	"github.com/hypergate/hypergate/pkg/throttle"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestHostilePods: whatever a pod sends to the port for tunnels, it gets no gateway, and the open tunnel stays.
@@ -526,6 +527,26 @@ func TestTooManyTunnels(t *testing.T) {
 		b.g.Eventually(func() bool { return s.relays[0].current.Load() != nil }).Should(gomega.BeTrue())
 	}
 	b.logs(errReplaced.Error())
+	b.talks()
+}
+
+// TestATunnelWithStreamsOutlivesOneWithout checks which tunnel ends beyond the limit: of those that take no more
+// streams, the one with the fewest. istiod's check fails again and again, and each time the sidecar replaces its tunnel.
+func TestATunnelWithStreamsOutlivesOneWithout(t *testing.T) {
+	t.Parallel()
+	l, kept := defaultLimits(), defaultLimits()
+	l.tunnels, kept.target = 2, hang.Deadline // the sidecar itself ends no tunnel meanwhile
+	b := newBench(t, l, supportedVersions())
+	sidecar, _ := b.sidecar(kept, supportedVersions())
+	b.connected(sidecar)
+	conn := b.talks()
+	for range 2 {
+		before := sidecar.relays[0].current.Load()
+		before.refuse()
+		b.g.Eventually(func() bool { return sidecar.relays[0].current.Load() != before && b.accepting() == 1 }).Should(gomega.BeTrue())
+	}
+	b.logs(errReplaced.Error())
+	b.must(talk(conn, "still here"))
 	b.talks()
 }
 

@@ -31,6 +31,10 @@ func (s *Sidecar) target(ctx context.Context) (*net.TCPConn, error) {
 		_ = out.conn.Close()
 		return nil, fmt.Errorf("%T is not a TCP connection", out.conn)
 	}
+	if err := tcp.SetWriteBuffer(istiodBuffer); err != nil {
+		_ = tcp.Close()
+		return nil, err
+	}
 	return tcp, nil
 }
 

@@ -57,7 +57,10 @@ const (
 	inboundRate  = 8 << 20
 	// maxUnread is how many bytes of a relay can wait for istiod, over all its tunnels. yamux needs up to twice as
 	// much.
-	maxUnread = 16 << 20
+	maxUnread = 8 << 20
+	// istiodBuffer is how much the kernel keeps of a stream until istiod's kernel accepts it. The kernel uses twice as
+	// much. Without this limit, it would keep up to 4 MiB of each stream of a hostile relay.
+	istiodBuffer = 4 << 10
 	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
 	pingBurst = 10
 	// serverLimit, certificateLimit and tokenLimit are the maximum sizes of the files that an end reads.

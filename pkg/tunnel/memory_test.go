@@ -4,9 +4,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
@@ -20,7 +22,7 @@ import (
 func TestIdleStreamsGiveBackTheirBuffers(t *testing.T) {
 	const gateways, size, most = 60, 1 << 20, 3 << 20
 	fast := defaultLimits()
-	fast.inbound = rate.Inf
+	fast.inbound, fast.unread = rate.Inf, gateways*streamWindow // as much as gateways that read nothing leave unread
 	b := newBench(t, defaultLimits(), supportedVersions())
 	b.sidecar(fast, supportedVersions())
 	b.talks()
@@ -60,4 +62,35 @@ func heap() uint64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
+}
+
+// TestTheKernelKeepsLittleForIstiod checks how much of a stream the kernel keeps for an istiod that reads nothing. It is
+// the memory of the sidecar's container, and no part of what limits.unread counts.
+func TestTheKernelKeepsLittleForIstiod(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20 // with what istiod's own kernel accepts
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	sidecar := NewSidecar()
+	sidecar.Target = netip.MustParseAddrPort(listener.Addr().String())
+	conn, err := sidecar.target(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	kept, block := 0, make([]byte, smallBuffer)
+	for kept <= most && err == nil {
+		if err = conn.SetWriteDeadline(time.Now().Add(time.Second)); err == nil {
+			var n int
+			n, err = conn.Write(block)
+			kept += n
+		}
+	}
+	t.Logf("the kernel accepted %d KiB", kept>>10)
+	if !isTimeout(err) {
+		t.Errorf("the write after %d KiB: %v", kept>>10, err)
+	}
 }

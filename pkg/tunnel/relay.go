@@ -156,19 +156,30 @@ func (r *Relay) hold(ctx context.Context, one *session) {
 	r.Log.Info("a tunnel ended", "reason", one.cause.Error())
 }
 
-// add adds a tunnel. Beyond the limit, the oldest one ends: the sidecar has perhaps not noticed yet that it is cut.
+// add adds a tunnel. Beyond the limit, another one ends.
 func (r *Relay) add(one *session) {
 	r.mu.Lock()
-	r.sessions = append(r.sessions, one)
-	var oldest *session
-	if len(r.sessions) > r.limits.tunnels {
-		oldest = r.sessions[0]
+	var extra *session
+	if len(r.sessions) >= r.limits.tunnels {
+		extra = leastUseful(r.sessions)
 	}
+	r.sessions = append(r.sessions, one)
 	r.announce()
 	r.mu.Unlock()
-	if oldest != nil {
-		oldest.finish(errReplaced)
+	if extra != nil {
+		extra.finish(errReplaced)
 	}
+}
+
+// leastUseful returns which of some tunnels ends beyond the limit. One that takes no more streams only waits until its
+// streams end, so the one with the fewest of them costs least. Its sidecar opens no other one for it. If all take
+// streams, it is the oldest: its sidecar has perhaps not noticed yet that it is cut.
+func leastUseful(sessions []*session) *session {
+	leaving := slices.DeleteFunc(slices.Clone(sessions), (*session).takesStreams)
+	if len(leaving) == 0 {
+		return sessions[0]
+	}
+	return fewestFirst(leaving)[0]
 }
 
 func (r *Relay) remove(one *session) {

@@ -2,8 +2,14 @@ package tunnel
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 func TestVictim(t *testing.T) {
@@ -52,6 +58,8 @@ func TestAFloodTakesItsOwnSlots(t *testing.T) {
 func TestLimitsFitTogether(t *testing.T) {
 	t.Parallel()
 	perPod := maxPerSource / placeTime.Seconds() // new connections of one pod, in a second
+	inGo, inKernel := mostSidecarMemory()
+	soft, hard := sidecarLimits(t)
 	for name, is := range map[string]bool{
 		"a half-open tunnel is noticed within 20 s":            silenceTime <= 20*time.Second,
 		"an answer to a keepalive has time":                    silenceTime >= pingEvery+5*time.Second,
@@ -67,10 +75,33 @@ func TestLimitsFitTogether(t *testing.T) {
 		"late streams of a relay are not abuse":                streamBurst >= openBurst+int(silenceTime/streamEvery),
 		"ten pods are needed to fill a relay":                  maxGateways >= 10*maxPerSource,
 		"streams of honest relays are never more than allowed": maxGateways <= maxStreams,
+		"hostile relays do not fill the sidecar's Go memory":   inGo <= soft,
+		"they leave its container 24 MiB for other sockets":    inGo+inKernel+24<<20 <= hard,
 		"five pods are needed to use up the new streams":       perPod*5 >= 1/streamEvery.Seconds() && perPod*4 < 1/streamEvery.Seconds(),
 	} {
 		if !is {
 			t.Errorf("it is not true that %s", name)
 		}
 	}
+}
+
+// mostSidecarMemory returns how much memory hostile relays can fill in a sidecar, in bytes: in Go, and in what the
+// kernel holds for istiod.
+func mostSidecarMemory() (inGo, inKernel int64) {
+	const empty, stream = 10 << 20, 20 << 10 // measured: docs/tunnel.md
+	const streams, large = model.RelayReplicas * maxRelayStreams, largeBuffers * largeBuffer
+	const unread = model.RelayReplicas * 2 * maxUnread // yamux doubles a buffer that is full
+	return empty + streams*stream + unread + large, streams*2*istiodBuffer + large
+}
+
+// sidecarLimits returns the sidecar's GOMEMLIMIT and the memory limit of its container, in bytes.
+func sidecarLimits(t *testing.T) (soft, hard int64) {
+	t.Helper()
+	limit, _, err := unstructured.NestedString(model.Config{}.SidecarContainer(), "resources", "limits", "memory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quantity := resource.MustParse(limit)
+	memory := resource.MustParse(strings.TrimSuffix(model.SidecarSoftLimit, "B"))
+	return memory.Value(), quantity.Value()
 }
