@@ -38,8 +38,8 @@ const (
 	// RelaySoftLimit is the value of GOMEMLIMIT of a relay. It needs 57 MiB while 100 gateways read nothing, with their
 	// buffers full.
 	RelaySoftLimit = "288MiB"
-	// SidecarSoftLimit is the value of GOMEMLIMIT of the sidecar, which needs 15 MiB then. It needs as much only if both
-	// relays are hostile (docs/tunnel.md has the sum).
+	// SidecarSoftLimit is the value of GOMEMLIMIT of the sidecar, which needs 15 MiB then. It needs as much only if
+	// both relays are hostile (docs/tunnel.md has the sum).
 	SidecarSoftLimit = "144MiB"
 )
 

@@ -531,7 +531,7 @@ func TestTooManyTunnels(t *testing.T) {
 }
 
 // TestATunnelWithStreamsOutlivesOneWithout checks which tunnel ends beyond the limit: of those that take no more
-// streams, the one with the fewest. istiod's check fails again and again, and each time the sidecar replaces its tunnel.
+// streams, the one with the fewest. istiod's check fails again and again, and the sidecar replaces its tunnel.
 func TestATunnelWithStreamsOutlivesOneWithout(t *testing.T) {
 	t.Parallel()
 	l, kept := defaultLimits(), defaultLimits()

@@ -64,8 +64,8 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestTheKernelKeepsLittleForIstiod checks how much of a stream the kernel keeps for an istiod that reads nothing. It is
-// the memory of the sidecar's container, and no part of what limits.unread counts.
+// TestTheKernelKeepsLittleForIstiod checks how much of a stream the kernel keeps for an istiod that reads nothing. It
+// needs memory of the sidecar's container, and limits.unread does not count it.
 func TestTheKernelKeepsLittleForIstiod(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 20 // with what istiod's own kernel accepts

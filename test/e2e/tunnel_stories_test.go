@@ -228,9 +228,11 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 }
 
 func sidecarKilled(t *fixture, edge *edgeOfTheGuest) {
+	var killed time.Time
 	t.throughFault(edge, func() time.Time {
 		_, before := t.mustRelays()
 		istiod := t.istiodPod()
+		killed = time.Now()
 		t.Expect(t.KillIn(t.step(), istiod.UID, tunnelProgram)).To(gomega.Succeed())
 		t.Eventually(func() map[string]int32 { return restartsOf(t.istiodPod()) }).Should(gomega.Equal(map[string]int32{
 			"discovery": restartsOf(istiod)["discovery"], tunnelContainer: restartsOf(istiod)[tunnelContainer] + 1,
@@ -239,6 +241,20 @@ func sidecarKilled(t *fixture, edge *edgeOfTheGuest) {
 		t.eachGotATunnel(before)
 		return answers
 	})
+	t.logUnready(killed)
+}
+
+// logUnready waits until istiod's pod is ready, and logs for how long it was not, in whole seconds, as its status says.
+func (t *fixture) logUnready(since time.Time) {
+	t.Helper()
+	var ready corev1.PodCondition
+	t.Eventually(func() corev1.ConditionStatus {
+		conditions := t.istiodPod().Status.Conditions
+		ready = conditions[slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })]
+		return ready.Status
+	}).Should(gomega.Equal(corev1.ConditionTrue))
+	lasted := max(ready.LastTransitionTime.Sub(since.Truncate(time.Second)), 0)
+	t.Logf("istiod's pod was not ready for %s, while its sidecar started again", lasted)
 }
 
 // killInAPIServerPod kills a program in the pod of the guest's API server, and waits until both relays got a new

@@ -26,6 +26,8 @@ import (
 const (
 	mostPerTunnel = 300 << 10
 	mostPerStream = 1 << 10
+	// mostGoroutines is for one stream. It leaves room for goroutines that have nothing to do with the streams.
+	mostGoroutines = 0.1
 )
 
 // BenchmarkAPIServer measures what the guest's API server needs for tunnels that have carried data, and for 1,000
@@ -67,6 +69,9 @@ func BenchmarkAPIServer(b *testing.B) {
 	b.ReportMetric(perStream.goroutines, "goroutines/stream")
 	if perStream.bytes > mostPerStream {
 		b.Errorf("a stream needs %.0f bytes", perStream.bytes)
+	}
+	if perStream.goroutines > mostGoroutines {
+		b.Errorf("a stream needs %.3f goroutines", perStream.goroutines)
 	}
 	b.ReportMetric(0, "ns/op")
 }

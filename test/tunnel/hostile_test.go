@@ -20,6 +20,9 @@ import (
 	"github.com/hypergate/hypergate/test/hang"
 )
 
+// byHypergate is the protocol of a connection of hypergate, which is not a tunnel.
+const byHypergate = "hypergate-gateway/1"
+
 // relayAbuse is what the hostile relay does with one connection, after the TLS handshake of the tunnel. The next
 // connection gets the next one.
 type relayAbuse struct {
@@ -59,9 +62,11 @@ func yamuxFrame(kind byte, flags uint16, stream, length uint32) []byte {
 
 // hostileRelay is a pod that took the place of a relay.
 type hostileRelay struct {
-	mu    sync.Mutex
-	seen  []*http.Request
-	abuse int
+	mu   sync.Mutex
+	seen []*http.Request
+	// ofHypergate are those of seen that hypergate sent, and not a sidecar.
+	ofHypergate []*http.Request
+	abuse       int
 }
 
 // serve accepts tunnels of the sidecar and abuses each in another way.
@@ -87,8 +92,14 @@ func (h *hostileRelay) tunnel(conn net.Conn, abuses []relayAbuse) {
 	h.abuse++
 	h.mu.Unlock()
 	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: hypergate-tunnel\r\n\r\n")
-	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"hypergate-tunnel/1"}})
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"hypergate-tunnel/1", byHypergate}})
 	if err := secure.HandshakeContext(context.Background()); err != nil {
+		return
+	}
+	if secure.ConnectionState().NegotiatedProtocol == byHypergate {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.ofHypergate = append(h.ofHypergate, request)
 		return
 	}
 	go func() { _, _ = io.Copy(io.Discard, secure) }() // it also reads, so that nothing but the sidecar's limits stops it
@@ -104,8 +115,16 @@ func (h *hostileRelay) requests() []*http.Request {
 	return slices.Clone(h.seen)
 }
 
+// probes returns those that hypergate sent.
+func (h *hostileRelay) probes() []*http.Request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.ofHypergate)
+}
+
 // TestHostileRelay: one relay is replaced by a hostile pod. The tunnel to the other one works, the sidecar stays small,
-// and the hostile pod learns nothing but the address of istiod's pod.
+// and the hostile pod learns nothing but addresses, as the API server sees them: of istiod's pod, of hypergate's, and
+// of the machine on which `hypergate proxies` runs.
 func TestHostileRelay(t *testing.T) {
 	w := newHarness(t)
 	w.pod("istiod-relay-0", relay0IP)
@@ -133,11 +152,15 @@ func TestHostileRelay(t *testing.T) {
 		t.Errorf("the sidecar has %.1f MiB", all)
 	}
 	w.grows(istiodIP, reconnects("abused"), 1) // pings and streams
+	probe, err := w.hypergate().Dial(t.Context(), "istiod-relay-1")
+	w.must(err)
+	_ = probe.Close()
+	w.g.Eventually(hostile.probes).Should(gomega.HaveLen(1))
 	for _, request := range hostile.requests() {
 		names := slices.Sorted(maps.Keys(request.Header))
 		w.g.Expect(names).To(gomega.Equal([]string{"Connection", "Upgrade", "User-Agent", "X-Forwarded-For"}))
 		w.g.Expect([]string{request.Host, request.UserAgent(), request.Header.Get("X-Forwarded-For")}).To(
-			gomega.Equal([]string{"hypergate-tunnel", "hypergate-tunnel", "127.0.0.1"}), "the last one is the address of the sidecar")
+			gomega.Equal([]string{"hypergate-tunnel", "hypergate-tunnel", "127.0.0.1"}), "the last one is the address of the sidecar, or of hypergate")
 	}
 	w.talks(relay0IP)
 }

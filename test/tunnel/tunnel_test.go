@@ -85,17 +85,23 @@ func TestTunnel(t *testing.T) {
 		1000*w.value(istiodIP, `hypergate_tunnel_round_trip_seconds{relay="istiod-relay-0"}`))
 }
 
-// caller connects to istiod as hypergate does: through the API server and a relay, beside the tunnel.
-func (w *harness) caller(t *testing.T) {
+// hypergate returns how hypergate connects to istiod: through the API server and a relay, beside the tunnel.
+func (w *harness) hypergate() tunnel.Caller {
+	w.t.Helper()
 	read := func(name string) []byte {
 		data, err := os.ReadFile(filepath.Join(w.dir, name))
 		w.must(err)
 		return data
 	}
-	raw, err := tunnel.Caller{
+	return tunnel.Caller{
 		Server: w.plane.Config.Host, CA: w.plane.Config.CAData, Token: w.token, Namespace: namespace,
 		Cert: read("tunnel/tls.crt"), Key: read("tunnel/tls.key"),
-	}.Dial(t.Context(), "istiod-relay-0")
+	}
+}
+
+// caller connects to istiod as hypergate does.
+func (w *harness) caller(t *testing.T) {
+	raw, err := w.hypergate().Dial(t.Context(), "istiod-relay-0")
 	w.must(err)
 	defer func() { _ = raw.Close() }()
 	roots := x509.NewCertPool()

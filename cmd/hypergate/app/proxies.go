@@ -39,7 +39,7 @@ takes the address from --address, or from the summary that hypergate status show
 able to reach it.
 
 If istiod is published by the tunnel, the command connects through the guest's API server and a relay, as hypergate
-does. It needs --namespace then.
+does. It needs --namespace then. An admin of the guest can learn the address from which you connect.
 
 It identifies itself with a token of a service account in the guest, which it requests. You need the permissions to
 create serviceaccounts/token there, and to get the ConfigMap <revision>-ca-cert with the mesh roots. For the tunnel, you
