@@ -25,7 +25,7 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race integration e2e oldest upgrade migration conformance monitoring rotation scale mutations hostile limited chaos next busy
+STORIES ?= race fuzz integration e2e oldest upgrade migration conformance monitoring rotation scale bench mutations hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
 # hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
 # tests that render charts under the race detector.

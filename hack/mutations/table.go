@@ -67,6 +67,20 @@ func ofAnswers() []mutation {
 			"./pkg/watch", "TestWatchLimitsAfterTheList",
 		},
 		{
+			"lists", "one content of a watch that lists again", "pkg/watch/total.go",
+			"more, twice := max(kept, listing)-max(m.kept, m.listing), min(kept, listing)-min(m.kept, m.listing)",
+			"more, twice := kept+listing-m.kept-m.listing, int64(0)", "./pkg/watch", "TestALargeWatchThatListsAgainTripsNoOther",
+		},
+		{
+			"lists", "the own part of a small watch", "pkg/watch/total.go",
+			"case max(kept, listing) <= m.own:", "case max(kept, listing) <= 0:", "./pkg/watch", "TestASmallWatchHasItsOwnPart",
+		},
+		{
+			"lists", "the limit in a condition", "pkg/apply/cause.go",
+			`return cause.as(Oversized, "%s", over.Cause())`, `return cause.as(Oversized, "%s", over.Resource)`,
+			"./pkg/apply", "TestClassifyPermissions",
+		},
+		{
 			"lists", "what is kept of the classes of others", "pkg/guest/classes.go",
 			"if string(class.Spec.ControllerName) != w.controllerName {", "if class.Name == \"\" {",
 			"./pkg/guest", "TestForeignClassesKeepLittleMemory",
@@ -112,6 +126,16 @@ func ofPasses() []mutation {
 			"p.ask(max(0, p.turns.Wait(now), p.storm.Wait(now)))", "./pkg/controller", "TestManyEventsCauseALimitedRateOfPasses",
 		},
 		{
+			"pace", "the classes of others, which cause no pass", "pkg/guest/classes.go",
+			"if w.concerns(e.Object) || w.concerns(e.Before) {", "if e.Object != nil {",
+			"./pkg/guest", "TestForeignClassesDoNotNotify",
+		},
+		{
+			"pace", "the number of statuses that are written at once", "pkg/controller/execute_status.go",
+			"writing.SetLimit(statusesAtOnce)", "writing.SetLimit(2 * statusesAtOnce)",
+			"./pkg/controller", "TestStatusWritesOfAPassAreLimited",
+		},
+		{
 			"pace", "the pause after the guest denied a release", "pkg/rollout/denied.go",
 			"return max(0, refusedTime-now.Sub(d.At))", "return 0", "./pkg/rollout", "TestTheGuestDeniesARelease",
 		},
@@ -135,6 +159,10 @@ func ofTruth() []mutation {
 			"identity", "the comparison of two guests", "pkg/guestconn/identity.go",
 			`if c.guest == "" || uid == c.guest {`, `if c.guest == "" || uid != "" {`,
 			"./pkg/guestconn", "TestTheKubeconfigOfAnotherGuestIsNotUsed",
+		},
+		{
+			"identity", "the server of istiod's credential", "pkg/controller/decide.go",
+			"return o.reached\n", "return true\n", "./pkg/controller", "TestDecideWithoutAClaim",
 		},
 		{
 			"identity", "the session of a watch", "pkg/watch/consistent.go",

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -235,32 +234,6 @@ func TestClassesAreSeenWhenTheirCRDComes(t *testing.T) {
 	f.api.Put(theClasses, class("a", config().ControllerName, ""))
 	f.api.Put(theCRDs, crd(classCRD, ""))
 	f.Eventually(func() []model.GatewayClass { return f.observed().Classes }).Should(gomega.HaveLen(1))
-}
-
-// TestForeignCRDsDoNotNotify checks that foreign CRDs cause no notifications. A guest can have hundreds, and they
-// come and go.
-func TestForeignCRDsDoNotNotify(t *testing.T) {
-	f := start(t, func(api *fakeapi.Server) {
-		api.Put(theCRDs)
-		api.Put(theNamespaces)
-	})
-	f.observed()
-	quiet := func() bool {
-		select {
-		case <-f.notified:
-			return false
-		case <-time.After(300 * time.Millisecond):
-			return true
-		}
-	}
-	f.Eventually(quiet).Should(gomega.BeTrue(), "notifications of the start end")
-	asked := len(f.api.Requests(theCRDs))
-	f.api.Put(theCRDs, crd("things.example.com", ""))
-	f.Eventually(func() int { return len(f.api.Requests(theCRDs)) }).Should(gomega.BeNumerically(">", asked))
-	f.Expect(quiet()).To(gomega.BeTrue())
-
-	f.api.Put(theCRDs, crd("things.example.com", ""), crd("gateways.gateway.networking.k8s.io", ""))
-	f.Eventually(f.notified).Should(gomega.Receive(), "one that a plan may hold is news")
 }
 
 func TestHasNamespace(t *testing.T) {

@@ -24,7 +24,7 @@
 //
 //   - hypergate runs.
 //   - Its memory, its goroutines and its log are bounded.
-//   - It wrote only those objects on the management side that an honest guest leads to.
+//   - It wrote only those objects on the management side that an honest guest leads to, and not often.
 //   - After a pause, it wrote only its own Lease, the report of the pause, and what was under way.
 //   - It sent the guest no data of the management side.
 //   - Its conditions have one line and a bounded length.

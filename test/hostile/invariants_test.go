@@ -40,7 +40,14 @@ const (
 	// mostRequests is the limit for requests to the guest in one step. requestsPerSecond is added for each second of
 	// the step. About 40 watches start again after a change of the guest.
 	mostRequests, requestsPerSecond = 600, 100
+	// mostWrites is the limit for writes to the management side in one step. writesPerSecond is added for each second
+	// of the step. An uninstallation and an installation together take about 40 writes, and a run of 55 steps has about
+	// 200 in all. Passes that write all their objects again are beyond the limit after a second.
+	mostWrites, writesPerSecond = 100, 5
 )
+
+// managementWrites counts the writes to the management side, without those of the Lease of the leader election.
+const managementWrites = "writes to the management side"
 
 // watcher sees every request to both sides.
 type watcher struct {
@@ -59,7 +66,9 @@ type watcher struct {
 	pauses   pauses
 	totals   map[string]int
 	// counted is the number of requests to the guest before the step.
-	counted  int
+	counted int
+	// wrote is the number of writes to the management side before the step.
+	wrote    int
 	mostRSS  int64
 	mostHeap uint64
 	mostLine int
@@ -145,6 +154,7 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 	if len(body) > largestWrite {
 		x.problem("%s %s has %d bytes", r.Method, r.URL.Path, len(body))
 	}
+	x.totals[managementWrites]++
 	if isStatus(r) {
 		x.texts(r, body)
 		if !x.pauses.reports(body) {
@@ -226,6 +236,7 @@ func (x *watcher) learn() {
 	defer x.mu.Unlock()
 	x.learning = false
 	x.requests()
+	x.writes()
 }
 
 // planned returns the content of an apply without values that change each time: dates, tokens and their hashes.
@@ -408,13 +419,13 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 	rss := w.child.peak.Swap(0)
 	x := w.watcher
 	x.mu.Lock()
-	requests := x.requests()
+	requests, writes := x.requests(), x.writes()
 	problems := x.problems
 	x.problems = nil
 	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, rss), max(x.mostHeap, now.Heap), max(x.mostLine, longest)
 	x.mu.Unlock()
-	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d", step, rss>>20, now.Heap>>20, now.Goroutines,
-		logged>>10, longest)
+	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d, %d writes", step, rss>>20, now.Heap>>20, now.Goroutines,
+		logged>>10, longest, writes)
 	for _, bound := range []struct {
 		what      string
 		is, bound int64
@@ -424,6 +435,7 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 		{"goroutines", int64(now.Goroutines), mostGoroutines},
 		{"log (bytes)", int64(logged), mostLogged + int64(lasted.Seconds()*loggedPerSecond)},
 		{"requests to the guest", int64(requests), mostRequests + int64(lasted.Seconds()*requestsPerSecond)},
+		{"writes to the management side", int64(writes), mostWrites + int64(lasted.Seconds()*writesPerSecond)},
 		{"longest line of the log (bytes)", int64(longest), longestLine},
 		{"requests to where the guest redirects", int64(len(w.elsewhere.Log())), 0},
 	} {
@@ -473,6 +485,13 @@ func (x *watcher) requests() int {
 	}
 	x.counted += sum
 	return sum
+}
+
+// writes returns the number of writes to the management side since the last call. The caller holds the lock.
+func (x *watcher) writes() int {
+	n := x.totals[managementWrites] - x.wrote
+	x.wrote += n
+	return n
 }
 
 // summary logs the totals of a run.

@@ -17,10 +17,13 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
 	"github.com/hypergate/hypergate/test/ocpcrds"
 )
@@ -52,16 +55,19 @@ func serveMore(g *adversary.Server) {
 func shapes(t *testing.T, g *adversary.Server) map[string]*adversary.Shape {
 	t.Helper()
 	out := map[string]*adversary.Shape{
-		"v1/namespaces":                             adversary.ShapeOfType(corev1.Namespace{}),
-		"v1/serviceaccounts":                        adversary.ShapeOfType(corev1.ServiceAccount{}),
-		"v1/serviceaccounts/token":                  adversary.ShapeOfType(authenticationv1.TokenRequest{}),
-		"v1/configmaps":                             adversary.ShapeOfType(corev1.ConfigMap{}),
-		"v1/services":                               adversary.ShapeOfType(corev1.Service{}),
-		"v1/pods":                                   adversary.ShapeOfType(corev1.Pod{}),
-		"apps/v1/deployments":                       adversary.ShapeOfType(appsv1.Deployment{}),
-		"apps/v1/replicasets":                       adversary.ShapeOfType(appsv1.ReplicaSet{}),
-		"coordination.k8s.io/v1/leases":             adversary.ShapeOfType(coordinationv1.Lease{}),
-		"rbac.authorization.k8s.io/v1/clusterroles": adversary.ShapeOfType(rbacv1.ClusterRole{}),
+		"v1/namespaces":                                    adversary.ShapeOfType(corev1.Namespace{}),
+		"v1/serviceaccounts":                               adversary.ShapeOfType(corev1.ServiceAccount{}),
+		"v1/serviceaccounts/token":                         adversary.ShapeOfType(authenticationv1.TokenRequest{}),
+		"v1/configmaps":                                    adversary.ShapeOfType(corev1.ConfigMap{}),
+		"v1/services":                                      adversary.ShapeOfType(corev1.Service{}),
+		"v1/pods":                                          adversary.ShapeOfType(corev1.Pod{}),
+		"apps/v1/deployments":                              adversary.ShapeOfType(appsv1.Deployment{}),
+		"apps/v1/replicasets":                              adversary.ShapeOfType(appsv1.ReplicaSet{}),
+		"apps/v1/statefulsets":                             adversary.ShapeOfType(appsv1.StatefulSet{}),
+		"policy/v1/poddisruptionbudgets":                   adversary.ShapeOfType(policyv1.PodDisruptionBudget{}),
+		"networking.k8s.io/v1/networkpolicies":             adversary.ShapeOfType(networkingv1.NetworkPolicy{}),
+		"coordination.k8s.io/v1/leases":                    adversary.ShapeOfType(coordinationv1.Lease{}),
+		"rbac.authorization.k8s.io/v1/clusterroles":        adversary.ShapeOfType(rbacv1.ClusterRole{}),
 		"rbac.authorization.k8s.io/v1/clusterrolebindings": adversary.ShapeOfType(rbacv1.ClusterRoleBinding{}),
 		"rbac.authorization.k8s.io/v1/roles":               adversary.ShapeOfType(rbacv1.Role{}),
 		"rbac.authorization.k8s.io/v1/rolebindings":        adversary.ShapeOfType(rbacv1.RoleBinding{}),
@@ -87,10 +93,27 @@ func shapes(t *testing.T, g *adversary.Server) map[string]*adversary.Shape {
 			out[key] = unread(kind[0])
 		}
 	}
+	for _, key := range read() {
+		if out[key] == nil {
+			t.Fatalf("%s has no shape, so no field of it can have a wrong type", key)
+		}
+	}
 	for key, fields := range configuration {
 		if at := out[key]; at == nil || !at.Has(fields...) {
 			t.Fatalf("the shape of %s has no field %s", key, strings.Join(fields, "."))
 		}
+	}
+	return out
+}
+
+// read returns the keys of the kinds that hypergate applies in the guest, and of those in more.
+func read() []string {
+	var out []string
+	for _, kind := range model.GuestKinds() {
+		out = append(out, kind.GVK.GroupVersion().String()+"/"+kind.Resource)
+	}
+	for _, kind := range more {
+		out = append(out, kind[0]+"/"+kind[1])
 	}
 	return out
 }
