@@ -230,7 +230,7 @@ func TestUnsupportedKindsInUseAreFound(t *testing.T) {
 	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
 }
 
-// TestEarlyInferencePoolsAreFound checks that InferencePools of their first group are found, which istiod does not read.
+// TestEarlyInferencePoolsAreFound checks that InferencePools of their first group are found. istiod ignores them.
 func TestEarlyInferencePoolsAreFound(t *testing.T) {
 	const group = "inference.networking.x-k8s.io"
 	f := start(t, func(api *fakeapi.Server) {
