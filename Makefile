@@ -26,9 +26,9 @@ SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
 STORIES ?= race fuzz integration e2e oldest upgrade migration conformance monitoring rotation scale bench mutations hostile limited chaos next busy
-# CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers: one story for each function of
-# hypergate. All stories take more than MINUTES on two slow cores. `make stories` runs all of them. It also runs the
-# tests that render charts under the race detector.
+# CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers. They cover the installation, the
+# removal, renewals, rotations, drift, migrations and traffic, but not each function. All stories take more than MINUTES
+# on two slow cores. `make stories` runs all of them. It also runs the tests that render charts under the race detector.
 CORE ?= TestAGatewayClassInstallsBothSides|TestDeletingTheLastClassUninstallsAndKeepsCRDs|TestNoRequestsAtRest|\
 TestEachDriftedObjectCostsOneWrite|TestTheLifeOfAHostedControlPlane|TestTheGuestKubeconfigIsReplaced|TestARotationOfTheCA|\
 TestARenewalCostsOneTokenAndOneWrite|TestTheGuestsEtcdIsRestoredInPlace|TestStatusWritesAreRateLimited|\
@@ -274,12 +274,13 @@ e2e: servers build ## Run the stories on real clusters: a node, pods, istiod fro
 	@hack/e2e.sh -run '^TestChaos$$' ./test/chaos
 
 .PHONY: oldest
-oldest: servers build ## Run integration and e2e's main stories with a guest of Kubernetes 1.30, the oldest one. Needs root.
+oldest: servers build ## Run integration, parity and e2e's main stories with a guest of Kubernetes 1.30, the oldest one. Needs root.
 	@hack/servers/build.sh pilot-agent proxy-server proxy-agent $(addsuffix -1.30,kube-apiserver kube-controller-manager \
 		kube-scheduler kubelet kube-proxy)
 	GUEST_KUBERNETES=1.30 go test -count=1 -timeout 60m ./test/integration
+	GUEST_KUBERNETES=1.30 go test -count=1 -timeout 30m ./test/parity
 	@# One after the other: on a small machine, requests of one would wait for the other's servers.
-	GUEST_KUBERNETES=1.30 hack/e2e.sh -v -timeout 2h -parallel 1 -run '^Test(Hosted|Traffic)$$' ./test/e2e
+	GUEST_KUBERNETES=1.30 hack/e2e.sh -v -timeout 2h -parallel 1 -run '^Test(Hosted|Traffic|StandaloneTLSProfile)$$' ./test/e2e
 
 .PHONY: quickstarts
 quickstarts: servers ## Run the commands of docs/quickstart-*.md on real clusters, as they are there. A part of make e2e. Needs root.

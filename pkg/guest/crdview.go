@@ -75,10 +75,11 @@ func wantedCRDs(cfg model.Config) map[string]bool {
 }
 
 // isExamined reports whether a CRD is in one of the groups in which istiod serves kinds: those of the Gateway API,
-// standard or experimental, and those of Istio. It also reports the CRD of InferencePools.
+// standard or experimental, and those of Istio. It also reports the CRDs of InferencePools, with that of their first
+// group, which istiod does not read.
 func isExamined(name string) bool {
 	_, group, _ := strings.Cut(name, ".")
-	return isGatewayAPI(group) || name == model.InferencePoolCRD || model.IsIstioGroup(group)
+	return isGatewayAPI(group) || name == model.InferencePoolCRD || name == model.EarlyInferencePoolCRD || model.IsIstioGroup(group)
 }
 
 // ingressOperatorCRD is a CRD that OpenShift installs with its ingress operator, also in guests of HyperShift.

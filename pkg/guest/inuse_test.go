@@ -230,6 +230,21 @@ func TestUnsupportedKindsInUseAreFound(t *testing.T) {
 	f.Expect(f.observed().Unserved).To(gomega.BeEmpty())
 }
 
+// TestEarlyInferencePoolsAreFound checks that InferencePools of their first group are found. istiod ignores them.
+func TestEarlyInferencePoolsAreFound(t *testing.T) {
+	const group = "inference.networking.x-k8s.io"
+	f := start(t, func(api *fakeapi.Server) {
+		api.Put(theNamespaces)
+		api.Put(fakeapi.Collection{
+			Path: "/apis/" + group + "/v1alpha2/inferencepools", APIVersion: group + "/v1alpha2", Kind: "InferencePool",
+		}, route("pool", ""))
+		api.Put(theCRDs, unknownKind(t, group, "inferencepools", "InferencePool", "v1alpha2"))
+	})
+	want := []crds.InUse{{CRD: model.EarlyInferencePoolCRD, Namespace: "app", Name: "pool"}}
+	f.Eventually(func() string { return cmp.Diff(want, f.observed().InUse) }).Should(gomega.BeEmpty())
+	f.Expect(f.observed().Unserved).To(gomega.Equal([]string{model.EarlyInferencePoolCRD}))
+}
+
 // TestObjectsOfUnsupportedKindsOfOthersDoNotCount checks that an object of a kind that istiod does not know counts only
 // if it can be attached to a Gateway of hypergate's classes.
 func TestObjectsOfUnsupportedKindsOfOthersDoNotCount(t *testing.T) {

@@ -112,6 +112,7 @@ func knownCRDs() []string {
 		"tcproutes.gateway.networking.k8s.io", "tlsroutes.gateway.networking.k8s.io", "udproutes.gateway.networking.k8s.io",
 		"listenersets.gateway.networking.k8s.io", "xlistenersets.gateway.networking.x-k8s.io", "xmeshes.gateway.networking.x-k8s.io",
 		"xbackendtrafficpolicies.gateway.networking.x-k8s.io", "inferencepools.inference.networking.k8s.io",
+		"inferencepools.inference.networking.x-k8s.io",
 	}
 }
 

@@ -3,10 +3,11 @@ package model
 import "slices"
 
 // InferencePoolCRD is the CRD of InferencePools, and InferencePoolVersion the version that istiod reads
-// (pkg/config/schema/gvr of Istio).
+// (pkg/config/schema/gvr of Istio). EarlyInferencePoolCRD is that of their first group, which istiod does not read.
 const (
-	InferencePoolCRD     = "inferencepools.inference.networking.k8s.io"
-	InferencePoolVersion = "v1"
+	InferencePoolCRD      = "inferencepools.inference.networking.k8s.io"
+	EarlyInferencePoolCRD = "inferencepools.inference.networking.x-k8s.io"
+	InferencePoolVersion  = "v1"
 )
 
 // ReadKinds returns the kinds that istiod reads in one version, and that it can ignore: IstioResources, those that

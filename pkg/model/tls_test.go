@@ -81,15 +81,6 @@ func TestTLSSettings(t *testing.T) {
 			withCurves,
 			[]string{`gateways do not have the groups "SecP256r1MLKEM768"`},
 		},
-		"only unknown groups": {
-			model.TLSProfile{
-				Type: "Custom", Adherence: strict, MinVersion: "VersionTLS12", Ciphers: one.Ciphers, Groups: []string{"SecP256r1MLKEM768"},
-			}, one,
-			[]string{
-				`gateways do not have the groups "SecP256r1MLKEM768"`,
-				"gateways accept their own default groups, because they have none of the profile's",
-			},
-		},
 		"too many": {
 			custom("VersionTLS12", append(slices.Repeat([]string{"ECDHE-RSA-AES128-GCM-SHA256"}, 64), "AES128-SHA")...), one,
 			[]string{"the profile has more than 64 cipher suites or groups; the others are ignored"},
@@ -104,6 +95,22 @@ func TestTLSSettings(t *testing.T) {
 				t.Errorf("problems (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestOnlyUnknownGroups checks that a profile without a known group names what gateways accept.
+func TestOnlyUnknownGroups(t *testing.T) {
+	t.Parallel()
+	profile := model.TLSProfile{
+		Type: "Custom", Adherence: strict, Ciphers: []string{"ECDHE-RSA-AES128-GCM-SHA256"}, Groups: []string{"SecP256r1MLKEM768"},
+	}
+	settings, problems := profile.Settings()
+	want := []string{
+		`gateways do not have the groups "SecP256r1MLKEM768"`,
+		"gateways accept their own default groups, because they have none of the profile's",
+	}
+	if diff := cmp.Diff(want, problems); diff != "" || len(settings.Curves) > 0 {
+		t.Errorf("curves %q, problems (-want +got):\n%s", settings.Curves, diff)
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/hypergate/hypergate/test/ocpcrds"
 )
 
-// TestSettingsThatCannotBeReadStay removes the permissions for OpenShift's settings while no hypergate runs. A change of
-// RBAC before a failover does the same. The next process changes neither gateways nor istiod, and names the
+// TestSettingsThatCannotBeReadStay removes the permissions for OpenShift's settings while no hypergate runs. A change
+// of RBAC before a failover does the same. The next process changes neither gateways nor istiod, and names the
 // permissions. It changes nothing when they are back. The cluster is both sides, so that it has all the settings.
 func TestSettingsThatCannotBeReadStay(t *testing.T) {
 	guest := newProxied(t)
