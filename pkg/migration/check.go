@@ -80,6 +80,16 @@ type row struct {
 // before one can be carried out.
 func testedMinors() []int { return []int{28, 29} }
 
+// testedVersions names the minors.
+func testedVersions() string {
+	minors := testedMinors()
+	names := make([]string, 0, len(minors))
+	for _, minor := range minors {
+		names = append(names, fmt.Sprintf("1.%d", minor))
+	}
+	return strings.Join(names, " or ")
+}
+
 const (
 	// followsFrom is the first minor whose followers do not write status of Gateways. alphaServedFrom is the first one
 	// that serves TLSRoutes and ListenerSets without alpha features.
@@ -188,7 +198,7 @@ func originRows() []row {
 		},
 		{
 			Blocker, OriginUntested, "migrations from this minor of Istio are not intended: %s",
-			"upgrade the guest's istiod to 1.28 or 1.29 first, or accept the risk with --allow-untested",
+			"upgrade the guest's istiod to " + testedVersions() + " first, or accept the risk with --allow-untested",
 			onIstiod(func(i Inventory) bool {
 				v := i.version()
 				return known(i) && !v.newer(i.Ours) && (v.Major != 1 || !slices.Contains(testedMinors(), v.Minor))
@@ -222,7 +232,7 @@ func resourceRows() []row {
 	return []row{
 		{
 			Blocker, AlphaResources, "the hosted istiod serves this kind with alpha features only, and would drop its listeners or routes",
-			"remove it, or wait for a version of hypergate with Istio 1.30",
+			"remove it, or wait for a version of hypergate whose istiod serves this kind",
 			func(i Inventory) ([]Object, string) {
 				if i.version().Minor < alphaServedFrom {
 					return nil, ""

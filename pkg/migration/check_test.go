@@ -1,6 +1,7 @@
 package migration_test
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"regexp"
@@ -310,5 +311,32 @@ func TestTheEmbeddedMinorIsTested(t *testing.T) {
 	got := codes(migration.Run(i, migration.Waivers{}))
 	if slices.Contains(got, migration.OriginUntested) || embedded == (migration.Version{}) {
 		t.Errorf("istiod %v: %v", embedded, got)
+	}
+}
+
+// TestNextStepsFollowTheVersions checks that the next step of OriginUntested names exactly the minors that have no such
+// finding, and that the one of AlphaResources names no version, which the hosted istiod may have by now.
+func TestNextStepsFollowTheVersions(t *testing.T) {
+	step, tested := "", []string{}
+	for minor := 20; minor < 50; minor++ {
+		i := inventory()
+		i.Origin.Deployment.Version = migration.Version{Major: 1, Minor: minor}
+		i.Ours = migration.Version{Major: 1, Minor: 49}
+		i.Alpha = []migration.Object{{Kind: "TLSRoute", Name: "a"}}
+		untested := false
+		for _, finding := range migration.Run(i, migration.Waivers{}) {
+			if finding.Code == migration.OriginUntested {
+				untested, step = true, finding.NextStep
+			}
+			if finding.Code == migration.AlphaResources && strings.ContainsAny(finding.NextStep, "0123456789") {
+				t.Errorf("1.%d: %s", minor, finding.NextStep)
+			}
+		}
+		if !untested {
+			tested = append(tested, fmt.Sprintf("1.%d", minor))
+		}
+	}
+	if expected := "upgrade the guest's istiod to " + strings.Join(tested, " or ") + " first"; !strings.HasPrefix(step, expected) {
+		t.Errorf("%q does not begin with %q", step, expected)
 	}
 }
