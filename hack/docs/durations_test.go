@@ -9,7 +9,6 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +17,8 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/test/golden"
 )
 
 // durationsFile is the page with the table of all durations. UPDATE=1 writes it.
@@ -55,14 +56,7 @@ func TestDurationsAreInOneTable(t *testing.T) {
 				d.dir, d.name)
 		}
 	}
-	page := durationsPage(all)
-	path := filepath.Join(root, durationsFile)
-	if os.Getenv("UPDATE") != "" {
-		g.Expect(os.WriteFile(path, []byte(page), 0o644)).To(Succeed())
-	}
-	written, err := os.ReadFile(path)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(written)).To(Equal(page), "%s differs from the code: run UPDATE=1 go test ./hack/docs", durationsFile)
+	golden.Equal(t, filepath.Join(root, durationsFile), durationsPage(all))
 }
 
 // durationsPage returns the page, with one table for each package.
