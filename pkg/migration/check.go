@@ -82,8 +82,9 @@ func testedMinors() []int { return []int{28, 29} }
 
 // testedVersions names the minors.
 func testedVersions() string {
-	var names []string
-	for _, minor := range testedMinors() {
+	minors := testedMinors()
+	names := make([]string, 0, len(minors))
+	for _, minor := range minors {
 		names = append(names, fmt.Sprintf("1.%d", minor))
 	}
 	return strings.Join(names, " or ")
