@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -298,53 +297,6 @@ func inventoryGateway(g gatewayv1.Gateway) migration.InventoryGateway {
 	}
 	out.Skip, out.Order, out.Invalid = migration.ParseMove(g.Annotations)
 	return out
-}
-
-// gatewayDeployments reads the Deployments of these Gateways. Of several, the one counts that has the name that istiod
-// gives it: istiod leaves that of an earlier class or name.
-func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
-	if len(r.out.Gateways) == 0 {
-		return nil
-	}
-	r.deployments = map[types.UID]model.ForeignObject{}
-	of := map[types.UID]int{}
-	for i, g := range r.out.Gateways {
-		of[g.UID] = i
-	}
-	options := metav1.ListOptions{LabelSelector: gatewayNameLabel}
-	return r.each(ctx, deploymentResource(), "", options, func(u *unstructured.Unstructured) bool {
-		rolled := rolledDeploymentOf(u)
-		i, known := of[rolled.gateway]
-		if !known || r.out.Gateways[i].Key.Namespace != u.GetNamespace() || u.GetDeletionTimestamp() != nil {
-			return true // an owner reference of another namespace says nothing
-		}
-		g := &r.out.Gateways[i]
-		if _, several := r.deployments[g.UID]; several && u.GetName() != r.names[g.UID] {
-			return true
-		}
-		g.Deployment, g.Of = rolled.GatewayDeployment, migration.OfOther
-		r.deployments[g.UID] = foreignObjectOf(u)
-		var d appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
-			return true // its addresses cannot be read
-		}
-		g.Address, g.Root = addressOf(d.Spec.Template.Spec), rootOf(d.Spec.Template.Spec)
-		g.Of = r.istiodOf(*g)
-		return true
-	})
-}
-
-// istiodOf returns the istiod of a Gateway's pods. The hosted one is also known by the roots that the pods trust: the
-// address at which it is published can change.
-func (r *inventoryReader) istiodOf(g migration.InventoryGateway) migration.Istiod {
-	switch {
-	case g.Address == migration.OriginAddress(r.c.cfg):
-		return migration.OfOrigin
-	case g.Address == cmp.Or(r.published, r.c.cfg.XDS.String()), g.Root == r.c.cfg.TrustBundleName():
-		return migration.OfHosted
-	default:
-		return migration.OfOther
-	}
 }
 
 // addressOf returns where the pods of a gateway get their certificates. istiod gives them the same address for their

@@ -3,6 +3,7 @@ package guest_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +80,7 @@ func (w *inventoried) gateway(name, class, annotations, listener string) string 
 }
 
 func (w *inventoried) deployment(gateway, address string) string {
-	return fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s-ours, generation: 1,
+	return fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s-ours, uid: d-%[1]s, generation: 1,
 		labels: {gateway.networking.k8s.io/gateway-name: %[1]s},
 		ownerReferences: [{kind: Gateway, name: %[1]s, uid: u-%[1]s}]},
 		spec: {replicas: 2, template: {spec: {containers: [{name: istio-proxy, env: [{name: CA_ADDR, value: "%[2]s"}]}],
@@ -162,8 +163,11 @@ func TestInventoryOfGateways(t *testing.T) {
 		strings.Replace(w.deployment("moved", migration.OriginAddress(w.cfg)), "moved-ours", "moved-second", 1),
 		strings.Replace(w.deployment("web", w.cfg.XDS.String()), "web-ours", "web-first", 1),
 	})
-	got := map[string]string{}
+	got, second := map[string]string{}, map[string][]string{}
 	for _, g := range w.read().Gateways {
+		if len(g.Second) > 0 {
+			second[g.Key.Name] = g.Second
+		}
 		got[g.Key.String()] = fmt.Sprintf("%s %s hold %d, %d of %d, routes %d, order %d, skip %t, %s%s", g.Class, g.Of, g.Hold,
 			g.Deployment.Ready, g.Deployment.Wanted, g.Routes, g.Order, g.Skip, g.Root, g.Invalid)
 	}
@@ -176,6 +180,36 @@ func TestInventoryOfGateways(t *testing.T) {
 		"shop/former":  "gone  hold 1, 0 of 0, routes 5, order 0, skip false, ",
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	w.Expect(second).To(gomega.Equal(map[string][]string{"moved": {"moved-second"}, "web": {"web-first"}}))
+}
+
+// TestASecondDeploymentBlocks checks that the check names a Deployment that istiod has left, in each order of the list.
+func TestASecondDeploymentBlocks(t *testing.T) {
+	t.Parallel()
+	for name, blocks := range map[string]bool{"web-a": true, "web-z": true, "web-none": false} {
+		w := newInventoried(t)
+		origin := w.deployment("web", migration.OriginAddress(w.cfg))
+		second := strings.Replace(origin, "name: web-ours", "name: "+name, 1)
+		if !blocks {
+			second = strings.Replace(second, "replicas: 2", "replicas: 0", 1)
+		}
+		all := []string{origin, second}
+		if name == "web-a" {
+			slices.Reverse(all)
+		}
+		w.putGateways([]string{w.gateway("web", "ours", "", "HTTPS")}, all)
+		var found []string
+		for _, f := range migration.Run(w.read(), migration.Waivers{}) {
+			if f.Code == migration.SecondDeployment {
+				found = append(found, f.Object.String())
+			}
+		}
+		want := []string{"Deployment shop/" + name}
+		if !blocks {
+			want = nil
+		}
+		w.Expect(found).To(gomega.Equal(want))
 	}
 }
 

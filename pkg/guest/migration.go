@@ -63,8 +63,8 @@ type MigrationFacts struct {
 	Pods   []string
 	// Deployments are those of the Gateways, by the UID of the Gateway.
 	Deployments map[types.UID]model.ForeignObject
-	// GatewayPods are the pods of Gateways that the hosted istiod has deployed completely, as <pod>.<namespace>, by the
-	// UID of the Gateway. Those in Seen are left out.
+	// GatewayPods are the pods of the Deployments of Gateways that the hosted istiod has deployed completely, as
+	// <pod>.<namespace>, by the UID of the Gateway. Those in Seen are left out.
 	GatewayPods map[types.UID][]string
 }
 
@@ -224,20 +224,45 @@ func (m *migrationReader) gatewayPods(ctx context.Context, q MigrationQuestion) 
 			continue
 		}
 		listed++
-		names := []string{}
-		options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + g.Key.Name}
-		err := m.each(ctx, podResource(), g.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
-			if u.GetDeletionTimestamp() == nil && !hasEnded(u) {
-				names = append(names, bounded(u.GetName(), maxName)+"."+g.Key.Namespace)
-			}
-			return len(names) < mostGatewayPods
-		})
+		names, err := m.podsOf(ctx, g.Key, m.deployments[g.UID])
 		if err != nil {
 			return err
 		}
 		m.facts.GatewayPods[g.UID] = names
 	}
 	return nil
+}
+
+// podsOf returns the pods of a Gateway's Deployment.
+func (m *migrationReader) podsOf(ctx context.Context, gateway types.NamespacedName, deployment model.ForeignObject) ([]string, error) {
+	sets, err := m.replicaSets(ctx, deployment, gateway.Name)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway.Name}
+	err = m.each(ctx, podResource(), gateway.Namespace, options, func(u *unstructured.Unstructured) bool {
+		owner := metav1.GetControllerOf(u)
+		if owner != nil && sets[owner.UID] && u.GetDeletionTimestamp() == nil && !hasEnded(u) {
+			names = append(names, bounded(u.GetName(), maxName)+"."+gateway.Namespace)
+		}
+		return len(names) < mostGatewayPods
+	})
+	return names, err
+}
+
+// replicaSets returns the UIDs of the ReplicaSets of a Gateway's Deployment. Pods of others can have the label of the
+// Gateway, too, for example those of a Deployment that istiod has left.
+func (m *migrationReader) replicaSets(ctx context.Context, deployment model.ForeignObject, gateway string) (map[types.UID]bool, error) {
+	out := map[types.UID]bool{}
+	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
+	err := m.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+		if metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) {
+			out[u.GetUID()] = true
+		}
+		return len(out) < mostReplicaSets
+	})
+	return out, err
 }
 
 // permissions adds the writes of a migration that the guest does not permit to Unread. To restore the pods of a

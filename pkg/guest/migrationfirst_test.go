@@ -2,6 +2,7 @@ package guest_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/onsi/gomega"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
 // TestTheReleasedGatewayIsReadFirst checks that Gateways which have moved, and whose pods are not connected, do not
@@ -16,15 +18,16 @@ import (
 func TestTheReleasedGatewayIsReadFirst(t *testing.T) {
 	t.Parallel()
 	w := newInventoried(t)
-	var gateways, deployments, pods []string
+	var gateways, deployments, sets, pods []string
 	for i := range 12 {
 		name := fmt.Sprintf("g%02d", i)
 		gateways = append(gateways, w.gateway(name, "ours", "", "HTTPS"))
 		deployments = append(deployments, w.deployment(name, "hosted:15012"))
-		pods = append(pods, fmt.Sprintf(
-			"{metadata: {namespace: shop, name: %[1]s-pod, labels: {gateway.networking.k8s.io/gateway-name: %[1]s}}}", name))
+		sets = append(sets, labelled(name, "set", "d-"+name))
+		pods = append(pods, labelled(name, "pod", name+"-set"))
 	}
 	w.putGateways(gateways, deployments)
+	w.api.Put(theSets(), sets...)
 	w.api.Put(collection("", "v1", "shop", "pods", "Pod"), pods...)
 	read := func(released types.UID) map[types.UID][]string {
 		facts, err := w.cluster().Migration(t.Context(), guest.MigrationQuestion{Published: "hosted:15012", Released: released})
@@ -36,6 +39,32 @@ func TestTheReleasedGatewayIsReadFirst(t *testing.T) {
 	w.Expect(got).To(gomega.HaveKeyWithValue(types.UID("u-g11"), []string{"g11-pod.shop"}))
 	w.Expect(got).NotTo(gomega.HaveKey(types.UID("u-g09")))
 	w.Expect(read("")).To(gomega.HaveKey(types.UID("u-g09")), "in order otherwise")
+}
+
+func theSets() fakeapi.Collection {
+	return collection("apps", "v1", "shop", "replicasets", "ReplicaSet")
+}
+
+// labelled returns an object with the label of a Gateway. Its name is also its UID.
+func labelled(gateway, suffix, owner string) string {
+	return fmt.Sprintf(`{metadata: {namespace: shop, name: %[1]s-%[2]s, uid: %[1]s-%[2]s,
+		labels: {gateway.networking.k8s.io/gateway-name: %[1]s}, ownerReferences: [{uid: %[3]s, controller: true}]}}`,
+		gateway, suffix, owner)
+}
+
+// TestOnlyPodsOfTheDeploymentCount checks that a pod of another Deployment, as one that istiod has left, and a pod that
+// a tenant has created, are not expected at the hosted istiod.
+func TestOnlyPodsOfTheDeploymentCount(t *testing.T) {
+	t.Parallel()
+	w := newInventoried(t)
+	w.putGateways([]string{w.gateway("web", "ours", "", "HTTPS")}, []string{w.deployment("web", "hosted:15012")})
+	w.api.Put(theSets(), labelled("web", "new", "d-web"), labelled("web", "old", "d-web"), labelled("web", "left", "d-former"))
+	w.api.Put(collection("", "v1", "shop", "pods", "Pod"),
+		labelled("web", "one", "web-new"), labelled("web", "two", "web-old"), labelled("web", "former", "web-left"),
+		strings.Replace(labelled("web", "foreign", "web-new"), "controller: true", "controller: false", 1))
+	facts, err := w.cluster().Migration(t.Context(), guest.MigrationQuestion{Published: "hosted:15012"})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	w.Expect(facts.GatewayPods).To(gomega.Equal(map[types.UID][]string{"u-web": {"web-one.shop", "web-two.shop"}}))
 }
 
 // TestGatewaysOfOtherClasses checks which Gateways are of another controller by now. A class that does not exist may

@@ -36,6 +36,7 @@ const (
 	OtherAddress       Code = "OtherAddress"
 	ForeignHold        Code = "ForeignHold"
 	SkipImpossible     Code = "SkipImpossible"
+	SecondDeployment   Code = "SecondDeployment"
 	InvalidAnnotation  Code = "InvalidAnnotation"
 	TooManyGateways    Code = "TooManyGateways"
 	MissingPermissions Code = "MissingPermissions"
@@ -248,6 +249,12 @@ func resourceRows() []row {
 			func(w Waivers) bool { return w.IgnoredResources },
 		},
 		{
+			Blocker, SecondDeployment, "istiod made this Deployment for an earlier class or name of %s. " +
+				"Its pods get requests, too, but no configuration once the istiod in the guest is parked",
+			"delete it, or scale it to 0; the Gateway has another one",
+			secondDeployments, nil,
+		},
+		{
 			Blocker, SidecarsInUse, "istiod in the guest injects sidecars here, and its webhook rejects new pods once it is parked",
 			"remove the label istio.io/rev, and restart the pods",
 			func(i Inventory) ([]Object, string) { return i.Sidecars, "" }, nil,
@@ -317,6 +324,22 @@ func gatewayRows() []row {
 			}, nil,
 		},
 	}
+}
+
+// secondDeployments returns Deployments of Gateways that have another one, besides those of Gateways that stay.
+func secondDeployments(i Inventory) (out []Object, detail string) {
+	for _, g := range i.Gateways {
+		if !g.remains() || g.Skip {
+			continue
+		}
+		for _, name := range g.Second {
+			if detail == "" {
+				detail = Object{Kind: "Gateway", Namespace: g.Key.Namespace, Name: g.Key.Name}.String()
+			}
+			out = append(out, Object{Kind: "Deployment", Namespace: g.Key.Namespace, Name: name})
+		}
+	}
+	return out, detail
 }
 
 func warningRows() []row {

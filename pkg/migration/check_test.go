@@ -58,6 +58,7 @@ func rowsAlone() map[migration.Code]func(*migration.Inventory) {
 		migration.OtherRoot:         func(i *migration.Inventory) { i.Gateways[1].Root = "openshift-gateway-ca-cert" },
 		migration.OtherAddress:      func(i *migration.Inventory) { i.Gateways[1].Address = "istiod.mesh:15012" },
 		migration.ForeignHold:       func(i *migration.Inventory) { i.Gateways[1].Hold = model.HeldByOther },
+		migration.SecondDeployment:  func(i *migration.Inventory) { i.Gateways[1].Second = []string{"b-former"} },
 		migration.InvalidAnnotation: func(i *migration.Inventory) { i.Gateways[1].Invalid = "a=b" },
 		migration.TooManyGateways: func(i *migration.Inventory) {
 			i.Gateways = slices.Repeat(i.Gateways[:1], model.MaxGateways+1)

@@ -140,6 +140,9 @@ type InventoryGateway struct {
 	Class string
 	// Root is the ConfigMap with the roots that its pods trust. Address is the address of their istiod.
 	Root, Address string
+	// Second are the first ones of its other Deployments that should have pods. istiod leaves that of an earlier class
+	// or name.
+	Second []string
 	// Invalid is an annotation for migrations whose value is not supported.
 	Invalid string
 }
