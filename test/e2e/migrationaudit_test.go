@@ -1,13 +1,16 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -36,6 +39,7 @@ func (m *move) audited() {
 	istiods := map[string]int{}
 	m.Expect(besideHolder(all, m.GuestUser(), m.IstiodUser(), istiods)).To(gomega.BeEmpty(), "writes to Deployments of gateways")
 	m.Expect(notPermitted(all, m.GuestUser(), m.seen.phasesAt)).To(gomega.BeEmpty(), "writes of hypergate that the phase does not have")
+	m.Expect(whileNotHeld(all, m.GuestUser())).To(gomega.BeEmpty(), "pod templates that hypergate wrote while an istiod could write them")
 	m.Expect(secretsOf(sent, m.GuestUser())).To(gomega.BeEmpty(), "requests of hypergate for Secrets of the guest")
 	m.Logf("writes of istiods to Deployments of gateways: %v", istiods)
 }
@@ -79,7 +83,7 @@ func besideHolder(all []audit.Request, hypergate, hosted string, istiods map[str
 				out = append(out, line(r)+": the lock is held by "+holder)
 			}
 		case r.User == hypergate:
-			// RestoreTemplate, which notPermitted judges.
+			// RestoreTemplate, which notPermitted and whileNotHeld judge.
 		case !strings.HasPrefix(r.User, "system:") || r.Subresource == "scale": // the administrator of the story
 		default:
 			out = append(out, line(r))
@@ -113,6 +117,36 @@ func notPermitted(all []audit.Request, hypergate string, phasesAt func(time.Time
 		})
 		if !known || len(kinds) > 0 && !permitted {
 			out = append(out, fmt.Sprintf("%s, in %v", line(r), phases))
+		}
+	}
+	return out
+}
+
+// whileNotHeld returns the writes of hypergate to the Deployments of Gateways that it did not hold then. They are in the
+// order in which the API server received them. Only the audit log decides: a watch can see a hold after the next write.
+func whileNotHeld(all []audit.Request, hypergate string) (out []string) {
+	type version struct {
+		number int64
+		held   bool
+	}
+	newest := map[string]version{}
+	for _, r := range all {
+		switch {
+		case !r.IsWrite():
+		case r.Group == "gateway.networking.k8s.io" && r.Resource == "gateways" && r.Verb == "delete":
+			delete(newest, r.Namespace+"/"+r.Name)
+		case r.Group == "gateway.networking.k8s.io" && r.Resource == "gateways":
+			var gateway metav1.PartialObjectMetadata
+			_ = json.Unmarshal(r.Object, &gateway) // what cannot be read is not held
+			number, _ := strconv.ParseInt(gateway.ResourceVersion, 10, 64)
+			// A write of the status can be received after a hold, and be done before it.
+			if key := r.Namespace + "/" + r.Name; number >= newest[key].number {
+				newest[key] = version{number, gateway.Annotations[model.HoldAnnotation] == model.HoldValue(world.Revision)}
+			}
+		case r.User == hypergate && isGatewaysDeployment(r):
+			if key := r.Namespace + "/" + strings.TrimSuffix(r.Name, "-"+class); !newest[key].held {
+				out = append(out, line(r))
+			}
 		}
 	}
 	return out
@@ -208,6 +242,51 @@ func TestAuditOfMigrations(t *testing.T) {
 	g.Expect(secretsOf([]audit.Request{write(hypergate, "secrets", "s"), denied, write(originUser(), "secrets", "s"), hold}, hypergate)).To(
 		gomega.HaveLen(2), "a denied read of a Secret counts")
 	g.Expect(succeeded([]audit.Request{hold, denied})).To(gomega.Equal([]audit.Request{hold}), "a denied write changes nothing")
+}
+
+// TestTemplatesOfHeldGateways checks that a pod template that hypergate writes needs a hold before it.
+func TestTemplatesOfHeldGateways(t *testing.T) {
+	t.Parallel()
+	hypergate := deploy.UserOf(world.GuestNamespace, deploy.Account)
+	gateway := func(user, subresource, name string, version int, hold string) audit.Request {
+		return audit.Request{
+			User: user, Verb: "patch", Group: "gateway.networking.k8s.io", Resource: "gateways", Subresource: subresource,
+			Namespace: world.GuestNamespace, Name: name, Code: 200, Object: fmt.Appendf(nil,
+				`{"kind":"Gateway","metadata":{"resourceVersion":"%d","annotations":{%q:%q}}}`, version, model.HoldAnnotation, hold),
+		}
+	}
+	own := model.HoldValue(world.Revision)
+	hold, other := gateway(hypergate, "", "edge", 9, own), gateway(hypergate, "", "other", 9, own)
+	foreign, release := gateway("admin", "", "edge", 9, "1000"), gateway("admin", "", "edge", 10, "")
+	template := audit.Request{
+		User: hypergate, Verb: "patch", Group: "apps", Resource: "deployments", Namespace: world.GuestNamespace,
+		Name: "edge-" + class, Code: 200,
+	}
+	istio, deleted, unread, istiods := hold, hold, hold, template
+	istio.Group, deleted.Verb, unread.Object, istiods.User = "networking.istio.io", "delete", nil, originUser()
+	for name, test := range map[string]struct {
+		all []audit.Request
+		bad int
+	}{
+		"held":                                 {[]audit.Request{hold, template, template}, 0},
+		"held after a release":                 {[]audit.Request{release, gateway(hypergate, "", "edge", 11, own), template}, 0},
+		"status, written with the hold":        {[]audit.Request{hold, gateway(originUser(), "status", "edge", 10, own), template}, 0},
+		"status, written before the hold":      {[]audit.Request{hold, gateway(originUser(), "status", "edge", 8, ""), template}, 0},
+		"an istiod, which the lock judges":     {[]audit.Request{istiods}, 0},
+		"never held":                           {[]audit.Request{template}, 1},
+		"held too late":                        {[]audit.Request{template, hold}, 1},
+		"released before":                      {[]audit.Request{hold, release, template}, 1},
+		"another Gateway is held":              {[]audit.Request{other, template}, 1},
+		"held by another client":               {[]audit.Request{foreign, template}, 1},
+		"another kind with the name":           {[]audit.Request{istio, template}, 1},
+		"the Gateway was deleted":              {[]audit.Request{hold, deleted, template}, 1},
+		"the audit log does not have the hold": {[]audit.Request{unread, template}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gomega.NewWithT(t).Expect(whileNotHeld(test.all, hypergate)).To(gomega.HaveLen(test.bad))
+		})
+	}
 }
 
 // TestEndingsOfPods checks that the first order to end counts, also if a watch saw it later or not at all.
