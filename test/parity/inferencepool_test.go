@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/cluster/servers"
@@ -104,10 +103,7 @@ func TestInferencePools(t *testing.T) {
 	startIstiod(ctx, t, g.as(ctx, "hypergate-istiod-"+revision), s)
 
 	t.Log("the CRD appears, and then a pool")
-	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{inferenceCRDs(ctx, t)}, ErrorIfPathMissing: true})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.haveCRDs(inferenceCRDs(ctx, t))
 	made := fromyaml.Objects(t, pool)
 	for _, object := range made {
 		g.Expect(g.client.Create(ctx, object)).To(gomega.Succeed())
@@ -128,10 +124,7 @@ func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
-	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
-	g.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{inferenceCRDs(ctx, t)}, ErrorIfPathMissing: true})
-	g.Expect(err).NotTo(gomega.HaveOccurred())
+	g.haveCRDs(inferenceCRDs(ctx, t))
 	serve := func(v1 bool) {
 		g.Expect(g.client.Get(ctx, client.ObjectKey{Name: model.InferencePoolCRD}, crd)).To(gomega.Succeed())
 		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")

@@ -107,9 +107,15 @@ func (g *guest) haveLayered(ctx context.Context) {
 // haveIstioCRDs installs Istio's CRDs.
 func (g *guest) haveIstioCRDs(ctx context.Context) {
 	g.Helper()
+	g.haveCRDs(istioCRDs(ctx, g.T))
+}
+
+// haveCRDs installs the CRDs of a file or a folder.
+func (g *guest) haveCRDs(path string) {
+	g.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{istioCRDs(ctx, g.T)}, ErrorIfPathMissing: true})
+	_, err = envtest.InstallCRDs(config, envtest.CRDInstallOptions{Paths: []string{path}, ErrorIfPathMissing: true})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
 
