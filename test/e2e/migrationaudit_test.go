@@ -122,8 +122,9 @@ func notPermitted(all []audit.Request, hypergate string, phasesAt func(time.Time
 	return out
 }
 
-// whileNotHeld returns the writes of hypergate to the Deployments of Gateways that it did not hold then. They are in the
-// order in which the API server received them. Only the audit log decides: a watch can see a hold after the next write.
+// whileNotHeld returns the writes of hypergate to the Deployments of Gateways that it did not hold then. They are in
+// the order in which the API server received them. Only the audit log decides: a watch can see a hold after the next
+// write.
 func whileNotHeld(all []audit.Request, hypergate string) (out []string) {
 	type version struct {
 		number int64
