@@ -237,7 +237,8 @@ func TestBadValues(t *testing.T) {
 		"three":               {examples()["standalone"] + "replicas: 3\n", deploy.GuestNamespace, "replicas"},
 		"a renewal":           {examples()["standalone"] + "renewGuestKubeconfig: true\n", deploy.GuestNamespace, "renewGuestKubeconfig"},
 		"HyperShift's kubeconfig, a Cluster": {
-			examples()["cluster-api/example"] + "guestKubeconfigSecret: hypergate-service-account-kubeconfig\n", "a", "guestKubeconfigSecret",
+			examples()["cluster-api/example"] + "guestKubeconfigSecret: hypergate-service-account-kubeconfig\n",
+			"a", "guestKubeconfigSecret",
 		},
 		"a kubeconfig, standalone": {
 			examples()["standalone"] + "guestKubeconfigSecret: a\n", deploy.GuestNamespace, "guestKubeconfigSecret",

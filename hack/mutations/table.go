@@ -20,7 +20,7 @@ func guarantees() []string {
 
 // mutations returns the table.
 func mutations() []mutation {
-	return slices.Concat(ofAnswers(), ofPasses(), ofTruth(), ofContent(), ofHangs())
+	return slices.Concat(ofAnswers(), ofLists(), ofPasses(), ofTruth(), ofContent(), ofHangs())
 }
 
 // ofAnswers returns the mutations about how much of an answer is kept.
@@ -56,6 +56,12 @@ func ofAnswers() []mutation {
 			"bytes", "the class defaults that preflight keeps", "cmd/hypergate/app/preflightgateways.go",
 			"kept > mostClassDefaults {", "kept < 0 {", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
 		},
+	}
+}
+
+// ofLists returns the mutations about how much of lists and watches is kept.
+func ofLists() []mutation {
+	return []mutation{
 		{
 			"lists", "the limit of a list's bytes", "pkg/watch/budget.go",
 			"case c.lists && m.bytes > l.ListBytes:", "case c.lists && m.bytes > l.ListBytes && false:",

@@ -27,7 +27,7 @@ func (r *relayProbe) observe(
 ) (status.EndpointProbe, time.Duration) {
 	missing := istiod == model.Available && ready == 0 && !probe.Off
 	wait := r.unready.WaitFor(missing, now, relayPatience)
-	r.wasReady = ready > 0 || r.wasReady && !(missing && wait == 0)
+	r.wasReady = ready > 0 || r.wasReady && (!missing || wait > 0)
 	switch {
 	case !missing:
 		return status.EndpointReached(), 0

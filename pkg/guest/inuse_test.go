@@ -291,8 +291,8 @@ func TestListenerSetsThatShouldBeRefused(t *testing.T) {
 	refused := "status: {conditions: [{type: Accepted, status: 'False', reason: UnsupportedByController}]}"
 	pending := "status: {conditions: [{type: Programmed, status: Unknown}, {type: Accepted, status: Unknown, reason: Pending}]}"
 	set := func(name, parent, status string) string {
-		return fmt.Sprintf("{metadata: {namespace: app, name: %s, uid: u-%s, generation: 7, creationTimestamp: '2026-11-21T12:00:00Z'}, spec: {parentRef: {%s}}, %s}",
-			name, name, parent, status)
+		return fmt.Sprintf("{metadata: {namespace: app, name: %s, uid: u-%s, generation: 7, "+
+			"creationTimestamp: '2026-11-21T12:00:00Z'}, spec: {parentRef: {%s}}, %s}", name, name, parent, status)
 	}
 	f := start(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)

@@ -92,12 +92,7 @@ func (p TLSProfile) Settings() (settings TLSSettings, problems []string) {
 		problems = append(problems, "gateways and istiod do not have the cipher suites "+quoted(unknown))
 	}
 	settings.Curves, unknown = usableCurves(spec.groups)
-	if len(unknown) > 0 {
-		problems = append(problems, "gateways do not have the groups "+quoted(unknown))
-	}
-	if len(spec.groups) > 0 && len(settings.Curves) == 0 {
-		problems = append(problems, "gateways accept their own default groups, because they have none of the profile's")
-	}
+	problems = append(problems, groupProblems(settings.Curves, unknown)...)
 	switch {
 	case spec.minVersion == "VersionTLS13", len(spec.ciphers) > 0 && len(settings.Ciphers) == 0:
 		settings.MinVersion, settings.Ciphers, settings.IstiodCiphers = TLS13, nil, nil
@@ -114,6 +109,17 @@ func (p TLSProfile) Settings() (settings TLSSettings, problems []string) {
 			"istiod's own ports accept all cipher suites of Go, because the profile has none of those that HTTP/2 requires")
 	}
 	return settings, problems
+}
+
+// groupProblems describes the groups of a profile that gateways do not have, beside those that they have.
+func groupProblems(usable, unknown []string) (problems []string) {
+	if len(unknown) > 0 {
+		problems = append(problems, "gateways do not have the groups "+quoted(unknown))
+		if len(usable) == 0 {
+			problems = append(problems, "gateways accept their own default groups, because they have none of the profile's")
+		}
+	}
+	return problems
 }
 
 // isTLSVersion reports whether a profile's oldest version is known. Without one, OpenShift's default applies, TLS 1.2.

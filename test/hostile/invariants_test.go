@@ -424,8 +424,8 @@ func (w *hostileRun) check(step string, lasted time.Duration) {
 	x.problems = nil
 	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, rss), max(x.mostHeap, now.Heap), max(x.mostLine, longest)
 	x.mu.Unlock()
-	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d, %d writes", step, rss>>20, now.Heap>>20, now.Goroutines,
-		logged>>10, longest, writes)
+	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d, %d writes",
+		step, rss>>20, now.Heap>>20, now.Goroutines, logged>>10, longest, writes)
 	for _, bound := range []struct {
 		what      string
 		is, bound int64

@@ -68,6 +68,7 @@ func TestTLSListeners(t *testing.T) {
 // refusesTLS checks that istiod refuses only the listener, and gives the TLSRoute no status. The control is an istiod
 // with Istio's alpha features, which accepts the listener, and the TLSRoute if it does not ignore the CRD.
 func refusesTLS(t *testing.T, crd tlsRoutes) {
+	t.Helper()
 	ctx, source, g := realGuest(t)
 	g.haveCRDs(crd.file(ctx, t))
 	s := ofHypergate(t, source, "", model.SeveralNodes)

@@ -160,7 +160,8 @@ func TestHostileRelay(t *testing.T) {
 		names := slices.Sorted(maps.Keys(request.Header))
 		w.g.Expect(names).To(gomega.Equal([]string{"Connection", "Upgrade", "User-Agent", "X-Forwarded-For"}))
 		w.g.Expect([]string{request.Host, request.UserAgent(), request.Header.Get("X-Forwarded-For")}).To(
-			gomega.Equal([]string{"hypergate-tunnel", "hypergate-tunnel", "127.0.0.1"}), "the last one is the address of the sidecar, or of hypergate")
+			gomega.Equal([]string{"hypergate-tunnel", "hypergate-tunnel", "127.0.0.1"}),
+			"the last one is the address of the sidecar, or of hypergate")
 	}
 	w.talks(relay0IP)
 }
