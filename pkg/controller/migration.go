@@ -103,11 +103,15 @@ func (d decider) decideMigration(o observation) migrationStep {
 		return out.continueWith(m.unwritten)
 	}
 	evidence, record := migrationEvidence(o, m.reading, m.record.Intent.Accepted), m.record
-	record.Memo = record.MemoAt(o.now)
+	memo := record.MemoAt(o.now)
 	if m.reading.err == nil {
-		out.step, out.memo = migration.Decide(evidence, record.Intent, record.Memo, o.now)
-	} else if out.step, out.memo = migration.Rescue(evidence, record.Intent, record.Memo, o.now); out.step == nil {
-		return out
+		out.step, out.memo = migration.Decide(evidence, record.Intent, memo, o.now)
+	} else {
+		// From the times that are stored: without a step, nothing is stored, and other times would begin in each pass.
+		if out.step, _ = migration.Rescue(evidence, record.Intent, record.Memo, o.now); out.step == nil {
+			return out
+		}
+		out.memo = memo
 	}
 	out.facts = m.reading.facts
 	out.report = migration.NewReport(evidence, record.Intent, out.step, out.memo, record.Report, o.now)

@@ -480,7 +480,7 @@ func TestAReadingThatIsNotComplete(t *testing.T) {
 		}, false},
 		"nothing is known": {migration.Lead, time.Minute, func(f *guest.MigrationFacts) { f.Essential = false }, false},
 	} {
-		seen, step := decidedFromUnread(t, d, c.phase, c.since, c.facts)
+		seen, step := decidedFromUnread(t, d, migration.Forward, c.phase, c.since, c.facts)
 		want := migration.Step(nil)
 		if c.acts {
 			want = migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}
@@ -497,10 +497,24 @@ func TestAReadingThatIsNotComplete(t *testing.T) {
 	}
 }
 
+// TestAnotherGoalDoesNotDelayTheOrigin checks that an origin that has no pods for too long starts also if another goal
+// was requested since, and the guest cannot be read completely. The times of the request begin with that step.
+func TestAnotherGoalDoesNotDelayTheOrigin(t *testing.T) {
+	d := newTestDecider(t)
+	seen, step := decidedFromUnread(t, d, migration.Retired, migration.Lead, time.Minute, func(*guest.MigrationFacts) {})
+	want := migration.Step(migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}})
+	if diff := cmp.Diff(want, step.step); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if step.memo.Since.IsZero() || step.report.Intent.Goal != migration.Retired || seen.record.Report.Intent.Goal != migration.Forward {
+		t.Errorf("%+v, %+v", step.memo, step.report.Intent)
+	}
+}
+
 // decidedFromUnread returns what is decided from a reading that has failed after those of the origin, which was scaled
-// down some time ago.
+// down some time ago. The report is about the goal Forward.
 func decidedFromUnread(
-	t *testing.T, d decider, phase migration.Phase, since time.Duration, edit func(*guest.MigrationFacts),
+	t *testing.T, d decider, goal migration.Goal, phase migration.Phase, since time.Duration, edit func(*guest.MigrationFacts),
 ) (observedMigration, migrationStep) {
 	t.Helper()
 	observed := d.observed(func(o *observation) {
@@ -519,7 +533,7 @@ func decidedFromUnread(
 		t.Fatal(err)
 	}
 	observed.mgmt.Migration.Annotations = map[string]string{
-		migration.GoalAnnotation: string(migration.Forward), migration.MemoAnnotation: memo, migration.ReportAnnotation: report,
+		migration.GoalAnnotation: string(goal), migration.MemoAnnotation: memo, migration.ReportAnnotation: report,
 	}
 	m := migrationMemory{result: make(chan migrationReading, 1)}
 	facts := originFacts(func(f *guest.MigrationFacts) {

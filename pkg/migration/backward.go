@@ -141,9 +141,9 @@ func (d decision) stayed(g Gateway) bool {
 }
 
 // isStranded reports whether a Gateway did not arrive at the origin in time, since the last request. One that is only
-// not programmed, perhaps as before, has arrived. One whose class is another controller's by now is not expected there.
+// not programmed, perhaps as before, has arrived.
 func (d decision) isStranded(g Gateway) bool {
-	if !g.deployed() || g.Elsewhere || d.stayed(g) || g.isBack() {
+	if !g.deployed() || d.stayed(g) || g.isBack() {
 		return false
 	}
 	if d.counts(d.m.StrandedAt) && slices.Contains(d.m.Stranded, hashOfUID(g.UID)) {

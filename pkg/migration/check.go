@@ -329,7 +329,7 @@ func gatewayRows() []row {
 // secondDeployments returns Deployments of Gateways that have another one, besides those of Gateways that stay.
 func secondDeployments(i Inventory) (out []Object, detail string) {
 	for _, g := range i.Gateways {
-		if !g.remains() || g.Skip {
+		if !g.remains() || g.Skip || g.Elsewhere {
 			continue
 		}
 		for _, name := range g.Second {

@@ -201,7 +201,7 @@ func (d decision) released() (Gateway, bool) {
 
 // timeFor returns how much time a Gateway that is on its way has left.
 func (d decision) timeFor(g Gateway) time.Duration {
-	if g.UID != d.m.Released || d.latest(d.m.ReleasedAt).IsZero() {
+	if g.UID != d.m.Released || d.m.ReleasedAt.IsZero() {
 		return gatewayTime
 	}
 	return gatewayTime - d.lasted(d.m.ReleasedAt, gatewayTime)
@@ -276,7 +276,7 @@ func (d decision) memoOfWait(s Wait, m Memo) Memo {
 	case s.Why != GatewayRolling:
 	case s.Gateway.UID != m.Released:
 		m.Released, m.ReleasedAt, m.Routes, m.Arrived, m.Stayed = s.Gateway.UID, d.now, 0, false, false
-	case d.latest(m.ReleasedAt).IsZero():
+	case m.ReleasedAt.IsZero():
 		m.ReleasedAt = d.now
 	}
 	return d.memoOfLead(s.Phase, m)
@@ -339,10 +339,14 @@ func hashOf(all []model.ForeignObject) uint64 {
 	return hash.Sum64()
 }
 
-// memoOfRelease adds the Gateway that is released. If that has no effect, and is done again, the time stays.
+// memoOfRelease adds the Gateway that is released. If that has no effect, and is done again, the time stays. One that
+// failed before has a time of its own.
 func (d decision) memoOfRelease(uid types.UID, m Memo) Memo {
-	if uid == m.Released && !m.Arrived && d.counts(m.ReleasedAt) {
+	if uid == m.Released && !m.Arrived && d.counts(m.ReleasedAt) && uid != m.Failed {
 		return m
+	}
+	if uid == m.Failed {
+		m.Failed, m.FailedAt = "", time.Time{}
 	}
 	m.Released, m.ReleasedAt, m.Arrived, m.Stayed = uid, d.now, false, false
 	if g, is := (decision{e: d.e, m: m}).released(); is {

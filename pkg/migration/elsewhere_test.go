@@ -9,7 +9,8 @@ import (
 )
 
 // TestAGatewayOfAnotherClass checks that a held Gateway whose class is another controller's by now stops no migration:
-// neither istiod deploys it, so it never arrives. In its turn, it is released. One that has moved is released in Park.
+// neither istiod deploys it, so it never arrives. It is released after all others, or in Park if it has moved. If that
+// has no effect, the migration stops only when the others have moved.
 func TestAGatewayOfAnotherClass(t *testing.T) {
 	t.Parallel()
 	leaves := func(s *situation) {
@@ -25,7 +26,8 @@ func TestAGatewayOfAnotherClass(t *testing.T) {
 		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Hour), Failed: "uid-a", FailedAt: ago(time.Minute)}
 	})
 	checkDecisions(t, []decisionCase{
-		{"before its turn", failed, release("a")},
+		{"before the others", failed, release("b")},
+		{"before its turn", failed.with(alone), release("a")},
 		{"on its way", moving, release("b")},
 		{"too late", moving.with(late), release("b")},
 		{"the memo was lost", moving.with(func(s *situation) { s.memo = migration.Memo{} }), release("b")},
@@ -42,15 +44,24 @@ func TestAGatewayOfAnotherClass(t *testing.T) {
 	going := held(migration.HostedServing, migration.LockOrigin).with(back).with(leaves).with(func(s *situation) {
 		s.e.Gateways[0].Of, s.e.Gateways[1].Of = migration.OfHosted, migration.OfHosted
 	})
+	reverted := failed.with(func(s *situation) {
+		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Hour), Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+	})
+	gone := func(s *situation) { s.memo = reverted.memo }
+	stopped := migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: only("a")[0]}
 	checkDecisions(t, []decisionCase{
-		{"it failed, and has its pods of before", restored, release("a")},
-		{"it was left out", failed.with(skip), release("a")},
+		{"its release is reverted", reverted, release("b")},
+		{"its release is reverted, and it is the last one", reverted.with(alone), stopped},
+		{"its release is reverted in a rollback", going.with(gone), release("b")},
+		{"its release is reverted in a rollback, and it is the last one", going.with(gone).with(alone), stopped},
+		{"it failed, and has its pods of before", restored.with(alone), release("a")},
 		{"it was left out, and is the last one", failed.with(skip).with(alone), release("a")},
 		{"it was left out of a rollback", going.with(skip).with(alone), release("a")},
-		{"it was not back in time", going.with(alone).with(func(s *situation) {
-			s.memo = migration.Memo{Phase: migration.Roll, Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
-		}), release("a")},
 	})
+	again := restored.with(alone)
+	if _, memo := migration.Decide(again.e, again.i, again.memo, start); !memo.ReleasedAt.Equal(start) || memo.Failed != "" {
+		t.Errorf("one that failed has no time of its own: %+v", memo)
+	}
 	if moving.e.Gateways[0].Hold != model.Held {
 		t.Error("a Gateway of another class is only known while it is held")
 	}

@@ -203,11 +203,13 @@ func (g Gateway) complete() bool {
 }
 
 // InOrder returns the Gateways in the order in which they move: by OrderAnnotation, then those whose pods are ready,
-// then the smaller ones, then by key.
+// then the smaller ones, then by key. One whose class is another controller's by now comes last: who may change it can
+// also prevent its release.
 func InOrder(all []Gateway) []Gateway {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Gateway) int {
 		return cmp.Or(
+			cmp.Compare(elsewhere(a), elsewhere(b)),
 			cmp.Compare(a.Order, b.Order),
 			cmp.Compare(lateness(a), lateness(b)),
 			cmp.Compare(a.Deployment.Wanted, b.Deployment.Wanted),
@@ -216,6 +218,13 @@ func InOrder(all []Gateway) []Gateway {
 		)
 	})
 	return all
+}
+
+func elsewhere(g Gateway) int {
+	if g.Elsewhere {
+		return 1
+	}
+	return 0
 }
 
 func lateness(g Gateway) int {

@@ -228,9 +228,10 @@ func (d decision) mayRestore(g Gateway) bool {
 }
 
 // release returns the step that releases a Gateway. It stops if the Gateway is still held long after its release. One
-// whose class is another controller's by now can have failed before, and is given up all the same.
+// that has failed is only released if its class is another controller's by now.
 func (d decision) release(g Gateway) Step {
-	if g.UID == d.m.Released && !d.m.Arrived && !g.Elsewhere && d.counts(d.m.ReleasedAt) && d.timeFor(g) <= 0 {
+	tried := g.UID == d.m.Released && g.UID != d.m.Failed && !d.m.Arrived && d.counts(d.m.ReleasedAt)
+	if tried && d.timeFor(g) <= 0 {
 		return Stop{Phase: Roll, Why: GatewayFailed, Gateway: g.ForeignObject}
 	}
 	if step := d.settling(); step != nil {

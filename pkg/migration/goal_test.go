@@ -85,6 +85,10 @@ func TestAnotherGoalIsARequest(t *testing.T) {
 		}},
 	})
 	again := moving.answering(migration.Backward)
+	timed := moving.with(func(s *situation) { s.i.Goal, s.i.At = migration.Retired, ago(30*time.Minute) }).answering(migration.Forward)
+	if step, memo := migration.Decide(timed.e, timed.i, timed.memo, start); step != waits(10*time.Minute) || !memo.ReleasedAt.Equal(start) {
+		t.Errorf("the time of an earlier request counts: %#v, %+v", step, memo)
+	}
 	if _, memo := migration.Decide(again.e, again.i, again.memo, start); !memo.ReleasedAt.Equal(start) || memo.Released != "uid-a" {
 		t.Errorf("the time of a Gateway that is waited for does not begin: %+v", memo)
 	}

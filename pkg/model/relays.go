@@ -50,7 +50,7 @@ const (
 	tunnelCPU          = "10m"
 	tunnelMemory       = "24Mi"
 	relayMemoryLimit   = "384Mi"
-	sidecarMemoryLimit = "192Mi"
+	sidecarMemoryLimit = "384Mi"
 )
 
 // relayLeaving is how long a relay that is asked to end still serves, in seconds. Meanwhile each node learns that new

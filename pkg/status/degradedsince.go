@@ -32,6 +32,11 @@ func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, req
 	if r.GuestUnseen() || r.PlanProblem != nil {
 		maps.Copy(next.since, a.since)
 	}
+	for _, p := range r.problems() {
+		if r.isKnown(p) {
+			delete(next.since, p.reason) // it begins again once HyperShift reports that the kube-apiserver is available
+		}
+	}
 	for _, p := range r.transientProblems() {
 		since, known := a.since[p.reason]
 		if !known {

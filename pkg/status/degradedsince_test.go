@@ -36,6 +36,7 @@ func degradedIn(conditions []metav1.Condition) metav1.Condition {
 func TestEachTransientProblemHasItsOwnTime(t *testing.T) {
 	var since status.DegradedSince
 	var previous []metav1.Condition
+	knownAway := with(away(serving()), func(r *status.Result) { r.APIServer = metav1.ConditionFalse })
 	for _, step := range []struct {
 		after  time.Duration
 		result status.Result
@@ -49,6 +50,10 @@ func TestEachTransientProblemHasItsOwnTime(t *testing.T) {
 		{10 * time.Minute, awaitingEndpoint(), "EndpointPending"},
 		{11 * time.Minute, serving(), "AsExpected"},
 		{12 * time.Minute, awaitingEndpoint(), "AsExpected"},
+		{13 * time.Minute, away(serving()), "AsExpected"},
+		{13*time.Minute + 10*time.Second, knownAway, "AsExpected"},
+		{43 * time.Minute, away(serving()), "AsExpected"},
+		{45 * time.Minute, away(serving()), "GuestUnreachable"},
 	} {
 		at := now.Add(step.after)
 		since, _ = since.Observe(step.result, at)

@@ -45,9 +45,12 @@ func (r Result) actionProblems() []problem {
 // among them while HyperShift reports its kube-apiserver as unavailable: the guest is starting, or its administrator
 // already knows.
 func (r Result) transientProblems() []problem {
-	return slices.DeleteFunc(r.problems(), func(p problem) bool {
-		return p.waits == "" || p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
-	})
+	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.waits == "" || r.isKnown(p) })
+}
+
+// isKnown reports whether HyperShift's report on the guest's kube-apiserver explains a transient problem.
+func (r Result) isKnown(p problem) bool {
+	return p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
 }
 
 // problems returns all problems. Those that end a pass come first.

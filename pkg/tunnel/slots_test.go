@@ -88,10 +88,10 @@ func TestLimitsFitTogether(t *testing.T) {
 // mostSidecarMemory returns how much memory hostile relays can fill in a sidecar, in bytes: in Go, and in what the
 // kernel holds for istiod.
 func mostSidecarMemory() (inGo, inKernel int64) {
-	const empty, stream = 10 << 20, 20 << 10 // measured: docs/tunnel.md
+	const empty, stream, inSocket = 10 << 20, 20 << 10, 50 << 10 // measured: docs/tunnel.md
 	const streams, large = model.RelayReplicas * maxRelayStreams, largeBuffers * largeBuffer
 	const unread = model.RelayReplicas * 2 * maxUnread // yamux doubles a buffer that is full
-	return empty + streams*stream + unread + large, streams*2*istiodBuffer + large
+	return empty + streams*stream + unread + large, streams * inSocket
 }
 
 // sidecarLimits returns the sidecar's GOMEMLIMIT and the memory limit of its container, in bytes.

@@ -267,6 +267,7 @@ func TestAlertsAboutRestarts(t *testing.T) {
 			want: []string{"HypergatePaused info", "HypergateRestarting warning"},
 		},
 		{name: "it has restarted three times", series: hung, at: 40},
+		{name: "it has restarted three times in an hour, and before", series: []string{restarts + "5x10 6x5 7x5 8x6000"}, at: 60},
 		{name: "it ends within seconds, between two scrapes", at: 60, series: []string{
 			inLives(`hypergate_leader{} `, one), restarts + "0x10 1x5 2x5 3x5 4x6000",
 		}, want: []string{"HypergateRestarting warning"}},
