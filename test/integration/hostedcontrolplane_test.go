@@ -181,7 +181,7 @@ func TestTheLifeOfAHostedControlPlane(t *testing.T) {
 	}).Should(gomega.HaveKeyWithValue("hypershift.openshift.io/restart-date", "2026-11-21"))
 	w.playIstiod(corev1.ConditionTrue)
 	// Here no webhook answers. The status says so after some probes.
-	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("validating webhook"))
+	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring("waits for istiod's webhook"))
 	w.settle()
 	w.Expect(w.istiod().Generation).To(gomega.BeEquivalentTo(2))
 
