@@ -23,8 +23,8 @@ func settingsMarks(guest model.GuestObservation) map[string]string {
 	return out
 }
 
-// recordSettings marks istiod's Deployment with the settings of the guest that it is planned with, except the proxy.
-// They are evidence for a hypergate that is no longer allowed to read them.
+// recordSettings adds the settings of the guest, except the proxy, to the annotations of istiod's Deployment.
+// hypergate uses these values while the guest does not permit it to read the settings.
 func recordSettings(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, guest model.GuestObservation) error {
 	used := model.UsedSettings{Infrastructure: guest.Infrastructure}
 	if !mgmt.ControlPlane.Exists() {

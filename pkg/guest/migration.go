@@ -81,7 +81,7 @@ const (
 	// mostOriginPods is how many pods of the origin are named. mostGatewayPods is how many of a Gateway, and
 	// gatewaysPerReading of how many Gateways pods are listed in one reading.
 	mostOriginPods, mostGatewayPods, gatewaysPerReading = 100, 1000, 10
-	// mostReplicaSets is how many ReplicaSets of a Gateway are examined.
+	// mostReplicaSets is how many ReplicaSets with the label of a Gateway are examined.
 	mostReplicaSets = 100
 	// mostBlocking is how many webhooks of the origin one patch relaxes. The origin has two. The next reading shows the
 	// others.
@@ -233,36 +233,28 @@ func (m *migrationReader) gatewayPods(ctx context.Context, q MigrationQuestion) 
 	return nil
 }
 
-// podsOf returns the pods of a Gateway's Deployment.
+// podsOf returns the pods of a Gateway's Deployment. Pods of others can have the label of the Gateway, too, for example
+// those of a Deployment that istiod has left.
 func (m *migrationReader) podsOf(ctx context.Context, gateway types.NamespacedName, deployment model.ForeignObject) ([]string, error) {
-	sets, err := m.replicaSets(ctx, deployment, gateway.Name)
+	sets := map[types.UID]bool{}
+	_, err := m.ownSets(ctx, deployment, gateway.Name, func(u *unstructured.Unstructured) bool {
+		sets[u.GetUID()] = true
+		return true
+	})
 	if err != nil {
 		return nil, err
 	}
-	names := []string{}
+	names, examined := []string{}, 0
 	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway.Name}
 	err = m.each(ctx, podResource(), gateway.Namespace, options, func(u *unstructured.Unstructured) bool {
+		examined++
 		owner := metav1.GetControllerOf(u)
 		if owner != nil && sets[owner.UID] && u.GetDeletionTimestamp() == nil && !hasEnded(u) {
 			names = append(names, bounded(u.GetName(), maxName)+"."+gateway.Namespace)
 		}
-		return len(names) < mostGatewayPods
+		return examined < mostGatewayPods
 	})
 	return names, err
-}
-
-// replicaSets returns the UIDs of the ReplicaSets of a Gateway's Deployment. Pods of others can have the label of the
-// Gateway, too, for example those of a Deployment that istiod has left.
-func (m *migrationReader) replicaSets(ctx context.Context, deployment model.ForeignObject, gateway string) (map[types.UID]bool, error) {
-	out := map[types.UID]bool{}
-	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
-	err := m.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
-		if metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) {
-			out[u.GetUID()] = true
-		}
-		return len(out) < mostReplicaSets
-	})
-	return out, err
 }
 
 // permissions adds the writes of a migration that the guest does not permit to Unread. To restore the pods of a
@@ -338,22 +330,20 @@ const revisionAnnotation = "deployment.kubernetes.io/revision"
 // error if there is none.
 func (c *Cluster) OriginTemplate(ctx context.Context, deployment model.ForeignObject, gateway string) (map[string]any, error) {
 	r := &inventoryReader{c: c}
-	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
 	var template map[string]any
-	latest, examined := -1, 0
-	err := r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
-		examined++
-		var set appsv1.ReplicaSet
+	latest := -1
+	_, err := r.ownSets(ctx, deployment, gateway, func(u *unstructured.Unstructured) bool {
 		number, err := strconv.Atoi(u.GetAnnotations()[revisionAnnotation])
-		if err != nil || number <= latest || !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) {
-			return examined < mostReplicaSets
+		if err != nil || number <= latest {
+			return true
 		}
+		var set appsv1.ReplicaSet
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
 		if err == nil && addressOf(set.Spec.Template.Spec) == migration.OriginAddress(c.cfg) {
 			latest = number
 			template, _, _ = unstructured.NestedMap(u.Object, "spec", "template")
 		}
-		return examined < mostReplicaSets
+		return true
 	})
 	switch {
 	case err != nil:

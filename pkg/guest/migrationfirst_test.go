@@ -67,6 +67,37 @@ func TestOnlyPodsOfTheDeploymentCount(t *testing.T) {
 	w.Expect(facts.GatewayPods).To(gomega.Equal(map[types.UID][]string{"u-web": {"web-one.shop", "web-two.shop"}}))
 }
 
+// TestForeignPodsAreLimited checks that pods and ReplicaSets of others that have the label of a Gateway count towards
+// the limits of a reading. What is beyond a limit is not listed, so it does not count as connected.
+func TestForeignPodsAreLimited(t *testing.T) {
+	t.Parallel()
+	foreign := func(n int) (out []string) {
+		for i := range n {
+			out = append(out, labelled("web", fmt.Sprintf("foreign-%d", i), "other"))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		sets, pods int
+		want       []string
+	}{
+		"within the limits":    {99, 999, []string{"web-one.shop"}},
+		"too many ReplicaSets": {100, 0, []string{}},
+		"too many pods":        {0, 1000, []string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newInventoried(t)
+			w.putGateways([]string{w.gateway("web", "ours", "", "HTTPS")}, []string{w.deployment("web", "hosted:15012")})
+			w.api.Put(theSets(), append(foreign(c.sets), labelled("web", "new", "d-web"))...)
+			w.api.Put(collection("", "v1", "shop", "pods", "Pod"), append(foreign(c.pods), labelled("web", "one", "web-new"))...)
+			facts, err := w.cluster().Migration(t.Context(), guest.MigrationQuestion{Published: "hosted:15012"})
+			w.Expect(err).NotTo(gomega.HaveOccurred())
+			w.Expect(facts.GatewayPods).To(gomega.Equal(map[types.UID][]string{"u-web": c.want}))
+		})
+	}
+}
+
 // TestGatewaysOfOtherClasses checks which Gateways are of another controller by now. A class that does not exist may
 // come back. One that is not held is not read.
 func TestGatewaysOfOtherClasses(t *testing.T) {

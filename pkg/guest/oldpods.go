@@ -36,20 +36,33 @@ func (m *migrationReader) oldPods(ctx context.Context, released types.UID) error
 // onlyOrigin reports whether all pods of a Deployment have the address of the origin. False: that is not known, as
 // without the permission to list ReplicaSets. A rollback goes on without it.
 func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.ForeignObject, gateway string) (bool, error) {
-	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
-	examined, found, others := 0, false, false
+	found, others := false, false
 	r := &inventoryReader{c: m.c}
-	err := r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
-		examined++
+	all, err := r.ownSets(ctx, deployment, gateway, func(u *unstructured.Unstructured) bool {
 		var set appsv1.ReplicaSet
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
-		if err != nil || metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) && hasPods(set) {
+		if err != nil || hasPods(set) {
 			found = true
 			others = others || err != nil || addressOf(set.Spec.Template.Spec) != migration.OriginAddress(m.c.cfg)
 		}
-		return !others && examined < mostReplicaSets
+		return !others
 	})
-	return found && !others && examined < mostReplicaSets, err
+	return found && !others && all, err
+}
+
+// ownSets calls keep for the ReplicaSets of a Gateway's Deployment until it returns false. all reports whether all
+// ReplicaSets were examined. Those of others can have the label of the Gateway, too, and count towards the limit.
+func (r *inventoryReader) ownSets(
+	ctx context.Context, deployment model.ForeignObject, gateway string, keep func(*unstructured.Unstructured) bool,
+) (all bool, err error) {
+	options := metav1.ListOptions{LabelSelector: gatewayNameLabel + "=" + gateway}
+	examined := 0
+	err = r.each(ctx, replicaSetResource(), deployment.Key.Namespace, options, func(u *unstructured.Unstructured) bool {
+		examined++
+		more := !metav1.IsControlledBy(u, &metav1.ObjectMeta{UID: deployment.UID}) || keep(u)
+		return more && examined < mostReplicaSets
+	})
+	return examined < mostReplicaSets, err
 }
 
 func replicaSetResource() schema.GroupVersionResource {

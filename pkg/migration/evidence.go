@@ -209,9 +209,9 @@ func InOrder(all []Gateway) []Gateway {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b Gateway) int {
 		return cmp.Or(
-			cmp.Compare(elsewhere(a), elsewhere(b)),
+			cmp.Compare(rank(a.Elsewhere), rank(b.Elsewhere)),
 			cmp.Compare(a.Order, b.Order),
-			cmp.Compare(lateness(a), lateness(b)),
+			cmp.Compare(rank(a.Deployment.State != model.DeploymentComplete), rank(b.Deployment.State != model.DeploymentComplete)),
 			cmp.Compare(a.Deployment.Wanted, b.Deployment.Wanted),
 			cmp.Compare(a.Key.Namespace, b.Key.Namespace),
 			cmp.Compare(a.Key.Name, b.Key.Name),
@@ -220,18 +220,12 @@ func InOrder(all []Gateway) []Gateway {
 	return all
 }
 
-func elsewhere(g Gateway) int {
-	if g.Elsewhere {
+// rank returns 1 for what comes last.
+func rank(last bool) int {
+	if last {
 		return 1
 	}
 	return 0
-}
-
-func lateness(g Gateway) int {
-	if g.Deployment.State == model.DeploymentComplete {
-		return 0
-	}
-	return 1
 }
 
 // Memo is what is remembered beside the evidence. The zero value is that of a new migration, and of one whose Lease was

@@ -25,8 +25,8 @@ type DegradedSince struct{ since map[string]time.Time }
 // Observe returns the value to remember for the next pass, and after how long a transient problem counts as
 // Degraded. A zero requeueAfter means never. Observe does not change the receiver.
 //
-// While the guest is not seen, or there is no plan, other problems are not seen either. Their time goes on: otherwise
-// each short outage of the guest would start it again.
+// Without a connection to the guest, or without a plan, other problems are not known. They keep the time at which they
+// began, because a short outage of the guest does not end them.
 func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, requeueAfter time.Duration) {
 	next.since = map[string]time.Time{}
 	if r.GuestUnseen() || r.PlanProblem != nil {

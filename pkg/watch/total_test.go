@@ -45,6 +45,13 @@ func (x *totalTest) listed(m *Meter) {
 	}
 }
 
+// lists lists objects of this many KiB together.
+func (x *totalTest) lists(m *Meter, kib int) {
+	x.t.Helper()
+	x.list(m, kib)
+	x.listed(m)
+}
+
 // within reports an error if a watch exceeded a limit.
 func (x *totalTest) within(m *Meter, err error) {
 	x.t.Helper()
@@ -58,10 +65,8 @@ func (x *totalTest) within(m *Meter, err error) {
 func TestALargeWatchThatListsAgainTripsNoOther(t *testing.T) {
 	t.Parallel()
 	x := newTotalTest(t)
-	x.list(x.b, 100)
-	x.listed(x.b)
-	x.list(x.a, 400)
-	x.listed(x.a)
+	x.lists(x.b, 100)
+	x.lists(x.a, 400)
 	x.list(x.a, 200)
 	small := sized(4<<10 - keptOverhead)
 	x.within(x.b, x.b.Changed(small, nil, "2"))
@@ -80,14 +85,11 @@ func TestALargeWatchThatListsAgainTripsNoOther(t *testing.T) {
 func TestASmallWatchHasItsOwnPart(t *testing.T) {
 	t.Parallel()
 	x := newTotalTest(t)
-	x.list(x.a, 600)
-	x.listed(x.a)
-	x.list(x.b, 32)
-	x.listed(x.b)
+	x.lists(x.a, 600)
+	x.lists(x.b, 32)
 	object := sized(4<<10 - keptOverhead)
 	x.within(x.b, x.b.Changed(object, object, "2"))
-	x.list(x.b, 32) // again, although all is full
-	x.listed(x.b)
+	x.lists(x.b, 32) // again, although all is full
 	x.within(x.b, x.b.Changed(object, nil, "3"))
 	x.within(x.b, x.b.Changed(nil, object, "4"))
 	const want = "what is kept of all objects of this API server has more than 600 KiB"
@@ -107,12 +109,9 @@ func TestASmallWatchHasItsOwnPart(t *testing.T) {
 func TestAFullWatchListsAgain(t *testing.T) {
 	t.Parallel()
 	x := newTotalTest(t)
-	x.list(x.a, 600)
-	x.listed(x.a)
-	x.list(x.b, 32)
-	x.listed(x.b)
-	x.list(x.a, 600)
-	x.listed(x.a)
+	x.lists(x.a, 600)
+	x.lists(x.b, 32)
+	x.lists(x.a, 600)
 	x.within(x.a, nil)
 }
 
@@ -124,8 +123,7 @@ func TestPreviousContentsAreLimited(t *testing.T) {
 	budget := NewBudget(l)
 	x := &totalTest{t, budget, budget.Meter("a"), budget.Meter("b")}
 	for _, m := range []*Meter{x.a, x.b} {
-		x.list(m, 400)
-		x.listed(m)
+		x.lists(m, 400)
 	}
 	x.list(x.a, 300)
 	x.list(x.b, 100)
