@@ -81,7 +81,8 @@ type Kind struct {
 	// Prune marks a kind whose objects belong only to us. Prune deletes them when the caller no longer wants them.
 	// They are never shared with other managers.
 	Prune bool
-	// Foreground deletes an object in the foreground: it exists until its dependents, for example pods, are gone.
+	// Foreground deletes an object in the foreground: it exists until its dependents, for example pods, are gone. Until
+	// then, Prune deletes no object of the kinds before it.
 	Foreground bool
 	// Barrier makes objects of later kinds wait until all objects of this kind and of the earlier kinds are written.
 	// A namespaced object needs its namespace. A binding needs its role, because RBAC looks the role up unless the

@@ -28,7 +28,8 @@ const (
 
 // Prune deletes every member that is not in keep. A member carries the owner label, and Prune deletes it only if our
 // field manager applied fields to it. It deletes only prunable kinds, one kind after the other, in the reverse order of
-// Kinds. Each object is deleted by the UID and resourceVersion that are known of it.
+// Kinds. Each object is deleted by the UID and resourceVersion that are known of it. While an object of a kind with
+// Foreground exists, objects of the kinds before it in Kinds stay: its pods still run, and a NetworkPolicy limits them.
 //
 // Prune deletes nothing until the watches of all prunable kinds have shown their objects. Until then, the report has
 // one outcome for each kind that is missing. keep must name everything that was applied to this cluster, by all calls
@@ -54,8 +55,13 @@ func (c *Cluster) Prune(ctx context.Context, keep ...ID) Report {
 	}
 	var victims []victim
 	for kind, k := range slices.Backward(c.opts.Kinds) {
-		if k.Prune {
-			victims = append(victims, c.tracker.victims(kind, kept[kind])...)
+		if !k.Prune {
+			continue
+		}
+		of := c.tracker.victims(kind, kept[kind])
+		victims = append(victims, of...)
+		if k.Foreground && len(of) > 0 {
+			break // its dependents, for example pods, still need the objects of the kinds before it
 		}
 	}
 	outcomes := c.pruneVictims(ctx, victims)

@@ -179,7 +179,7 @@ func TestPruneWaitsForAFinalizer(t *testing.T) {
 }
 
 // An object that is deleted in the foreground exists until its dependents are gone. This also holds between the
-// request and the event of the watch.
+// request and the event of the watch. Until then, the objects that the dependents need exist, too.
 func TestPruneInTheForegroundWaits(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -188,19 +188,25 @@ func TestPruneInTheForegroundWaits(t *testing.T) {
 			o.Kinds[i].Foreground = o.Kinds[i].Resource == "configmaps"
 		}
 	})
+	needed := w.object(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: x, namespace: NS}}`)
 	o := w.object(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, namespace: NS}}`)
-	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
+	if r := apply.Apply(t.Context(), c, []object{needed, o}); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
 	for range 3 {
-		if r := c.Prune(t.Context()); r.Count(apply.VerdictWaiting) != 1 || r.Complete() || r.Err() != nil {
+		r := c.Prune(t.Context())
+		if r.Count(apply.VerdictWaiting) != 1 || len(r.Outcomes()) != 1 || r.Complete() || r.Err() != nil {
 			t.Errorf("prune: %s, complete %t: %v", r, r.Complete(), r.Err())
 		}
 	}
 	w.patch(o, `{"metadata":{"finalizers":null}}`) // as the garbage collector does
+	w.Eventually(c.Members).Should(gomega.ConsistOf(apply.IDs([]object{needed})))
+	if r := c.Prune(t.Context()); !slices.Equal(deleted(r), []string{"ServiceAccount " + w.namespace + "/x"}) || !r.Complete() {
+		t.Errorf("prune after it was deleted: %s", r)
+	}
 	w.Eventually(c.Members).Should(gomega.BeEmpty())
 	if r := c.Prune(t.Context()); len(r.Outcomes()) != 0 || !r.Complete() {
-		t.Errorf("prune after it was deleted: %s", r)
+		t.Errorf("prune after all were deleted: %s", r)
 	}
 	if r := apply.Apply(t.Context(), c, []object{o}); !r.Complete() || r.Writes() != 1 {
 		t.Errorf("applying again: %s, %d writes: %v", r, r.Writes(), r.Err())
