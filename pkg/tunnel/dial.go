@@ -69,7 +69,7 @@ func reasonOf(err error) Reason {
 	case errors.Is(err, errSilent):
 		return Silent
 	case errors.Is(err, errTooMany), errors.Is(err, errRejected), errors.Is(err, errPace),
-		errors.Is(err, errPings), errors.Is(err, errUnread):
+		errors.Is(err, errPings), errors.Is(err, errUnread), errors.Is(err, errReused):
 		return Abused
 	default:
 		return Ended

@@ -6,7 +6,10 @@ import (
 	"sync/atomic"
 )
 
-var errUnread = errors.New("the relay sends more than istiod reads")
+var (
+	errUnread = errors.New("the relay sends more than istiod reads")
+	errReused = errors.New("the relay uses the number of a stream again")
+)
 
 // unread counts the bytes that a relay has sent on all of its tunnels and that istiod has not accepted. yamux limits
 // each stream, but not their sum.
@@ -33,9 +36,9 @@ type held struct {
 
 func newInbox(of *unread) *inbox { return &inbox{of: of, streams: map[uint32]*held{}} }
 
-// opened notes that the relay opened a stream. yamux permits a number again once the stream before has ended. It
-// returns an error if there are too many: yamux itself rejects streams beyond its backlog, and these never reach the
-// sidecar.
+// opened notes that the relay opened a stream. It returns an error if there are too many: yamux itself rejects streams
+// beyond its backlog, and these never reach the sidecar. It also returns an error if the number belongs to a stream
+// that still counts. yamux permits that once the stream has ended. A relay does not do it: its numbers rise.
 func (i *inbox) opened(stream uint32) error {
 	if i == nil {
 		return nil
@@ -44,6 +47,9 @@ func (i *inbox) opened(stream uint32) error {
 	defer i.mu.Unlock()
 	if len(i.streams) >= i.of.streams {
 		return errRejected
+	}
+	if _, is := i.streams[stream]; is {
+		return errReused
 	}
 	i.streams[stream] = &held{}
 	return nil

@@ -3,6 +3,7 @@ package tunnel
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -35,8 +36,12 @@ func TestUnreadBytes(t *testing.T) {
 				tunnels[at], open[at] = newInbox(&all), nil
 			case what < 5 || one == nil:
 				id := random.Uint32N(10) // numbers come again
-				if err := in.opened(id); err != nil {
-					t.Fatal(err)
+				used := slices.ContainsFunc(open[at], func(s *stream) bool { return s.id == id && !s.of.closed })
+				switch err := in.opened(id); {
+				case used && errors.Is(err, errReused):
+					continue
+				case used || err != nil:
+					t.Fatalf("seed %d: number %d, in use %t: %v", seed, id, used, err)
 				}
 				open[at] = append(open[at], &stream{id: id, of: in.stream(id)})
 			case what < 12:
@@ -44,7 +49,7 @@ func TestUnreadBytes(t *testing.T) {
 				if err := in.arrived(one.id, n); err != nil {
 					t.Fatal(err)
 				}
-				for _, of := range open[at] { // the newest stream of that number gets it
+				for _, of := range open[at] { // the stream that has that number now gets it
 					if of.of == in.stream(one.id) {
 						of.inside += n
 					}
@@ -85,5 +90,26 @@ func TestUnreadLimits(t *testing.T) {
 	}
 	if err := other.arrived(3, 1); !errors.Is(err, errUnread) {
 		t.Errorf("one more byte: %v", err)
+	}
+}
+
+// TestReusedNumbers checks that a relay cannot make a sidecar count bytes that no stream holds. yamux discards the
+// data of a stream that it rejects, so the relay can send its number again.
+func TestReusedNumbers(t *testing.T) {
+	t.Parallel()
+	all := unread{most: 100, streams: 10}
+	in := newInbox(&all)
+	if err := errors.Join(in.opened(1), in.arrived(1, 50)); err != nil {
+		t.Fatal(err)
+	}
+	if err := in.opened(1); !errors.Is(err, errReused) || reasonOf(err) != Abused {
+		t.Errorf("the number again: %v", err)
+	}
+	in.end()
+	if n := all.total.Load(); n != 0 {
+		t.Errorf("%d bytes count after the end of the tunnel", n)
+	}
+	if err := in.opened(1); err != nil {
+		t.Errorf("after the stream: %v", err)
 	}
 }
