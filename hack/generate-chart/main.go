@@ -134,7 +134,8 @@ func variables() map[string]string {
 	return map[string]string{ //nolint:gosec // names
 		"XDS_ADDRESS": "xdsAddress", "PILOT_IMAGE": "pilotImage", "PROXY_IMAGE": "proxyImage", "RELAY_IMAGE": "relayImage",
 		"SIDECAR_IMAGE": "sidecarImage", "RELEASE_VERSION": "releaseVersion", "GUEST_KUBECONFIG_SECRET": "guestKubeconfigSecret",
-		"GUEST_API_PEERS": "guestApiPeers", "XDS_PEERS": "xdsPeers", "REPLICAS": "replicas",
+		"GUEST_API_PEERS": "guestApiPeers", "XDS_PEERS": "xdsPeers", "METRICS_PEERS": "metricsPeers",
+		"REPLICAS": "replicas",
 	}
 }
 

@@ -232,6 +232,7 @@ func TestBadValues(t *testing.T) {
 		"a number":            {hosted + "podLabels: {a: 1}\n", "a", "podLabels"},
 		"no Cluster":          {examples()["cluster-api/example"] + "clusterName: ''\n", "a", "clusterName"},
 		"a Cluster, hosted":   {hosted + "clusterName: guest1\n", "a", "clusterName"},
+		"metrics, hosted":     {hosted + "metricsPeers: ''\n", "a", "metricsPeers"},
 		"a relay, standalone": {examples()["standalone"] + "relayImage: a\n", deploy.GuestNamespace, "relayImage"},
 		"two, hosted":         {hosted + "replicas: 2\n", "a", "replicas"},
 		"three":               {examples()["standalone"] + "replicas: 3\n", deploy.GuestNamespace, "replicas"},

@@ -471,6 +471,39 @@ func TestAlertsWithValuesFromBeforeAPause(t *testing.T) {
 	checkScenarios(t, scenarios)
 }
 
+// TestAlertsAboutWhatExpiresDuringADeletion checks that a deletion ends each alert about what hypergate no longer
+// renews.
+func TestAlertsAboutWhatExpiresDuringADeletion(t *testing.T) {
+	t.Parallel()
+	const at = 80
+	expires := func(what string, seconds int) []string {
+		return []string{
+			fmt.Sprintf(`%s_expiry_timestamp_seconds{} %dx6000`, what, seconds), what + `_issued_timestamp_seconds{} -86400x6000`,
+		}
+	}
+	during := func(series []string, deleting string) []string {
+		return append(slices.Clone(series), `hypergate_on_hold{by="deleting"} `+deleting)
+	}
+	meshCA := fmt.Sprintf(`hypergate_mesh_ca_expiry_timestamp_seconds{root="current"} %dx6000`, 29*86400)
+	var scenarios []scenario
+	for alert, series := range map[string][]string{
+		"HypergateIstiodTokenExpiring critical":     expires("hypergate_istiod_token", 3600),
+		"HypergateGuestCredentialExpiring warning":  expires("hypergate_guest_credential", at*60+4*3600),
+		"HypergateGuestCredentialExpiring critical": expires("hypergate_guest_credential", 3600),
+		"HypergateMeshCAExpiring warning":           {meshCA},
+	} {
+		want := []string{alert}
+		if alert == "HypergateGuestCredentialExpiring critical" {
+			want = append(want, "HypergateGuestCredentialExpiring warning")
+		}
+		scenarios = append(scenarios,
+			scenario{name: alert, series: series, at: at, want: want},
+			scenario{name: alert + ", during a deletion", series: during(series, "1x6000"), at: at},
+			scenario{name: alert + ", and then a deletion", series: during(series, "0x78 1x6000"), at: at})
+	}
+	checkScenarios(t, scenarios)
+}
+
 // TestEachAlertFiresInAScenario checks that the tests above cover all alerts.
 func TestEachAlertFiresInAScenario(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,12 @@ package monitoring
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/rules"
 )
 
 // dashboard is the part of Grafana's JSON that is tested.
@@ -99,4 +103,43 @@ func TestTheRowForHyperShift(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTheCountOfClustersWithoutALeader evaluates the panel of the fleet with one cluster of two whose pods are gone. A
+// pod that is gone has no series.
+func TestTheCountOfClustersWithoutALeader(t *testing.T) {
+	t.Parallel()
+	var d dashboard
+	if err := json.Unmarshal([]byte(file(t, "deploy/monitoring/dashboards/fleet.json")), &d); err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(d.Panels, func(p panel) bool { return p.Title == "Without a leader" })
+	for name, tc := range map[string]struct {
+		series []string
+		want   float64
+	}{
+		"all lead":                {nil, 0},
+		"no pod leads":            {[]string{`hypergate_leader{} 1x10 0x6000`}, 1},
+		"the pods are gone":       {[]string{`hypergate_leader{} 1x10 stale`}, 1},
+		"no pod has ever started": {[]string{`hypergate_leader{} gone`}, 1},
+		"hypergate was uninstalled": {[]string{
+			`hypergate_leader{} 1x10 stale`, `kube_deployment_spec_replicas{deployment="hypergate"} 1x10 stale`,
+		}, 0},
+	} {
+		series := slices.Concat(healthy("clusters-guest1", tc.series...), healthy("clusters-guest2"))
+		if got := valueOf(t, series, d.Panels[i].Targets[0].Expr, 28*time.Minute); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+// valueOf returns the one value of an expression at a time after the beginning of some series.
+func valueOf(t *testing.T, series []string, expr string, at time.Duration) float64 {
+	t.Helper()
+	suite, _ := evaluated(t, series, at)
+	found, err := rules.EngineQueryFunc(suite.QueryEngine(), suite.Storage())(t.Context(), expr, time.Unix(0, 0).Add(at))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %v, %v", expr, found, err)
+	}
+	return found[0].F
 }
