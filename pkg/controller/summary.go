@@ -35,9 +35,9 @@ type summarizer struct {
 	// settled reports whether the pass before left everything as planned. What a pass writes then without another plan
 	// is a repair.
 	settled bool
-	// lifecycle is the one that was observed last. ofCluster reports whether it is that of a Cluster of Cluster API.
+	// plane is the control plane that was observed or shown last, lifecycle the one that it had then.
+	plane     model.ControlPlane
 	lifecycle model.Lifecycle
-	ofCluster bool
 }
 
 func newSummarizer(o Options) summarizer {
@@ -128,7 +128,7 @@ func (s *summarizer) noteName(targets []mgmt.StatusTarget) {
 
 func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
 	s.named, s.last.Guest, s.last.PausedUntil = true, c.Name, time.Time{}
-	s.lifecycle, s.ofCluster = c.Lifecycle(now), c.ReportedBy == model.ClusterAPI
+	s.plane, s.lifecycle = c, c.Lifecycle(now)
 	if paused, is := s.lifecycle.(model.Paused); is {
 		s.last.PausedUntil = paused.Until
 	}
@@ -164,7 +164,7 @@ func (s *summarizer) addPass(said statement) {
 	s.last.Lifecycle = lifecycleOf(said.res.Lifecycle)
 	s.last.PausedSince = pausedSince(s.last, s.board.shown(), said.now)
 	for _, c := range status.Dated(said.conditions, conditionsOf(s.board.shown()), said.now) {
-		if s.ofCluster {
+		if s.plane.ReportedBy == model.ClusterAPI {
 			c.Message = strings.ReplaceAll(c.Message, status.PausedByHostedControlPlane, status.PausedByCluster)
 		}
 		s.conditions = slices.DeleteFunc(s.conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
