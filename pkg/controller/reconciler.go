@@ -118,6 +118,8 @@ func (r *Reconciler) pass(ctx, life context.Context) passed {
 	o := r.observe(ctx)
 	if o.mgmtSeen {
 		r.reports.lifecycle.log(ctx, o, r.memory.secrets.Credential(model.IstiodBearer).Expires)
+	} else {
+		r.noteShown(o.now)
 	}
 	r.memory.standby = r.memory.standby.after(r.config, o.ownership, o.now)
 	d := r.decider().decide(o)

@@ -45,6 +45,18 @@ func (r *reports) state(given status.Result, targets []mgmt.StatusTarget, now ti
 	return s, requeue
 }
 
+// noteShown adds to the summary what the watches show of the HostedControlPlane, or of the Cluster. A pass that does
+// not know the guest does not observe the management side. Its report still needs the lifecycle: an API server that is
+// not up yet needs no action.
+func (r *Reconciler) noteShown(now time.Time) {
+	shown := r.mgmt.CurrentControlPlane(r.reports.summary.plane).ControlPlane
+	if !shown.Owns() {
+		return
+	}
+	shown.NotEnabled, shown.RemovalID = r.config.NotEnabled, r.config.RemovalID
+	r.reports.summary.noteControlPlane(shown, now)
+}
+
 // conditionsFor returns the conditions for a HostedControlPlane. Where there is one, they are those of the statement. A
 // second one can have another lifecycle.
 func (s statement) conditionsFor(to mgmt.StatusTarget) []metav1.Condition {

@@ -32,12 +32,16 @@ type summarizer struct {
 	last summary.Summary
 	// conditions are the conditions of the summary, with all of their messages.
 	conditions []metav1.Condition
+	// earlier is the summary that an earlier process wrote. guestSeen reports whether a pass of this process has
+	// observed the guest, current whether one has computed all conditions from what it observed.
+	earlier            summary.Summary
+	guestSeen, current bool
 	// settled reports whether the pass before left everything as planned. What a pass writes then without another plan
 	// is a repair.
 	settled bool
-	// lifecycle is the one that was observed last. ofCluster reports whether it is that of a Cluster of Cluster API.
+	// plane is the control plane that was observed or shown last, lifecycle the one that it had then.
+	plane     model.ControlPlane
 	lifecycle model.Lifecycle
-	ofCluster bool
 }
 
 func newSummarizer(o Options) summarizer {
@@ -87,6 +91,7 @@ func (s *summarizer) noteRepairs(o observation, d decision, out outcome) bool {
 
 // noteGuest adds what the guest shows.
 func (s *summarizer) noteGuest(o observation) {
+	s.guestSeen = true
 	s.last.Classes, s.last.Class = len(o.guest.Classes), model.Oldest(o.guest.Classes)
 	switch o.ownership.(type) {
 	case ownership.Owned:
@@ -128,7 +133,7 @@ func (s *summarizer) noteName(targets []mgmt.StatusTarget) {
 
 func (s *summarizer) noteControlPlane(c model.ControlPlane, now time.Time) {
 	s.named, s.last.Guest, s.last.PausedUntil = true, c.Name, time.Time{}
-	s.lifecycle, s.ofCluster = c.Lifecycle(now), c.ReportedBy == model.ClusterAPI
+	s.plane, s.lifecycle = c, c.Lifecycle(now)
 	if paused, is := s.lifecycle.(model.Paused); is {
 		s.last.PausedUntil = paused.Until
 	}
@@ -159,40 +164,28 @@ func (s *summarizer) noteWebhook(cfg model.Config, o observation, d converge) {
 // addPass adds what a pass says to the summary, and posts it.
 func (s *summarizer) addPass(said statement) {
 	if s.conditions == nil {
-		s.conditions = conditionsOf(s.board.shown()) // during a pause, only Progressing is computed
+		s.earlier = s.board.shown()
+		s.conditions = conditionsOf(s.earlier)
 	}
 	s.last.Lifecycle = lifecycleOf(said.res.Lifecycle)
 	s.last.PausedSince = pausedSince(s.last, s.board.shown(), said.now)
+	s.last.GuestUnobserved = !s.guestSeen
+	if s.last.HasOldConditions() && !s.current {
+		s.keepEarlier()
+	}
 	for _, c := range status.Dated(said.conditions, conditionsOf(s.board.shown()), said.now) {
-		if s.ofCluster {
+		if s.plane.ReportedBy == model.ClusterAPI {
 			c.Message = strings.ReplaceAll(c.Message, status.PausedByHostedControlPlane, status.PausedByCluster)
 		}
 		s.conditions = slices.DeleteFunc(s.conditions, func(old metav1.Condition) bool { return old.Type == c.Type })
 		s.conditions = append(s.conditions, c)
 	}
 	if observed := said.res.ObservationProblem == nil && !s.last.Lifecycle.IsOnHold(); observed {
+		s.current = true
 		s.noteIstiod(said.res)
 	}
 	s.last.Time, s.last.Conditions = said.now, summarized(s.conditions)
 	s.board.post(s.last)
-}
-
-// pausedSince returns when hypergate first saw the pause that last has. shown is the summary on the Lease, which an
-// earlier process can have written: if its version did not write the time, the pause is at least as old as its last
-// pass. pausedSince returns the zero time without a pause.
-func pausedSince(last, shown summary.Summary, now time.Time) time.Time {
-	switch {
-	case last.Lifecycle != summary.Paused:
-		return time.Time{}
-	case !last.PausedSince.IsZero():
-		return last.PausedSince
-	case shown.Lifecycle == summary.Paused && !shown.PausedSince.IsZero():
-		return shown.PausedSince
-	case shown.Lifecycle == summary.Paused:
-		return shown.Time
-	default:
-		return now
-	}
 }
 
 // noteIstiod adds what a result shows of istiod, and of a rollout of gateways, to the summary.

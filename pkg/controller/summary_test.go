@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -163,6 +164,64 @@ func TestTheSummaryHasTheBeginningOfAPause(t *testing.T) {
 	b.onLease = &summary.Summary{Lifecycle: summary.Active, Time: start}
 	if got := pass(&summarizer{board: b}, model.Paused{}, start.Add(time.Hour)); !got.Equal(start.Add(time.Hour)) {
 		t.Errorf("after a process that saw no pause: %s", got)
+	}
+}
+
+// TestAPauseKeepsWhatAnEarlierProcessWrote checks the summary of a process that starts during a pause: what only a pass
+// outside of the pause finds out is that of the process before. What the pause shows is current.
+func TestAPauseKeepsWhatAnEarlierProcessWrote(t *testing.T) {
+	t.Parallel()
+	earlier := summary.Summary{
+		Time: start, Lifecycle: summary.Active, Classes: 1, Class: "demo", Owner: summary.OwnerOurs,
+		Conditions: []summary.Condition{{Type: summary.Available, Status: summary.True, Reason: status.ReasonAsExpected}},
+		Istiod:     summary.Istiod{State: summary.IstiodServing, Since: start, Version: "1.28.3", Ready: 2, Wanted: 2},
+		Published:  summary.Published{Strategy: "route", Address: "a:1", State: summary.PublishedReached},
+		Webhook:    summary.Webhook{Policy: summary.WebhookFail, Since: start},
+		CRDs:       summary.CRDs{Ours: 9, Blocked: 1},
+		Gateways:   summary.Gateways{State: summary.GatewaysStopped, Done: 3, Total: 12, Gateway: "shop/web"},
+	}
+	unsynced := status.Result{ObservationProblem: errors.New("the guest has not been observed yet"), ObservationSide: model.SideGuest}
+	for name, observed := range map[string]bool{"the guest is away": false, "the guest answers": true} {
+		s := summarizer{board: &board{onLease: &earlier}}
+		s.addPass(statement{res: unsynced, conditions: status.ControlPlane(unsynced, status.DegradedSince{}, nil, start), now: start})
+		if got := s.last; !got.GuestUnobserved || got.CRDs != (summary.CRDs{}) {
+			t.Errorf("%s: before the pause is known: %+v", name, got)
+		}
+		want := earlier
+		if want.Istiod = (summary.Istiod{Version: "1.28.3"}); observed {
+			s.noteGuest(observation{ownership: ownership.Unowned{}})
+			s.last.Istiod = summary.Istiod{State: summary.IstiodUnavailable, Wanted: 2}
+			want.Classes, want.Class, want.Owner = 0, "", summary.OwnerNone
+			want.Istiod = summary.Istiod{State: summary.IstiodUnavailable, Since: start, Version: "1.28.3", Wanted: 2}
+		}
+		for range 2 {
+			s.addPass(statement{res: status.Result{Lifecycle: model.Paused{}}, now: start.Add(time.Minute)})
+			want.Time, want.Lifecycle, want.PausedSince = start.Add(time.Minute), summary.Paused, start.Add(time.Minute)
+			if diff := cmp.Diff(want, s.last); diff != "" {
+				t.Errorf("%s: -want +got:\n%s", name, diff)
+			}
+		}
+		s.addPass(statement{now: start.Add(time.Hour)})
+		s.last.CRDs = summary.CRDs{Ours: 8}
+		s.addPass(statement{res: status.Result{Lifecycle: model.Paused{}}, now: start.Add(2 * time.Hour)})
+		if got := s.last; got.CRDs.Ours != 8 || got.Gateways != (summary.Gateways{}) {
+			t.Errorf("%s: after another pause: %+v", name, got)
+		}
+	}
+}
+
+// TestAFirstProcessInAPauseHasNothingToKeep checks the summary of a process that starts during a pause, on a Lease
+// without a summary.
+func TestAFirstProcessInAPauseHasNothingToKeep(t *testing.T) {
+	t.Parallel()
+	s := summarizer{board: &board{}}
+	s.addPass(statement{res: status.Result{Lifecycle: model.Paused{}}, now: start})
+	if got := s.last; !got.GuestUnobserved || got.Published != (summary.Published{}) {
+		t.Errorf("%+v", got)
+	}
+	s.noteGuest(observation{})
+	if s.addPass(statement{res: status.Result{Lifecycle: model.Paused{}}, now: start}); s.last.GuestUnobserved {
+		t.Error("the guest was observed")
 	}
 }
 

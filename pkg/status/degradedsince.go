@@ -34,7 +34,7 @@ func (a DegradedSince) Observe(r Result, now time.Time) (next DegradedSince, req
 	}
 	for _, p := range r.problems() {
 		if r.isKnown(p) {
-			delete(next.since, p.reason) // it begins again once HyperShift reports that the kube-apiserver is available
+			delete(next.since, p.reason) // it begins again once the kube-apiserver is expected to answer
 		}
 	}
 	for _, p := range r.transientProblems() {

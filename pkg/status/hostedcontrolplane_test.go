@@ -690,6 +690,11 @@ func TestTransientProblemsAreDegradedAfterAGracePeriod(t *testing.T) {
 	if got := degraded(starting, degradedSince, nil, now.Add(time.Hour)); got != metav1.ConditionFalse || again != 0 {
 		t.Fatalf("a guest that starts: %s, again in %s", got, again)
 	}
+	uninitialized := with(down, func(r *status.Result) { r.Lifecycle = model.Starting{} })
+	degradedSince, again = status.DegradedSince{}.Observe(uninitialized, now)
+	if got := degraded(uninitialized, degradedSince, nil, now.Add(time.Hour)); got != metav1.ConditionFalse || again != 0 {
+		t.Fatalf("a control plane that was never up: %s, again in %s", got, again)
+	}
 	reachable := with(down, func(r *status.Result) { r.APIServer = metav1.ConditionTrue })
 	if got := degraded(reachable, status.DegradedSince{}, previous, now); got != metav1.ConditionTrue {
 		t.Fatalf("HyperShift reaches it, and hypergate does not: %s", got)

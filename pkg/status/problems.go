@@ -42,15 +42,16 @@ func (r Result) actionProblems() []problem {
 }
 
 // transientProblems returns the problems that usually end without an action. A guest that does not answer is not
-// among them while HyperShift reports its kube-apiserver as unavailable: the guest is starting, or its administrator
-// already knows.
+// among them while the management side explains that: the guest is starting, or its administrator already knows.
 func (r Result) transientProblems() []problem {
 	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.waits == "" || r.isKnown(p) })
 }
 
-// isKnown reports whether HyperShift's report on the guest's kube-apiserver explains a transient problem.
+// isKnown reports whether the management side explains a transient problem: HyperShift reports that the guest's
+// kube-apiserver is unavailable, or the control plane is not initialized yet.
 func (r Result) isKnown(p problem) bool {
-	return p.waits == ReasonWaitingForGuest && r.APIServer != "" && r.APIServer != metav1.ConditionTrue
+	_, starting := r.Lifecycle.(model.Starting)
+	return p.waits == ReasonWaitingForGuest && (starting || r.APIServer != "" && r.APIServer != metav1.ConditionTrue)
 }
 
 // problems returns all problems. Those that end a pass come first.

@@ -160,6 +160,9 @@ func (s Summary) clean() Summary {
 	} {
 		*field.text = unescaped.Replace(text.Line(*field.text, field.most))
 	}
+	if s.GuestUnobserved {
+		s.Classes, s.Class, s.Owner, s.CRDs, s.Gateways = 0, "", "", CRDs{}, Gateways{}
+	}
 	if s.CA.ByOther {
 		s.CA.Request = "" // hypergate follows none
 	}

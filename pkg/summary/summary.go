@@ -49,6 +49,9 @@ type Summary struct {
 	// Conditions are Available, Progressing, Degraded and Upgradeable. During a pause, only Progressing is computed:
 	// the others are from before it (HasOldConditions).
 	Conditions []Condition `json:"conditions,omitempty"`
+	// GuestUnobserved reports whether the pod has not observed the guest since it started. Then the classes, the owner,
+	// the CRDs and the gateways are not known. It is false in a summary of a version that does not write it.
+	GuestUnobserved bool `json:"guestUnobserved,omitempty"`
 	// Classes is the number of GatewayClasses that hypergate serves. Class is the name of the oldest one.
 	Classes int    `json:"classes"`
 	Class   string `json:"class,omitempty"`
@@ -118,9 +121,14 @@ const (
 	Unknown = "Unknown"
 )
 
+// NotObserved is the text of what was not observed.
+const NotObserved = "unknown"
+
 // ClassesText returns the number of GatewayClasses, and the name of the oldest one if it is known.
 func (s Summary) ClassesText() string {
 	switch {
+	case s.GuestUnobserved:
+		return NotObserved
 	case s.Class == "":
 		return strconv.Itoa(s.Classes)
 	case s.Classes == 1:

@@ -138,6 +138,7 @@ func TestTexts(t *testing.T) {
 	for want, got := range map[string]string{
 		"0":                     summary.Summary{}.ClassesText(),
 		"2":                     summary.Summary{Classes: 2}.ClassesText(),
+		"unknown":               summary.Summary{GuestUnobserved: true}.ClassesText(),
 		"1: demo":               summary.Summary{Classes: 1, Class: "demo"}.ClassesText(),
 		"3, the oldest is demo": summary.Summary{Classes: 3, Class: "demo"}.ClassesText(),
 		"":                      summary.GuestAPI{}.Text(),
@@ -205,6 +206,26 @@ func TestParse(t *testing.T) {
 			t.Errorf("%v: %+v", err, got)
 		}
 	})
+}
+
+// TestWhatWasNotObservedHasNoValue checks the fields of a guest that was not observed: a forged summary has no values
+// there. A reader of an earlier version ignores the mark.
+func TestWhatWasNotObservedHasNoValue(t *testing.T) {
+	t.Parallel()
+	s := installed()
+	s.GuestUnobserved, s.Gateways = true, summary.Gateways{State: summary.GatewaysStopped, Total: 3}
+	got, err := summary.Parse(encode(t, s))
+	want := installed()
+	want.Schema, want.GuestUnobserved, want.Classes, want.Class, want.Owner, want.CRDs = summary.Schema, true, 0, "", "", summary.CRDs{}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	if got, err := summary.Parse(`{"schema":1,"guestUnobserved":true,"classes":3}`); err != nil || got.Classes != 0 {
+		t.Errorf("%v: %+v", err, got)
+	}
+	if strings.Contains(encode(t, installed()), "guestUnobserved") {
+		t.Error("a guest that was observed has the mark")
+	}
 }
 
 // FuzzParse checks for any annotation that the result is printable and small, that it is stable when it is encoded

@@ -94,21 +94,25 @@ func guestRows(s summary.Summary, now time.Time) []row {
 		row{"API", s.GuestAPI.Text()},
 		row{"owner", s.Owner},
 		row{"classes", s.ClassesText()},
-		row{"CRDs", joined(", ", crdTexts(s.CRDs)...)},
+		row{"CRDs", joined(", ", crdTexts(s)...)},
 		row{"webhook", s.Webhook.Policy},
 		row{"gateways", s.Gateways.Text()},
 		row{"credential", s.CredentialText(left(s.GuestCredential.Until, now))},
 	)
 }
 
-// crdTexts counts the CRDs. The first two texts are about owners, the rest about those that need attention.
-func crdTexts(c summary.CRDs) []string {
-	out := []string{fmt.Sprintf("%d of hypergate", c.Ours), fmt.Sprintf("%d of other owners", c.Others)}
-	if c.Blocked > 0 {
-		out = append(out, fmt.Sprintf("%d blocked", c.Blocked))
+// crdTexts counts the CRDs. The first two texts are about owners, the rest about those that need attention. It returns
+// one word if the guest was not observed.
+func crdTexts(s summary.Summary) []string {
+	if s.GuestUnobserved {
+		return []string{summary.NotObserved}
 	}
-	if c.Undetermined > 0 {
-		out = append(out, fmt.Sprintf("%d undetermined", c.Undetermined))
+	out := []string{fmt.Sprintf("%d of hypergate", s.CRDs.Ours), fmt.Sprintf("%d of other owners", s.CRDs.Others)}
+	if s.CRDs.Blocked > 0 {
+		out = append(out, fmt.Sprintf("%d blocked", s.CRDs.Blocked))
+	}
+	if s.CRDs.Undetermined > 0 {
+		out = append(out, fmt.Sprintf("%d undetermined", s.CRDs.Undetermined))
 	}
 	return out
 }

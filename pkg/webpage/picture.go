@@ -45,8 +45,8 @@ func factsOf(r summary.Reading, now time.Time) facts {
 		published: box("published", partPublished, joined(" ", s.Published.Strategy, s.Published.State), s.Published.Address),
 		ca:        box("mesh CA", partCA),
 		api:       box("API server", partAPI, "the guest's kube-apiserver"),
-		gateways:  box("gateways", partGateways, classes(s.Classes), s.Gateways.Text()),
-		crds:      box("CRDs", partCRDs, joined(", ", crdTexts(s.CRDs)[:2]...), joined(", ", crdTexts(s.CRDs)[2:]...)),
+		gateways:  box("gateways", partGateways, classes(s), s.Gateways.Text()),
+		crds:      box("CRDs", partCRDs, crdLines(s)...),
 
 		toCredential: arrowFact("hypergate's credential", classNone, left(s.GuestCredential.Until, now), apiText(s.GuestAPI)),
 		toToken:      arrowFact("istiod's token", classNone, left(s.Token.Until, now)),
@@ -142,11 +142,25 @@ func since(t, now time.Time) string {
 	return "for " + age(t, now)
 }
 
-func classes(n int) string {
-	if n == 1 {
+// classes returns the number of GatewayClasses. It is empty if that is not known, which the word of the box says.
+func classes(s *summary.Summary) string {
+	switch {
+	case s.GuestUnobserved:
+		return ""
+	case s.Classes == 1:
 		return "1 GatewayClass"
+	default:
+		return fmt.Sprintf("%d GatewayClasses", s.Classes)
 	}
-	return fmt.Sprintf("%d GatewayClasses", n)
+}
+
+// crdLines returns two lines about CRDs: their owners, and what needs attention. There are none if that is not known.
+func crdLines(s *summary.Summary) []string {
+	if s.GuestUnobserved {
+		return nil
+	}
+	texts := crdTexts(*s)
+	return []string{joined(", ", texts[:2]...), joined(", ", texts[2:]...)}
 }
 
 // picture is a drawing of a size.

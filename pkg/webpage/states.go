@@ -94,11 +94,14 @@ func judge(r summary.Reading, p part) boxState {
 		return ofHypergate(r)
 	}
 	s := r.Summary
-	if state := own(s, p); state == off {
-		return off
-	} else if r.State == summary.Silent || r.State == summary.Overdue || isOld(s, p) {
+	switch state := own(s, p); {
+	case isUnobserved(s, p):
 		return unknown
-	} else {
+	case state == off:
+		return off
+	case r.State == summary.Silent || r.State == summary.Overdue || isOld(s, p):
+		return unknown
+	default:
 		return max(state, degradedState(s, p))
 	}
 }
@@ -107,6 +110,26 @@ func judge(r summary.Reading, p part) boxState {
 // pause.
 func isOld(s *summary.Summary, p part) bool {
 	return s.HasOldConditions() && p != partIstiod && p != partCA
+}
+
+// isUnobserved reports whether a part is not known, because the guest was not observed. Otherwise a part would be blank
+// that something requests. The management side is observed if the guest answers at all.
+func isUnobserved(s *summary.Summary, p part) bool {
+	if !s.GuestUnobserved {
+		return false
+	}
+	switch p {
+	case partIstiod:
+		return s.Istiod.State == ""
+	case partCA:
+		return s.Istiod.State == "" && s.CA.Expires.IsZero()
+	case partPublished:
+		return s.Published.State == ""
+	case partGateways, partCRDs:
+		return true
+	case partHypergate, partAPI:
+	}
+	return false
 }
 
 // degradedState returns failing for the part that Degraded is about, and unknown for the one that cannot be observed.

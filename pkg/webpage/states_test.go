@@ -85,6 +85,32 @@ func TestStatesOfBoxes(t *testing.T) {
 	}
 }
 
+// TestAPartThatWasNotObservedIsUnknown checks the boxes while the guest was not observed. The guest answers in one of
+// the cases, and then the management side was observed.
+func TestAPartThatWasNotObservedIsUnknown(t *testing.T) {
+	t.Parallel()
+	conditions := []summary.Condition{
+		{Type: summary.Available, Status: summary.Unknown, Reason: "GuestUnreachable"},
+		{Type: summary.Progressing, Status: summary.True, Reason: "WaitingForGuest"},
+	}
+	for state, want := range map[string][7]boxState{
+		"":                    {progressing, unknown, unknown, unknown, unknown, unknown, unknown},
+		summary.IstiodAbsent:  {progressing, off, unknown, off, unknown, unknown, unknown},
+		summary.IstiodServing: {progressing, well, unknown, off, unknown, unknown, unknown},
+	} {
+		r := summary.Reading{State: summary.InProgress, Summary: &summary.Summary{
+			Lifecycle: summary.Active, GuestUnobserved: true, Conditions: conditions, Istiod: summary.Istiod{State: state},
+		}}
+		var got [7]boxState
+		for i := range got {
+			got[i] = judge(r, part(i))
+		}
+		if got != want {
+			t.Errorf("istiod %q: %v, want %v", state, got, want)
+		}
+	}
+}
+
 func working() *summary.Summary {
 	return &summary.Summary{
 		Lifecycle: summary.Active, Classes: 1, Istiod: summary.Istiod{State: summary.IstiodServing},

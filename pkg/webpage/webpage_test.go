@@ -118,8 +118,13 @@ func pages(t *testing.T) map[string][]byte {
 	out := map[string][]byte{}
 	empty := installed("guest1")
 	empty.Summary = &summary.Summary{Guest: "guest1", Lifecycle: summary.Starting}
+	unobserved := installed("guest1")
+	unobserved.Summary = &summary.Summary{
+		Guest: "guest1", Lifecycle: summary.Active, GuestUnobserved: true, GuestAPI: summary.GuestAPI{State: summary.APISilent},
+	}
 	for name, readings := range map[string][]summary.Reading{
-		"rolling": {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")},
+		"unobserved": {unobserved},
+		"rolling":    {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")},
 		"degraded": {degraded("guest1")}, "silent": {silent()}, "empty": {empty},
 		"hostile": {hostile()}, "two": {installed("guest1"), degraded("guest2")}, "nothing": nil,
 	} {

@@ -135,7 +135,7 @@ func (p page) guest(s *summary.Summary) [][2]string {
 		{"API", s.GuestAPI.Text()},
 		{"owner", s.Owner},
 		{"classes", s.ClassesText()},
-		{"CRDs", crdsText(s.CRDs)},
+		{"CRDs", crdsText(s)},
 		{"webhook", p.webhook(s)},
 		{"gateways", s.Gateways.Text()},
 		{"credential", s.CredentialText(p.left(s.GuestCredential.Until))},
@@ -149,7 +149,11 @@ func (p page) webhook(s *summary.Summary) string {
 	return s.Webhook.Policy + p.since(s.Webhook.Since)
 }
 
-func crdsText(c summary.CRDs) string {
+func crdsText(s *summary.Summary) string {
+	if s.GuestUnobserved {
+		return summary.NotObserved
+	}
+	c := s.CRDs
 	parts := []string{fmt.Sprintf("%d of hypergate", c.Ours)}
 	for _, more := range []struct {
 		n    int

@@ -97,7 +97,7 @@ func watchedOf(r summary.Reading) []labelled {
 		labelled{"API", s.GuestAPI.State},
 		labelled{"owner", s.Owner},
 		labelled{"classes", s.ClassesText()},
-		labelled{"CRDs", crdsText(s.CRDs)},
+		labelled{"CRDs", crdsText(s)},
 		labelled{"webhook", s.Webhook.Policy},
 		labelled{"gateways", s.Gateways.Text()},
 		labelled{"mesh CA", s.CA.Phase},

@@ -143,6 +143,8 @@ func TestStatusOutput(t *testing.T) {
 	none := summaryOf("guest1")
 	none.Published, none.Token, none.CA = summary.Published{}, summary.Validity{}, summary.CA{}
 	none.Webhook, none.Istiod = summary.Webhook{}, summary.Istiod{}
+	unobserved := none
+	unobserved.GuestUnobserved, unobserved.GuestAPI = true, summary.GuestAPI{State: summary.APISilent}
 	rolling := summaryOf("guest1")
 	rolling.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
 	rolling.Conditions[1] = summary.Condition{
@@ -157,8 +159,8 @@ func TestStatusOutput(t *testing.T) {
 		Probe: "router.example.com:8443",
 	}
 	for name, reading := range map[string]summary.Reading{
-		"expiring": renewed(t, expiring),
-		"ok":       renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
+		"expiring": renewed(t, expiring), "unobserved": renewed(t, unobserved),
+		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
 		"rolling": renewed(t, rolling), "paused": renewed(t, pausedSummary("guest1")),
 		"silent": readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
 	} {
