@@ -16,6 +16,9 @@ import (
 type Evidence struct {
 	Origin Origin
 	Hosted Hosted
+	// Conflict reports whether the watches show what nothing may be installed beside (ownership.Conflicts). That can be
+	// more than an Origin: the Istio resource of another revision, or what another hypergate has left.
+	Conflict bool
 	// Lock is which istiod deploys Gateways.
 	Lock Lock
 	// Gateways are those of hypergate's classes, and all others that hypergate holds.

@@ -10,7 +10,7 @@ import (
 func (d decision) forward() Step {
 	switch d.e.Hosted.Mode {
 	case HostedAbsent:
-		if !d.e.Origin.Exists {
+		if !d.e.Origin.Exists && !d.e.Conflict {
 			return Act{Done, SetHosted{HostedAlone}} // there is nothing to migrate
 		}
 		if blocked := d.blocked(); len(blocked) > 0 {
@@ -303,14 +303,15 @@ func (d decision) park() Step {
 
 // end decides after the origin was parked.
 func (d decision) end() Step {
-	switch {
-	case d.e.Origin.Exists && d.i.Goal == Retired:
-		return Wait{Phase: Retire, Why: OriginExists}
-	case d.e.Origin.Exists:
-		return Rest{Park, Parked}
-	case d.e.Hosted.Mode != HostedAlone:
-		return Act{Done, SetHosted{HostedAlone}}
-	default:
+	exists := d.e.Origin.Exists
+	switch isAlone := d.e.Hosted.Mode == HostedAlone; {
+	case !exists && isAlone:
 		return Rest{Done, Finished}
+	case !exists && !d.e.Conflict:
+		return Act{Done, SetHosted{HostedAlone}} // beside a conflict, this would be refused in each pass
+	case d.i.Goal == Retired:
+		return Wait{Phase: Retire, Why: OriginExists}
+	default:
+		return Rest{Park, Parked}
 	}
 }
