@@ -567,6 +567,36 @@ func TestBackwardWithoutArrival(t *testing.T) {
 	}
 }
 
+// TestADeniedReleaseKeepsNoOther checks that a rollback gives up a held Gateway without a Deployment whose release the
+// guest denies.
+func TestADeniedReleaseKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	release := func(name string) migration.Step {
+		return migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only(name)}}
+	}
+	late := held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+		back(s)
+		s.e.Gateways[0], s.e.Gateways[1].Of = gateway("a", model.Held, migration.OfNone), migration.OfHosted
+		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Hour), Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+	})
+	last := late.with(func(s *situation) {
+		_, s.memo = migration.Decide(s.e, s.i, s.memo, start)
+		s.e.Gateways[1] = gateway("b", model.Free, migration.OfOrigin)
+	})
+	checkDecisions(t, []decisionCase{
+		{"in time", late.with(func(s *situation) { s.memo.ReleasedAt = ago(9 * time.Minute) }), release("a")},
+		{"the others follow", late, release("b")},
+		{
+			"the rollback stops after them", last,
+			migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: only("a")[0]},
+		},
+		{"a request tries it again", last.with(func(s *situation) { s.i.At = start.Add(time.Second) }), release("a")},
+		{"it is released", last.with(func(s *situation) { s.e.Gateways[0].Hold = model.Free }), migration.Act{
+			Phase: migration.StandBy, Action: migration.SetHosted{Mode: migration.HostedAbsent},
+		}},
+	})
+}
+
 // TestAnOriginWithoutADeployment checks that nothing is scaled that does not exist, in both directions.
 func TestAnOriginWithoutADeployment(t *testing.T) {
 	t.Parallel()
