@@ -103,6 +103,7 @@ func (d decider) decideMigration(o observation) migrationStep {
 		return out.continueWith(m.unwritten)
 	}
 	evidence, record := migrationEvidence(o, m.reading, m.record.Intent.Accepted), m.record
+	evidence.Conflict = origin
 	memo := record.MemoAt(o.now)
 	if m.reading.err == nil {
 		out.step, out.memo = migration.Decide(evidence, record.Intent, memo, o.now)

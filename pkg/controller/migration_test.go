@@ -102,6 +102,13 @@ func TestDecideBesideAnOrigin(t *testing.T) {
 			})},
 		},
 		{
+			name: "what is there is not an origin", want: "no plan, renew false, again 0s", problem: "OriginMissing: Deployment",
+			edit: []func(*observation){start, func(o *observation) {
+				o.guest.Foreign = model.ForeignInstallations{Istios: []string{"openshift-gateway"}}
+			}, readFacts(func(f *guest.MigrationFacts) { f.Inventory.Origin = migration.OriginFacts{} })},
+			decider: func(d *decider) { d.config.ControllerName = "openshift.io/gateway-controller/v1" },
+		},
+		{
 			name: "serves, without a reading", edit: []func(*observation){start, deployed(model.IstiodServing)},
 			want: "converge, installed true, acquire 0",
 		},

@@ -141,9 +141,9 @@ func (d decision) stayed(g Gateway) bool {
 }
 
 // isStranded reports whether a Gateway did not arrive at the origin in time, since the last request. One that is only
-// not programmed, perhaps as before, has arrived.
+// not programmed, perhaps as before, has arrived. One without pods is stranded if the guest denies its release.
 func (d decision) isStranded(g Gateway) bool {
-	if !g.deployed() || d.stayed(g) || g.isBack() {
+	if !g.deployed() && !g.lost() || d.stayed(g) || g.isBack() {
 		return false
 	}
 	if d.counts(d.m.StrandedAt) && slices.Contains(d.m.Stranded, hashOfUID(g.UID)) {

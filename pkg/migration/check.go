@@ -170,7 +170,8 @@ func originRows() []row {
 		},
 		{
 			Blocker, OriginMissing, "the guest has no istiod of this revision, so there is nothing to migrate",
-			"check --revision and --guest-namespace; without an istiod in the guest, hypergate run needs no migration",
+			"check --revision and --guest-namespace; remove an istiod that another hypergate has left there; " +
+				"without an istiod in the guest, hypergate run needs no migration",
 			onIstiod(func(i Inventory) bool { return i.Origin.Kind() == NoOrigin }, nothing), nil,
 		},
 		{

@@ -240,6 +240,7 @@ func (d decision) memo(step Step) Memo {
 		return Memo{Phase: m.Phase, Since: m.Since, Replicas: m.Replicas} // the next migration may have no time of its own
 	}
 	m.Unneeded = phase == Lead && !d.needed()
+	m.Offered = d.offered(step)
 	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
 	if d.hasLed(phase) {
 		m.LeadFailedAt = time.Time{} // if the lock is lost later, the hosted istiod has its full time again
@@ -367,10 +368,19 @@ func (d decision) memoOfScale(p Phase, replicas int32, m Memo) Memo {
 	if d.e.Origin.Replicas > 0 {
 		m.Replicas = d.e.Origin.Replicas
 	}
-	if p != Lead || !d.scaledInLead() {
+	switch {
+	case p != Lead, !d.scaledInLead():
 		m.ScaledAt = d.now
+	case d.mayScaleAgain():
+		m.LeadFailedAt, m.ScaledAt = m.ScaledAt, d.now
 	}
 	return m
+}
+
+// offered reports whether the hosted istiod could get the lock since ScaledAt, or the guest prevents that: the scaling
+// of the origin is repeated.
+func (d decision) offered(step Step) bool {
+	return step.In() == Lead && d.scaledInLead() && (d.m.Offered || d.e.Origin.Replicas == 0 || step == Act{Lead, ScaleOrigin{0}})
 }
 
 // scaledInLead reports whether the origin was scaled to 0 in the current phase Lead.

@@ -567,6 +567,36 @@ func TestBackwardWithoutArrival(t *testing.T) {
 	}
 }
 
+// TestADeniedReleaseKeepsNoOther checks that a rollback gives up a held Gateway without a Deployment whose release the
+// guest denies.
+func TestADeniedReleaseKeepsNoOther(t *testing.T) {
+	t.Parallel()
+	release := func(name string) migration.Step {
+		return migration.Act{Phase: migration.Roll, Action: migration.ReleaseGateways{Gateways: only(name)}}
+	}
+	late := held(migration.HostedServing, migration.LockOrigin).with(func(s *situation) {
+		back(s)
+		s.e.Gateways[0], s.e.Gateways[1].Of = gateway("a", model.Held, migration.OfNone), migration.OfHosted
+		s.memo = migration.Memo{Phase: migration.Roll, Since: ago(time.Hour), Released: "uid-a", ReleasedAt: ago(11 * time.Minute)}
+	})
+	last := late.with(func(s *situation) {
+		_, s.memo = migration.Decide(s.e, s.i, s.memo, start)
+		s.e.Gateways[1] = gateway("b", model.Free, migration.OfOrigin)
+	})
+	checkDecisions(t, []decisionCase{
+		{"in time", late.with(func(s *situation) { s.memo.ReleasedAt = ago(9 * time.Minute) }), release("a")},
+		{"the others follow", late, release("b")},
+		{
+			"the rollback stops after them", last,
+			migration.Stop{Phase: migration.Roll, Why: migration.GatewayFailed, Gateway: only("a")[0]},
+		},
+		{"a request tries it again", last.with(func(s *situation) { s.i.At = start.Add(time.Second) }), release("a")},
+		{"it is released", last.with(func(s *situation) { s.e.Gateways[0].Hold = model.Free }), migration.Act{
+			Phase: migration.StandBy, Action: migration.SetHosted{Mode: migration.HostedAbsent},
+		}},
+	})
+}
+
 // TestAnOriginWithoutADeployment checks that nothing is scaled that does not exist, in both directions.
 func TestAnOriginWithoutADeployment(t *testing.T) {
 	t.Parallel()
@@ -671,6 +701,81 @@ func TestHoldsAreCounted(t *testing.T) {
 	} {
 		if got := count(tc.in); got != tc.want {
 			t.Errorf("%s: %d holds, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// neverScaled is the phase Lead after a crash, or an outage, between the Memo and the patch: the origin was not scaled.
+func neverScaled() situation {
+	return held(migration.HostedLeading, migration.LockOrigin).with(func(s *situation) {
+		s.memo = migration.Memo{Phase: migration.Lead, Since: ago(5 * time.Minute), ScaledAt: ago(3 * time.Minute), Replicas: 1}
+	})
+}
+
+// TestAnOriginThatWasNotScaled checks that a migration does not stop because of a lock that the hosted istiod was never
+// offered.
+func TestAnOriginThatWasNotScaled(t *testing.T) {
+	t.Parallel()
+	scale := func(replicas int32) migration.Step {
+		return migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: replicas}}
+	}
+	again := neverScaled().with(func(s *situation) { _, s.memo = migration.Decide(s.e, s.i, s.memo, ago(30*time.Second)) })
+	down := func(s *situation) {
+		s.e.Origin.Replicas, s.e.Origin.Pods, s.e.Origin.Ready, s.e.Lock = 0, 0, 0, migration.LockFree
+	}
+	restart := func(s *situation) { s.memo.Unstored = migration.Unstored{} }
+	checkDecisions(t, []decisionCase{
+		{"it is scaled once more", neverScaled(), scale(0)},
+		{"after the guest's clients have settled", neverScaled().with(func(s *situation) {
+			s.e.Outage.EndedAt = ago(time.Minute)
+		}), migration.Wait{Phase: migration.Lead, Why: migration.GuestSettling, Again: time.Minute}},
+		{"while it is down, its whole time begins", again.with(down), migration.Wait{
+			Phase: migration.Lead, Why: migration.LockPending, Again: 45 * time.Second,
+		}},
+		{"it is not repeated", again, migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: time.Minute}},
+		{
+			"nor after a restart", again.with(restart),
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: time.Minute},
+		},
+		{"without the lock, it starts again", again.with(down).with(func(s *situation) {
+			s.memo.ScaledAt = ago(45 * time.Second)
+		}), scale(1)},
+		{"not if it was seen without pods", neverScaled().with(func(s *situation) {
+			s.memo.Offered = true
+		}), scale(1)},
+		{"not before it serves its proxies", neverScaled().with(func(s *situation) { s.e.Origin.Ready = 0 }), scale(1)},
+	})
+}
+
+// TestAnOperatorThatScalesTheOrigin checks how often an origin is scaled down beside an operator that reverts it at
+// once: until leadTime, and once more after a restart of hypergate.
+func TestAnOperatorThatScalesTheOrigin(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		memo    migration.Memo
+		forgets bool
+		most    int
+	}{
+		"from the beginning":      {migration.Memo{Phase: migration.Lead, Since: start}, false, 90},
+		"after a restart":         {neverScaled().memo, false, 1},
+		"with restarts each pass": {neverScaled().memo, true, 1},
+	} {
+		s, now, scaled := neverScaled(), start, 0
+		var step migration.Step
+		memo := c.memo
+		for range 1000 {
+			step, memo = migration.Decide(s.e, s.i, memo, now)
+			if cmp.Equal(step, migration.Step(migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}})) {
+				scaled++
+			}
+			if c.forgets {
+				memo.Unstored = migration.Unstored{}
+			}
+			now = now.Add(500 * time.Millisecond)
+		}
+		want := migration.Step(migration.Stop{Phase: migration.Lead, Why: migration.LockPending})
+		if diff := cmp.Diff(want, step); diff != "" || scaled > c.most {
+			t.Errorf("%s: scaled %d times (-want +got):\n%s", name, scaled, diff)
 		}
 	}
 }

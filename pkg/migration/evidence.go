@@ -16,6 +16,9 @@ import (
 type Evidence struct {
 	Origin Origin
 	Hosted Hosted
+	// Conflict reports whether the watches show what nothing may be installed beside (ownership.Conflicts). That can be
+	// more than an Origin: the Istio resource of another revision, or what another hypergate has left.
+	Conflict bool
 	// Lock is which istiod deploys Gateways.
 	Lock Lock
 	// Gateways are those of hypergate's classes, and all others that hypergate holds.
@@ -258,7 +261,8 @@ type Memo struct {
 	LastHold   uint64
 	// ScaledAt is when hypergate scaled the origin to 0. In the phase Lead, it is the first time.
 	ScaledAt time.Time
-	// LeadFailedAt is when the origin started again because the hosted istiod did not get the lock in time.
+	// LeadFailedAt is when the origin started again because the hosted istiod did not get the lock in time. A time
+	// before ScaledAt is that of an earlier try in which the origin was not scaled: there is no third one.
 	LeadFailedAt time.Time
 
 	Unstored
@@ -269,6 +273,9 @@ type Memo struct {
 type Unstored struct {
 	// Unneeded reports that in the phase Lead, no Gateway needed the origin when all of the guest was read last.
 	Unneeded bool
+	// Offered reports that since ScaledAt in the phase Lead, the origin was read at 0 replicas, or its scaling was
+	// repeated: the hosted istiod could get the lock, or the guest prevents that.
+	Offered bool
 	// Stayed reports that Released was released in a rollback, and had no pod of the hosted istiod then.
 	Stayed bool
 }

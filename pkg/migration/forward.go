@@ -10,7 +10,7 @@ import (
 func (d decision) forward() Step {
 	switch d.e.Hosted.Mode {
 	case HostedAbsent:
-		if !d.e.Origin.Exists {
+		if !d.e.Origin.Exists && !d.e.Conflict {
 			return Act{Done, SetHosted{HostedAlone}} // there is nothing to migrate
 		}
 		if blocked := d.blocked(); len(blocked) > 0 {
@@ -126,15 +126,26 @@ func (d decision) isLate() bool {
 	return d.scaledInLead() && d.now.Sub(d.latest(d.m.ScaledAt)) >= limit
 }
 
+// mayScaleAgain reports whether the origin is scaled once more: hypergate ended, or the guest was away, after the Memo
+// was written, and the lock was never offered. Beside an operator that reverts it, each further try would take the
+// origin from its proxies. It serves them before that, so that they do not wait for two tries in a row.
+func (d decision) mayScaleAgain() bool {
+	return d.isLate() && d.e.Origin.Replicas > 0 && d.e.Origin.Ready > 0 && !d.m.Offered && !d.counts(d.m.LeadFailedAt)
+}
+
+// canStart reports whether the origin has a Deployment that can be scaled up, and Gateways need it.
+func (d decision) canStart() bool { return d.needed() && d.e.Origin.Exists && !d.e.Origin.Undeployed }
+
 // lockIsLate decides if the hosted istiod has not got the lock in time. The origin starts again, if Gateways need it.
 // Until lockTime, the hosted istiod can get the lock all the same. Nil: there is time left.
 func (d decision) lockIsLate() Step {
-	failed := d.counts(d.m.LeadFailedAt)
+	tried := d.counts(d.m.LeadFailedAt)
+	failed := tried && !d.m.LeadFailedAt.Before(d.m.ScaledAt)
 	left := lockTime - d.now.Sub(d.latest(d.m.ScaledAt))
 	switch origin := d.e.Origin; {
-	case !failed && !d.isLate():
+	case d.mayScaleAgain(), !tried && !d.isLate(), !failed && !d.isLate() && origin.Replicas == 0:
 		return nil
-	case d.needed() && origin.Exists && !origin.Undeployed && (origin.Replicas == 0 || !failed):
+	case d.canStart() && (origin.Replicas == 0 || !failed && d.isLate()):
 		return Act{Lead, ScaleOrigin{d.m.replicas()}}
 	case left > 0:
 		return Wait{Phase: Lead, Why: LockPending, Again: left}
@@ -303,14 +314,15 @@ func (d decision) park() Step {
 
 // end decides after the origin was parked.
 func (d decision) end() Step {
-	switch {
-	case d.e.Origin.Exists && d.i.Goal == Retired:
-		return Wait{Phase: Retire, Why: OriginExists}
-	case d.e.Origin.Exists:
-		return Rest{Park, Parked}
-	case d.e.Hosted.Mode != HostedAlone:
-		return Act{Done, SetHosted{HostedAlone}}
-	default:
+	exists := d.e.Origin.Exists
+	switch isAlone := d.e.Hosted.Mode == HostedAlone; {
+	case !exists && isAlone:
 		return Rest{Done, Finished}
+	case !exists && !d.e.Conflict:
+		return Act{Done, SetHosted{HostedAlone}} // beside a conflict, this would be refused in each pass
+	case d.i.Goal == Retired:
+		return Wait{Phase: Retire, Why: OriginExists}
+	default:
+		return Rest{Park, Parked}
 	}
 }
