@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	policyv1 "k8s.io/api/policy/v1"
@@ -34,7 +35,8 @@ func ParametersProblem(data map[string]string, into Target) string {
 func DrainProblem(data map[string]string, into Target) string {
 	scaler, budget := &autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}
 	for key, object := range map[string]any{"horizontalPodAutoscaler": scaler, "podDisruptionBudget": budget} {
-		if !into.merge(key, object) || !mergeInto(object, data[key]) {
+		part := data[key]
+		if !into.merge(key, object) || strings.TrimSpace(part) != "" && !mergeInto(object, key, part) {
 			return ""
 		}
 	}
@@ -49,9 +51,11 @@ func DrainProblem(data map[string]string, into Target) string {
 		"set spec: {minAvailable: null, maxUnavailable: 1}", keeps.String())
 }
 
-// mergeInto writes a part of an object over the object, and reports whether that is possible.
-func mergeInto(object any, part string) bool {
-	return part == "" || kubeyaml.Unmarshal([]byte(part), object) == nil
+// mergeInto writes a part of an object over the object, and reports whether that is possible. It does not parse a part
+// that is not checked: a user of the guest can write one that needs any amount of memory.
+func mergeInto(object any, key, part string) bool {
+	_, isObject := overlayProblem(key, part)
+	return isObject && kubeyaml.Unmarshal([]byte(part), object) == nil
 }
 
 // prepare writes to an empty object what is below the parameters, as far as it decides whether the API server rejects
@@ -77,7 +81,7 @@ func (t *Target) merge(key string, object any) bool {
 		return t.Defaults != nil
 	}
 	_, isObject := overlayProblem(key, text)
-	return isObject && objectProblem(key, text, nil) == "" && kubeyaml.Unmarshal([]byte(text), object) == nil
+	return isObject && objectProblem(key, text, nil) == "" && mergeInto(object, key, text)
 }
 
 // fixedField returns a field of the metadata that istiod does not let a value change. Without a Target, a namespace can
