@@ -59,11 +59,15 @@ func (m Migration) step() string {
 	return nextStep(next)
 }
 
-// moves reports whether a migration continues without a person.
+// moves reports whether a migration continues without a person. A retiring one waits for the owner of the origin's
+// installation, who is not asked by anything else.
 func (m Migration) moves() bool {
 	r := m.Report
-	return r.Progress == migration.Acting || r.Progress == migration.Waiting && !r.IsDenied()
+	return r.Progress == migration.Acting || r.Progress == migration.Waiting && !r.IsDenied() && !m.retires()
 }
+
+// retires reports whether all Gateways have moved, and only the origin's installation is left.
+func (m Migration) retires() bool { return m.Report.Why == migration.OriginExists }
 
 // migration returns the condition of a GatewayClass about a migration, and whether there is one. Each change of a
 // class makes istiod look at all of its Gateways again, so the progress is only on the HostedControlPlane.
@@ -85,7 +89,7 @@ func (r Result) migration() (metav1.Condition, bool) {
 // migrating returns what a migration does or waits for. It is empty if there is none, or if it stopped or ended.
 func (r Result) migrating() string {
 	m := r.Migration
-	if m.Report.Progress != migration.Acting && m.Report.Progress != migration.Waiting {
+	if m.Report.Progress != migration.Acting && m.Report.Progress != migration.Waiting || m.retires() {
 		return ""
 	}
 	text := fmt.Sprintf("migration, phase %s: %d of %d Gateways are at the hosted istiod", m.Report.Phase, m.Report.Moved, m.Report.Moving)

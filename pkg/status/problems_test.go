@@ -248,13 +248,22 @@ func TestAFailedRequestOfAMigration(t *testing.T) {
 	}
 }
 
-// TestAMigrationOfAClassEndsWithItsNextStep: the class has the next step in brackets, as all conditions have.
+// TestAMigrationOfAClassEndsWithItsNextStep: the class has the next step in brackets, as all conditions have. No
+// Gateway moves any more, so nothing is in progress, also while the owner of the origin removes its installation.
 func TestAMigrationOfAClassEndsWithItsNextStep(t *testing.T) {
-	what, next := migration.Parked.Explain()
-	report := with(serving(), func(r *status.Result) {
-		r.Migration.Report = migration.Report{Phase: migration.Park, Progress: migration.Ended, Why: migration.Parked}
-	})
-	checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, "Park", what + " [" + next + "]"})
+	for _, at := range []migration.Report{
+		{Phase: migration.Park, Progress: migration.Ended, Why: migration.Parked},
+		{Phase: migration.Retire, Progress: migration.Waiting, Why: migration.OriginExists},
+	} {
+		what, next := at.Why.Explain()
+		report := with(serving(), func(r *status.Result) { r.Migration.Report = at })
+		checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, string(at.Phase), what + " [" + next + "]"})
+		got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).progressing
+		expected := want{metav1.ConditionFalse, "AsExpected", "everything is up to date"}
+		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", at.Why, diff)
+		}
+	}
 }
 
 // TestADeniedWriteOfAMigration: the conditions have the cause while the write is repeated, and after the migration
