@@ -368,7 +368,7 @@ func (e NotLoadedError) Unwrap() error { return e.Err }
 // ErrRefused means that the guest rejects the credentials, because they expired or were revoked.
 var ErrRefused = StepError{
 	"the guest does not accept the credentials in its kubeconfig (401); the certificate or the token may have expired",
-	"store a new kubeconfig in the Secret; hypergate uses it at once",
+	"store a new kubeconfig in the Secret; hypergate uses it within three minutes, without a restart",
 }
 
 // errNone is the error of requests without a kubeconfig.
