@@ -68,11 +68,13 @@ func TestDrainProblem(t *testing.T) {
 		"there, one is kept": {single, map[string]string{pdb: "spec: {maxUnavailable: null, minAvailable: 1}"}, "spec.minAvailable 1;"},
 		"unknown defaults":   {nil, map[string]string{hpa: one}, ""},
 		"no scaler":          {map[string]string{pdb: "spec: {minAvailable: 1}"}, nil, ""},
-		"blank":              {single, map[string]string{hpa: " \n", pdb: "spec: {maxUnavailable: null, minAvailable: 1}"}, "spec.minAvailable 1;"},
-		"an alias":           {defaults, map[string]string{hpa: "spec: {maxReplicas: &one 1, minReplicas: *one}"}, ""},
-		"an alias, kept":     {single, map[string]string{pdb: "spec: {maxUnavailable: null, minAvailable: &one 1, a: *one}"}, ""},
-		"the longest":        {defaults, map[string]string{hpa: one + strings.Repeat(" ", 64<<10-len(one))}, "spec.minAvailable 1;"},
-		"too long":           {defaults, map[string]string{hpa: one + strings.Repeat(" ", 64<<10-len(one)+1)}, ""},
+		"blank": {
+			single, map[string]string{hpa: " \n", pdb: "spec: {maxUnavailable: null, minAvailable: 1}"}, "spec.minAvailable 1;",
+		},
+		"an alias":       {defaults, map[string]string{hpa: "spec: {maxReplicas: &one 1, minReplicas: *one}"}, ""},
+		"an alias, kept": {single, map[string]string{pdb: "spec: {maxUnavailable: null, minAvailable: &one 1, a: *one}"}, ""},
+		"the longest":    {defaults, map[string]string{hpa: one + strings.Repeat(" ", 64<<10-len(one))}, "spec.minAvailable 1;"},
+		"too long":       {defaults, map[string]string{hpa: one + strings.Repeat(" ", 64<<10-len(one)+1)}, ""},
 	} {
 		got := values.DrainProblem(test.data, values.Target{Defaults: test.defaults})
 		if test.want == "" && got != "" || !strings.Contains(got, test.want) {
