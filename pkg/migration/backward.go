@@ -38,8 +38,8 @@ func (d decision) withoutHosted() Step {
 			return step
 		}
 	}
-	if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
-		return Act{Roll, ReleaseGateways{objects(InOrder(held))}}
+	if step := d.freeAll(Roll); step != nil {
+		return step
 	}
 	return Rest{Check, RolledBack}
 }
