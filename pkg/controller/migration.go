@@ -239,7 +239,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 		Lock:   leaderOf(facts),
 		Outage: o.outage,
 	}
-	out.Origin.NotReadable = origin.NotReadable
+	out.Origin.NotReadable, out.Origin.Validator = origin.NotReadable, facts.Webhook
 	out.Origin.Undeployed = out.Origin.Exists && deployment == nil && !origin.NotReadable
 	if deployment != nil {
 		out.Origin.Replicas, out.Origin.Pods, out.Origin.Ready = deployment.Wanted, deployment.Existing, deployment.Ready

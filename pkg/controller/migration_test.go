@@ -260,16 +260,16 @@ func TestHoldsOfARollout(t *testing.T) {
 
 // TestMigrationEvidence checks what a step follows from.
 func TestMigrationEvidence(t *testing.T) {
-	d := newTestDecider(t)
+	d, webhook := newTestDecider(t), model.ForeignObject{UID: "w", ResourceVersion: "7"}
 	observed := d.observed(func(o *observation) {
 		besideOrigin(migration.Forward)(o)
 		deployed(model.IstiodLeading)(o)
-		readFacts(func(f *guest.MigrationFacts) { f.Leader = model.HostedIdentity + "istiod-r-9" })(o)
+		readFacts(func(f *guest.MigrationFacts) { f.Leader, f.Webhook = model.HostedIdentity+"istiod-r-9", webhook })(o)
 	})
 	observed.migration.reading.connected = map[types.UID]int64{"g-1": 1}
 	got := migrationEvidence(observed, observed.migration.reading, migration.Waivers{})
 	want := migration.Evidence{
-		Origin: migration.Origin{Exists: true, Replicas: 1, Pods: 1, Ready: 1, Webhook: migration.WebhookBlocks},
+		Origin: migration.Origin{Exists: true, Replicas: 1, Pods: 1, Ready: 1, Webhook: migration.WebhookBlocks, Validator: webhook},
 		Hosted: migration.Hosted{Mode: migration.HostedLeading, Ready: true, Trusted: true}, Lock: migration.LockHosted,
 	}
 	gateways, findings, leftovers := got.Gateways, got.Findings, got.Leftovers

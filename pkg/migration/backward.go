@@ -30,15 +30,16 @@ func (d decision) backward() Step {
 	return d.rollBack()
 }
 
-// withoutHosted decides if the hosted istiod is gone. Gateways need the origin then.
+// withoutHosted decides if the hosted istiod is gone. Gateways need the origin then. All are released in one step: none
+// has an istiod that it could wait for, and one that cannot be released must not keep the others.
 func (d decision) withoutHosted() Step {
 	if d.e.Origin.Exists && d.m.Phase != "" {
 		if step := d.originServes(); step != nil {
 			return step
 		}
 	}
-	if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
-		return Act{Roll, ReleaseGateways{objects(InOrder(held)[:1])}}
+	if step := d.freeAll(Roll); step != nil {
+		return step
 	}
 	return Rest{Check, RolledBack}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestAClockThatWasAhead plays hypergate with a clock that was ahead by an hour, and is correct now: what it has noted
@@ -50,6 +51,12 @@ func TestAClockThatWasAhead(t *testing.T) {
 			parked().with(func(s *situation) {
 				s.e.Origin.Replicas, s.memo = 1, migration.Memo{Phase: migration.Park, Since: ahead, ScaledAt: ahead}
 			}), migration.Act{Phase: migration.Park, Action: migration.ScaleOrigin{}}, time.Minute,
+		},
+		"a Gateway that another client holds again is released": {
+			parked().with(func(s *situation) {
+				s.e.Gateways[1].Hold, s.memo = model.Held, migration.Memo{Phase: migration.Park, Since: ahead}
+				s.memo.Freed = migration.Undone{Times: 10, At: ahead}
+			}), migration.Act{Phase: migration.Park, Action: migration.ReleaseGateways{Gateways: only("b")}}, time.Minute,
 		},
 		"a Gateway does not come back": {
 			atOrigin().with(func(s *situation) { s.memo.ReleasedAt = ahead }),

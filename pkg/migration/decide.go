@@ -47,7 +47,8 @@ const (
 	// mostAhead is how much later than hypergate's clock the time of a request can be. With a later one, no limit of
 	// time would be reached: neither that of an origin without pods nor that of a Gateway.
 	mostAhead = 5 * time.Minute
-	// parkEvery is the interval at which an origin that returns is parked again.
+	// parkEvery is the interval at which an origin that returns is parked again. It is also that at which hypergate
+	// repeats another write of the phase Park that another client undoes again and again.
 	parkEvery = time.Minute
 )
 
@@ -249,7 +250,7 @@ func (d decision) memo(step Step) Memo {
 	case Wait:
 		return d.memoOfWait(s, m)
 	case Act:
-		return d.memoOfAction(s, m)
+		return d.memoOfAction(s, d.memoOfUndone(s, m))
 	default:
 		return m
 	}
@@ -297,7 +298,7 @@ func (d decision) memoOfAction(s Act, m Memo) Memo {
 	case ScaleOrigin:
 		return d.memoOfScale(s.Phase, a.Replicas, m)
 	case ReleaseGateways:
-		if s.Phase == Roll {
+		if !d.freesAll(s.Phase) {
 			return d.memoOfRelease(a.Gateways[0].UID, m)
 		}
 	case HoldGateways:

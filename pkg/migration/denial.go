@@ -1,6 +1,8 @@
 package migration
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -31,7 +33,7 @@ func (d decision) causeOf(s Step) string {
 	case Wait:
 		follows = s.Why == OriginReturns && denial.Write == WriteReplicas
 	case Stop:
-		follows = s.Why != "" && s.Why == stopAfter(denial.Write)
+		follows = slices.Contains(stopsAfter(denial.Write), s.Why)
 	case Rest:
 	}
 	if !follows {
@@ -62,21 +64,15 @@ func (d decision) isDone(denial Denial) bool {
 	}
 }
 
-// stopAfter returns the reason with which a migration stops after a write was denied for too long. It is empty if the
-// migration goes on.
-func stopAfter(w Write) Reason {
-	switch w {
-	case WriteHold:
-		return NotHeld
-	case WriteRelease, WriteTemplate:
-		return GatewayFailed
-	case WriteReplicas:
-		return LockPending
-	case WriteHosted, WriteWebhook:
-		return ""
-	default:
-		return ""
-	}
+// stopsAfter returns the reasons with which a migration stops after a write was denied for too long.
+func stopsAfter(w Write) []Reason {
+	return map[Write][]Reason{
+		WriteHold:     {NotHeld},
+		WriteRelease:  {GatewayFailed, HoldReturns},
+		WriteTemplate: {GatewayFailed},
+		WriteReplicas: {LockPending},
+		WriteWebhook:  {WebhookReturns},
+	}[w]
 }
 
 // deny changes what a report says of a step to the denial that it follows from. A Gateway whose pods of before cannot
@@ -85,17 +81,19 @@ func (r *Report) deny(denial Denial, cause string) {
 	if r.Cause = cause; cause == "" || denial.Write == WriteTemplate && r.Progress == Stopped {
 		return
 	}
+	isRepeated := r.Progress == Acting || r.Why == HoldReturns || r.Why == WebhookReturns
 	r.Why, r.Gateway = WriteDenied, ""
-	if r.Progress == Acting {
+	if isRepeated {
 		r.Progress = Waiting // the write is repeated, and the report stays the same meanwhile
 	}
 }
 
 // keepDenial keeps the denial of the report before for a migration that is stopped because of it, if hypergate has
-// restarted since: it does not know any denial then.
+// restarted since: it does not know any denial then. The Cause of WebhookReturns is not that of a denial.
 func (r *Report) keepDenial(before Report) {
 	mayFollow := r.Why == NotHeld || r.Why == GatewayFailed || r.Why == LockPending
-	if mayFollow && r.Progress == Stopped && before.Progress == Stopped && before.Cause != "" && before.IsFor(r.Intent) {
+	if mayFollow && r.Progress == Stopped && before.Progress == Stopped && before.Cause != "" && before.IsFor(r.Intent) &&
+		before.Why != WebhookReturns {
 		r.Why, r.Cause, r.Gateway = before.Why, before.Cause, before.Gateway
 	}
 }

@@ -44,10 +44,23 @@ func TestReportsOfADenial(t *testing.T) {
 	})
 	toPark := moved().with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Roll, Since: start} })
 	returns := toPark.with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Park, Since: start, ScaledAt: now} })
+	holds := parked().with(func(s *situation) {
+		s.e.Gateways[0].Hold = model.Held
+		s.memo = migration.Memo{Phase: migration.Park, Since: start}
+		s.memo.Freed = migration.Undone{Times: 10, At: now, First: only("a")[0]}
+	})
+	fails := parked().with(func(s *situation) {
+		s.e.Origin.Webhook, s.memo = migration.WebhookBlocks, migration.Memo{Phase: migration.Park, Since: start}
+		s.memo.Relaxed = migration.Undone{Times: 10, At: now}
+	})
 	for name, tc := range map[string]struct {
 		of   situation
 		want string
 	}{
+		"another client holds a Gateway again":   {holds, "Park Stopped HoldReturns"},
+		"its release is denied":                  {holds.with(denies(migration.WriteRelease, 0)), "Park Waiting WriteDenied"},
+		"another client sets the webhook again":  {fails, "Park Stopped WebhookReturns"},
+		"the policy of the webhook is denied":    {fails.with(denies(migration.WriteWebhook, 0)), "Park Waiting WriteDenied"},
 		"Gateways are being held":                {serving.with(denies(migration.WriteHold, 0)), "Hold Waiting WriteDenied"},
 		"Gateways could not be held":             {late.with(denies(migration.WriteHold, 0)), "Hold Stopped WriteDenied"},
 		"a Gateway is being released":            {leads.with(denies(migration.WriteRelease, 0)), "Roll Waiting WriteDenied"},

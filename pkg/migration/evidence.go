@@ -44,8 +44,9 @@ type Origin struct {
 	NotReadable bool
 	// Replicas is spec.replicas of its Deployment. Pods is how many of its pods exist, Ready how many are ready.
 	Replicas, Pods, Ready int32
-	// Webhook is whether its validating webhook can block writes.
-	Webhook WebhookPolicy
+	// Webhook is whether its validating webhook can block writes. Validator is the object with that webhook.
+	Webhook   WebhookPolicy
+	Validator model.ForeignObject
 	// Lead is what its version does with the lock.
 	Lead LeadMode
 }
@@ -278,12 +279,16 @@ type Unstored struct {
 	Offered bool
 	// Stayed reports that Released was released in a rollback, and had no pod of the hosted istiod then.
 	Stayed bool
+	// Relaxed and Freed are how often another client has undone RelaxWebhook, and ReleaseGateways.
+	Relaxed, Freed Undone
 }
 
 // until returns the Memo with the latest time in place of all times after it. These are of a clock that was ahead, for
 // example that of another replica: what is measured from them would not reach its limit.
 func (m Memo) until(latest time.Time) Memo {
-	for _, at := range []*time.Time{&m.Since, &m.ReleasedAt, &m.FailedAt, &m.StrandedAt, &m.HoldsSince, &m.ScaledAt, &m.LeadFailedAt} {
+	for _, at := range []*time.Time{
+		&m.Since, &m.ReleasedAt, &m.FailedAt, &m.StrandedAt, &m.HoldsSince, &m.ScaledAt, &m.LeadFailedAt, &m.Relaxed.At, &m.Freed.At,
+	} {
 		if at.After(latest) {
 			*at = latest
 		}
@@ -295,7 +300,7 @@ func (m Memo) until(latest time.Time) Memo {
 func (m Memo) tryAgain(now time.Time) Memo {
 	return Memo{
 		Phase: m.Phase, Since: now, Replicas: m.Replicas, Released: m.Released, Arrived: m.Arrived, ScaledAt: m.ScaledAt,
-		Unstored: m.Unstored,
+		Unstored: Unstored{Unneeded: m.Unneeded, Stayed: m.Stayed},
 	}
 }
 

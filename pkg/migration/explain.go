@@ -6,7 +6,7 @@ import "slices"
 func (r Report) Explain() (what, next string) {
 	what, next = r.Why.Explain()
 	switch {
-	case r.Why == WriteDenied:
+	case r.Why == WriteDenied, r.Why == WebhookReturns:
 		what += ": " + r.Cause
 	case r.Cause != "":
 		what += ", and the guest denies to restore the former ones: " + r.Cause
@@ -65,6 +65,11 @@ func istiodTexts() []reasonText {
 			"let its operator, or the person who scales it, leave it at 0 replicas",
 		},
 		{
+			WebhookReturns, "another client sets the failure policy of the webhook of the istiod in the guest to Fail again and again, " +
+				"so the guest rejects Istio resources",
+			"let its operator, or the client that the audit log of the guest shows, leave it at Ignore; hypergate sets it once a minute",
+		},
+		{
 			OriginGone, "the istiod in the guest was removed, so a rollback is not possible",
 			"leave the Gateways at the hosted istiod, or install an istiod in the guest first",
 		},
@@ -99,6 +104,10 @@ func gatewayTexts() []reasonText {
 		{
 			HeldByOther, "another client holds the Gateway, so it cannot move",
 			"remove its annotation gateway.istio.io/controller-version, " + thenResume,
+		},
+		{
+			HoldReturns, "another client sets the annotation gateway.istio.io/controller-version of the Gateway again after each release",
+			"stop that client, which the audit log of the guest shows; hypergate releases the Gateway once a minute",
 		},
 		{GuestSettling, "the guest's API server was away, and kube-proxy can lag behind: the next step follows after two minutes", ""},
 		{GatewayRolling, "the pods of the Gateway are being replaced; the new ones have 10 minutes to connect to the other istiod", ""},

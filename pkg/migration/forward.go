@@ -302,14 +302,9 @@ func (d decision) park() Step {
 			return Act{Park, ScaleOrigin{0}}
 		case origin.Pods > 0:
 			return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
-		case origin.Webhook == WebhookBlocks:
-			return Act{Park, RelaxWebhook{}}
 		}
 	}
-	if held := d.with(func(g Gateway) bool { return g.Hold == model.Held }); len(held) > 0 {
-		return Act{Park, ReleaseGateways{objects(held)}}
-	}
-	return nil
+	return d.relaxAndFree()
 }
 
 // end decides after the origin was parked.

@@ -96,7 +96,9 @@ func TestAnotherGoalIsARequest(t *testing.T) {
 		Phase: migration.Roll, Since: start, Replicas: 2, Released: "uid-a", Arrived: true, ScaledAt: ago(time.Hour),
 		Unstored: migration.Unstored{Stayed: true},
 	}
-	kept := failed.with(func(s *situation) { s.memo.Arrived, s.memo.Stayed = true, true }).answering(migration.Backward).memo
+	kept := failed.with(func(s *situation) {
+		s.memo.Arrived, s.memo.Stayed, s.memo.Freed = true, true, migration.Undone{Times: 10, At: start}
+	}).answering(migration.Backward).memo
 	if diff := cmp.Diff(want, kept); diff != "" {
 		t.Errorf("what is kept (-want +got):\n%s", diff)
 	}

@@ -69,7 +69,7 @@ type Report struct {
 	WhySince time.Time
 	Gateway  string
 	// Cause is set if the guest denies a write: the object, and why. Why is then WriteDenied, or GatewayFailed if the
-	// write should restore the pods of a Gateway that has failed.
+	// write should restore the pods of a Gateway that has failed. With WebhookReturns, it is the name of the webhook.
 	Cause string
 	// Findings are the first ones that block.
 	Findings []Finding
@@ -98,12 +98,15 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 	out := Report{
 		Intent: Intent{Goal: i.Goal, Paused: i.Paused, At: i.At}, Phase: step.In(), Since: m.Since, HasOrigin: e.Origin.Exists,
 	}
-	out.answer(step)
+	out.answer(d.shown(step))
 	if out.Why == Finished {
 		out.Leftovers = e.Leftovers
 	}
 	if out.deny(e.Denial, d.causeOf(step)); e.Denial == (Denial{}) {
 		out.keepDenial(before)
+	}
+	if out.Why == WebhookReturns {
+		out.Cause = e.Origin.Validator.Key.Name
 	}
 	if out.WhySince = now; out.Why == before.Why && out.Progress == before.Progress && out.Gateway == before.Gateway {
 		out.WhySince = before.WhySince

@@ -127,6 +127,8 @@ const (
 	OriginEnding Reason = "OriginEnding"
 	// OriginReturns: another client has started the origin again, and it was parked a short time ago.
 	OriginReturns Reason = "OriginReturns"
+	// WebhookReturns: another client sets the failure policy of the origin's webhook to Fail again and again.
+	WebhookReturns Reason = "WebhookReturns"
 	// OriginGone: the origin was removed, so a rollback is not possible.
 	OriginGone Reason = "OriginGone"
 	// OriginExists: the origin is parked, and another party must remove it.
@@ -139,6 +141,8 @@ const (
 	WriteDenied Reason = "WriteDenied"
 	// HeldByOther: another client holds the Gateway, so it cannot move.
 	HeldByOther Reason = "HeldByOther"
+	// HoldReturns: another client holds the Gateway again after each release.
+	HoldReturns Reason = "HoldReturns"
 	// GuestSettling: the guest's API server did not answer, and clients in the guest can lag behind.
 	GuestSettling Reason = "GuestSettling"
 	// GatewayRolling: the Gateway is on its way to the other istiod. GatewayFailed: it did not arrive in time.

@@ -288,6 +288,28 @@ func TestADeniedWriteOfAMigration(t *testing.T) {
 	}
 }
 
+// TestAClientThatUndoesAMigration: the conditions name the object that another client changes again and again.
+func TestAClientThatUndoesAMigration(t *testing.T) {
+	for why, of := range map[migration.Reason]struct {
+		report migration.Report
+		about  string
+	}{
+		migration.HoldReturns:    {migration.Report{Gateway: "shop/web"}, ": Gateway shop/web"},
+		migration.WebhookReturns: {migration.Report{Cause: "istio-validator-r-ns"}, ": istio-validator-r-ns"},
+	} {
+		what, next := why.Explain()
+		report := with(serving(), func(r *status.Result) {
+			r.Migration.Report = of.report
+			r.Migration.Report.Phase, r.Migration.Report.Progress, r.Migration.Report.Why = migration.Park, migration.Stopped, why
+		})
+		got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).degraded
+		expected := want{metav1.ConditionTrue, "MigrationStopped", "migrating, phase Park: " + what + of.about + " [" + next + "]"}
+		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", why, diff)
+		}
+	}
+}
+
 // TestTheNextStepOfATunnel: with the tunnel, an endpoint that is not reached has a next step of the tunnel. There is no
 // Route, load balancer or node port, and --publish-probe has no effect.
 func TestTheNextStepOfATunnel(t *testing.T) {
