@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
@@ -538,6 +541,19 @@ func TestAWaitingRotationIsLoggedOnce(t *testing.T) {
 	}
 	if got := waiting.log(ctx, caStep{}, time.Hour, start); got != 0 || waiting != (rotationDelay{}) {
 		t.Errorf("nothing to wait for: %s, %+v", got, waiting)
+	}
+}
+
+// TestReleasesThatFailAreRepeated checks that a request that fails once does not delay the conditions for minutes. One
+// that the guest refuses is repeated rarely.
+func TestReleasesThatFailAreRepeated(t *testing.T) {
+	for want, err := range map[time.Duration]error{
+		acquireEvery: fmt.Errorf("releasing the ownership Lease: %w", context.DeadlineExceeded),
+		releaseRetry: fmt.Errorf("releasing the ownership Lease: %w", apierrors.NewForbidden(schema.GroupResource{}, "x", nil)),
+	} {
+		if got := releaseAgain(err); got != want {
+			t.Errorf("%v: again after %s, want %s", err, got, want)
+		}
 	}
 }
 

@@ -55,8 +55,9 @@ const (
 	// one in our name, in a loop.
 	acquireBurst = 10
 	acquireEvery = 10 * time.Second
-	// releaseRetry is when a Lease that could not be released is tried again. Only another hypergate waits for it, and
-	// its admin can delete the Lease.
+	// releaseRetry is when a Lease that the guest refuses to release is tried again. Another hypergate waits for it,
+	// and its admin can delete the Lease. After a failure that usually ends without an action, it is tried again
+	// after acquireEvery: after a rollback, the conditions show the other istiod once the guest is released.
 	releaseRetry = 5 * time.Minute
 	// identityTimeout is how long the guest has to list its namespaces.
 	identityTimeout = 10 * time.Second

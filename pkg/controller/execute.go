@@ -349,6 +349,14 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []ow
 	return nil
 }
 
+// releaseAgain returns when a release that failed is tried again.
+func releaseAgain(err error) time.Duration {
+	if apply.Classify(err, "delete", schema.GroupResource{}).Class().IsTransient() {
+		return acquireEvery
+	}
+	return releaseRetry
+}
+
 // release gives the guest back once nothing is installed and everything is pruned, so that another hypergate may have
 // it.
 func (e *execution) release(ctx context.Context, plan desired.Plan) {
@@ -368,7 +376,7 @@ func (e *execution) release(ctx context.Context, plan desired.Plan) {
 		log := logr.FromContextOrDiscard(ctx).WithValues("lease", e.config.GuestNamespace+"/"+held.Name)
 		if err := e.guest.Release(ctx, held); err != nil {
 			log.Info("Releasing ownership of this guest failed", "err", err.Error())
-			e.requeueAfter(releaseRetry)
+			e.requeueAfter(releaseAgain(err))
 			return
 		}
 		log.Info("Released ownership of this guest")
