@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -140,6 +141,7 @@ func TestCRDsOfASilentGuest(t *testing.T) {
 		if r.URL.Path != "/version" {
 			<-r.Context().Done()
 		}
+		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte("{}"))
 	}))
 	t.Cleanup(stalled.Close)
@@ -159,6 +161,43 @@ func TestCRDsOfASilentGuest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fails(t, []string{"crds", "--guest-kubeconfig=" + tc.guest, "--timeout=300ms"}, tc.want...)
 		})
+	}
+}
+
+// TestCRDsLimitsTheFirstAnswer checks that the guest's admin cannot fill the memory with the answer about the version,
+// and that the command does not follow a redirect of it.
+func TestCRDsLimitsTheFirstAnswer(t *testing.T) {
+	t.Parallel()
+	var followed, sent atomic.Int64
+	other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+	t.Cleanup(other.Close)
+	redirect := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/version" {
+			http.Redirect(w, r, other.URL+"/version", http.StatusFound)
+			return
+		}
+		failure(w, http.StatusForbidden, "Forbidden")
+	}))
+	t.Cleanup(redirect.Close)
+	block := []byte(strings.Repeat(" ", 64<<10))
+	endless := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		for sent.Load() < 64<<20 {
+			n, err := w.Write(block)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(endless.Close)
+	fails(t, []string{"crds", "--guest-kubeconfig=" + trusting(t, redirect), "--timeout=300ms"}, "reading the guest")
+	if n := followed.Load(); n != 0 {
+		t.Errorf("%d requests to the target of a redirect", n)
+	}
+	fails(t, []string{"crds", "--guest-kubeconfig=" + trusting(t, endless), "--timeout=1m"},
+		"reading the guest", "answers GET /version with more than 8192 KiB, the most that hypergate reads")
+	if n := sent.Load(); n > 32<<20 {
+		t.Errorf("%d MiB were sent", n>>20)
 	}
 }
 

@@ -133,20 +133,24 @@ func (o *crdsOptions) run(ctx context.Context, out io.Writer, shown progress) er
 	return printed(out, o.output, report)
 }
 
-// reached asks an API server for its version. A watch tries again until the timeout, also if no server listens at the
-// address.
+// reached asks the guest's API server for its version. A watch tries again until the timeout, also if no server listens
+// at the address.
 func reached(ctx context.Context, config *rest.Config, timeout time.Duration) error {
+	config = rest.CopyConfig(config)
+	config.Wrap(guest.Limit())
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
 	err = client.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
-	if apply.Classify(err, "get", schema.GroupResource{}).Class() == apply.Unreachable {
+	switch apply.Classify(err, "get", schema.GroupResource{}).Class() {
+	case apply.Unreachable, apply.Oversized:
 		return err
+	default:
+		return nil // an answer, whether or not it was allowed
 	}
-	return nil // an answer, whether or not it was allowed
 }
 
 // guestOnly returns the Config for the guest. It has placeholders for settings that only the management side needs.
