@@ -93,7 +93,7 @@ func ofLists() []mutation {
 		},
 		{
 			"lists", "the pages that preflight reads", "cmd/hypergate/app/preflightgateways.go",
-			"for range parametersPages {", "for range 2 * parametersPages {", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
+			"Requests: parametersPages}", "Requests: 2 * parametersPages}", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
 		},
 	}
 }
@@ -263,7 +263,7 @@ func ofHangs() []mutation {
 		},
 		{
 			"hangs", "pages of namespaces", "pkg/guest/namespaces.go",
-			"options := metav1.ListOptions{Limit: namespacePage}", "options := metav1.ListOptions{}",
+			"answer.Pages{Size: namespacePage, ", "answer.Pages{",
 			"./pkg/guest", "TestNamespacesAreListedInPages",
 		},
 	}

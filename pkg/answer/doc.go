@@ -21,6 +21,7 @@
 //   - A successful response has a size limit: 512 KiB after a write, 2 MiB for an object, and 8 MiB for a list. Its
 //     estimated decoded size is limited to 2 MiB after a write, and to 16 MiB otherwise. Beyond these limits, reading
 //     returns a TooLongError.
+//   - Pages reads a list although some of its objects are large: after a TooLongError, it requests a smaller page.
 //   - An unsuccessful response keeps its code and the beginning of its message. The beginning contains who denied
 //     the request.
 //   - This package does not limit a watch that works, because it has no end. Package watch limits what it reads.

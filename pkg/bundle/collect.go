@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,9 +23,11 @@ import (
 )
 
 const (
-	// pageSize is how many objects one request lists. maxPages is how many pages of one kind are read.
-	pageSize = 100
-	maxPages = 20
+	// pageSize is how many objects one request lists. maxPages is how many requests list one kind, because pages with
+	// large objects are smaller. mostObjects is how many of its objects are read.
+	pageSize    = 100
+	maxPages    = 100
+	mostObjects = 2000
 	// longestProblem is the limit of an error in errors.txt, in bytes.
 	longestProblem = 1 << 10
 )
@@ -149,36 +152,50 @@ func (c *collector) kind(ctx context.Context, kind Kind) error {
 
 // list returns the objects of a kind. With an error, these are those of the pages before it.
 func (c *collector) list(ctx context.Context, kind Kind, version string) (out []map[string]any, err error) {
-	next := ""
-	for range maxPages {
-		request := c.client.Get().AbsPath(path(kind, version, c.side.Namespace)...).Param("limit", fmt.Sprint(pageSize)).
-			SetHeader("Accept", "application/json")
-		if kind.metadataOnly {
-			request.SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-		}
-		if kind.selector != "" {
-			request.Param("labelSelector", kind.selector)
-		}
-		if next != "" {
-			request.Param("continue", next)
-		}
-		data, err := answered(request.Do(ctx))
+	pages := answer.Pages{Size: pageSize, Requests: maxPages}
+	err = pages.List(metav1.ListOptions{LabelSelector: kind.selector}, func(options metav1.ListOptions) (string, error) {
+		page, err := c.page(ctx, kind, version, options)
 		if err != nil {
-			return out, err
+			return "", err
 		}
-		var list struct {
-			Metadata metav1.ListMeta  `json:"metadata"`
-			Items    []map[string]any `json:"items"`
+		out = append(out, page.Items...)
+		next := page.Metadata.Continue
+		if next != "" && len(out) >= mostObjects {
+			return "", answer.ErrManyPages
 		}
-		if err := json.Unmarshal(data, &list); err != nil {
-			return out, err
-		}
-		out = append(out, list.Items...)
-		if next = list.Metadata.Continue; next == "" {
-			return out, nil
-		}
+		return next, nil
+	})
+	if errors.Is(err, answer.ErrManyPages) {
+		err = fmt.Errorf("only the first %d objects are included", len(out))
 	}
-	return out, fmt.Errorf("only the first %d objects are included", pageSize*maxPages)
+	return out, err
+}
+
+// page is a page of a list.
+type page struct {
+	Metadata metav1.ListMeta  `json:"metadata"`
+	Items    []map[string]any `json:"items"`
+}
+
+// page requests a page of the objects of a kind.
+func (c *collector) page(ctx context.Context, kind Kind, version string, options metav1.ListOptions) (out page, err error) {
+	request := c.client.Get().AbsPath(path(kind, version, c.side.Namespace)...).
+		Param("limit", strconv.FormatInt(options.Limit, 10)).SetHeader("Accept", "application/json")
+	if kind.metadataOnly {
+		request.SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+	}
+	if options.LabelSelector != "" {
+		request.Param("labelSelector", options.LabelSelector)
+	}
+	if options.Continue != "" {
+		request.Param("continue", options.Continue)
+	}
+	data, err := answered(request.Do(ctx))
+	if err != nil {
+		return out, err
+	}
+	err = json.Unmarshal(data, &out)
+	return out, err
 }
 
 // path returns where a kind is listed.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,6 +31,12 @@ func collected(t *testing.T, handler http.HandlerFunc) map[string]string {
 // collect is collected without a permission to read anything of a side.
 func collect(t *testing.T, handler http.HandlerFunc) (map[string]string, error) {
 	t.Helper()
+	return collectUpTo(t, 1<<20, handler)
+}
+
+// collectUpTo is collect for an archive of a size.
+func collectUpTo(t *testing.T, size int64, handler http.HandlerFunc) (map[string]string, error) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || strings.Contains(r.URL.Path, "secrets") {
 			t.Errorf("%s %s", r.Method, r.URL.Path)
@@ -39,7 +46,7 @@ func collect(t *testing.T, handler http.HandlerFunc) (map[string]string, error) 
 	}))
 	t.Cleanup(server.Close)
 	var out bytes.Buffer
-	archive := bundle.New(&out, "root", noon(), 1<<20)
+	archive := bundle.New(&out, "root", noon(), size)
 	side := bundle.Side{Name: "guest", Namespace: "openshift-ingress", Kinds: bundle.Guest()}
 	err := bundle.Collect(t.Context(), &rest.Config{Host: server.URL}, side, archive)
 	if err := archive.Close(); err != nil {
@@ -108,8 +115,45 @@ func TestAnEndlessListIsBounded(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"metadata":{"continue":"next"},"items":[{"metadata":{"name":"a"}}]}`)
 	})
-	if want := "guest: gateways: only the first 2000 objects are included\n"; !strings.Contains(got["root/errors.txt"], want) {
+	if want := "guest: gateways: only the first 100 objects are included\n"; !strings.Contains(got["root/errors.txt"], want) {
 		t.Errorf("%q", got["root/errors.txt"])
+	}
+}
+
+// TestLargeObjectsAreInTheArchive checks that a page that is too long is requested again with fewer objects. A tenant
+// can create such objects, and must not keep the others from the archive.
+func TestLargeObjectsAreInTheArchive(t *testing.T) {
+	t.Parallel()
+	const all = 60
+	large := strings.Repeat("x ", 125<<10)
+	got, err := collectUpTo(t, 64<<20, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/apis" {
+			fmt.Fprint(w, groups)
+			return
+		}
+		if !strings.HasSuffix(r.URL.Path, "/gateways") {
+			fmt.Fprint(w, `{"items":[]}`)
+			return
+		}
+		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		items, listed := []any{}, map[string]any{}
+		for i := from; i < min(from+limit, all); i++ {
+			items = append(items, map[string]any{"metadata": map[string]any{
+				"namespace": "shop", "name": fmt.Sprintf("gateway-%d", i), "annotations": map[string]any{"a": large},
+			}})
+		}
+		if from+limit < all {
+			listed["continue"] = strconv.Itoa(from + limit)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"items": items, "metadata": listed})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := got["root/guest/namespaces/shop/gateway.networking.k8s.io/gateways.yaml"]
+	if n := strings.Count(file, "name: gateway-"); n != all || got["root/errors.txt"] != "" {
+		t.Errorf("%d of %d objects, problems %q", n, all, got["root/errors.txt"])
 	}
 }
 

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,15 +47,12 @@ func (c *Cluster) PatchForeign(ctx context.Context, p model.ForeignPatch) error 
 // controller watches Gateways instead.
 func (c *Cluster) HeldGateways(ctx context.Context) ([]model.ForeignObject, error) {
 	own := model.HoldValue(c.cfg.Revision)
-	options := metav1.ListOptions{Limit: gatewayPage}
 	var out []model.ForeignObject
-	for range gatewayPages {
+	pages := answer.Pages{Size: gatewayPage, Requests: gatewayPages}
+	err := pages.List(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
 		page, err := c.listGateways(ctx, options)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, nil // there are none without their CRD
-		case err != nil:
-			return nil, fmt.Errorf("listing Gateways: %w", answer.Brief(err))
+		if err != nil {
+			return "", err
 		}
 		for i := range page.Items {
 			u := &page.Items[i]
@@ -64,11 +62,18 @@ func (c *Cluster) HeldGateways(ctx context.Context) ([]model.ForeignObject, erro
 			key := types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}
 			out = append(out, model.ForeignObject{Key: key, UID: u.GetUID(), ResourceVersion: u.GetResourceVersion()})
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return out, nil
-		}
+		return page.GetContinue(), nil
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil // there are none without their CRD
+	case errors.Is(err, answer.ErrManyPages):
+		return nil, fmt.Errorf("listing Gateways: the guest has more than %d pages of %d", gatewayPages, gatewayPage)
+	case err != nil:
+		return nil, fmt.Errorf("listing Gateways: %w", answer.Brief(err))
+	default:
+		return out, nil
 	}
-	return nil, fmt.Errorf("listing Gateways: the guest has more than %d pages of %d", gatewayPages, gatewayPage)
 }
 
 // gatewayPage is the page size for listing Gateways, and gatewayPages the number of requests.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,27 +86,23 @@ func (r *inventoryReader) each(
 	ctx context.Context, gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,
 	keep func(*unstructured.Unstructured) bool,
 ) error {
-	options.Limit = inventoryPage
-	for range inventoryPages {
+	pages := answer.Pages{Size: inventoryPage, Requests: inventoryPages}
+	err := pages.List(options, func(options metav1.ListOptions) (string, error) {
 		page, err := r.list(ctx, gvr, namespace, options)
-		if answer.IsTooLong(err) && options.Limit > 1 {
-			options.Limit = max(options.Limit/5, 1) // the largest object that etcd stores fits on a page
-			continue
-		}
 		if err != nil || page == nil {
-			return err
+			return "", err
 		}
 		for i := range page.Items {
 			if !keep(&page.Items[i]) {
-				return nil
+				return "", nil
 			}
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
-		options.Limit = min(2*options.Limit, inventoryPage) // only some objects are large
+		return page.GetContinue(), nil
+	})
+	if errors.Is(err, answer.ErrManyPages) {
+		return fmt.Errorf("listing %s: the guest has more than %d pages", gvr.Resource, inventoryPages)
 	}
-	return fmt.Errorf("listing %s: the guest has more than %d pages", gvr.Resource, inventoryPages)
+	return err
 }
 
 // list returns one page. Nil: the guest does not serve the resource, or does not permit the request.

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -24,10 +25,6 @@ const (
 	// token.
 	namespacePage  = 500
 	namespacePages = 200
-	// smallestNamespacePage is the smallest page size. If a page exceeds the limit for a list (8 MiB), hypergate
-	// requests it again with a fifth of the namespaces, down to this size. Four of the largest objects that etcd
-	// stores (1.5 MiB) fit.
-	smallestNamespacePage = 4
 )
 
 // errManyNamespaces reports that the guest has more namespaces than hypergate reads.
@@ -157,31 +154,32 @@ type namespaces struct {
 // lookAtNamespaces lists all namespaces, page by page. An error means that the result is unknown.
 func lookAtNamespaces(ctx context.Context, client metadata.ResourceInterface, uid types.UID) (namespaces, error) {
 	var found namespaces
-	options := metav1.ListOptions{Limit: namespacePage}
-	for range namespacePages {
+	pages := answer.Pages{Size: namespacePage, Requests: namespacePages}
+	err := pages.List(metav1.ListOptions{}, func(options metav1.ListOptions) (string, error) {
 		page, err := client.List(ctx, options)
 		if err == nil || answer.IsTooLong(err) {
 			found.pages++
 		}
-		switch {
-		case answer.IsTooLong(err) && options.Limit > smallestNamespacePage:
-			options.Limit = max(options.Limit/5, smallestNamespacePage)
-			continue
-		case err != nil:
-			return namespaces{pages: found.pages}, fmt.Errorf("reading namespaces in the guest: %w", answer.Brief(err))
+		if err != nil {
+			return "", err
 		}
 		for i := range page.Items {
 			switch ns := &page.Items[i]; {
 			case ns.UID == uid:
 				found.has = true
-				return found, nil
+				return "", nil
 			case ns.Name == metav1.NamespaceSystem:
 				found.kubeSystem = ns.UID
 			}
 		}
-		if options.Continue = page.Continue; options.Continue == "" {
-			return found, nil
-		}
+		return page.Continue, nil
+	})
+	switch {
+	case errors.Is(err, answer.ErrManyPages):
+		return namespaces{pages: found.pages}, errManyNamespaces
+	case err != nil:
+		return namespaces{pages: found.pages}, fmt.Errorf("reading namespaces in the guest: %w", answer.Brief(err))
+	default:
+		return found, nil
 	}
-	return namespaces{pages: found.pages}, errManyNamespaces
 }

@@ -98,8 +98,8 @@ func TestNamespacesAreListedInPages(t *testing.T) {
 			&manyNamespaces{count: 20_000}, "uid-19999", namespaces{has: true, kubeSystem: "uid-10000"}, nil, 40,
 		},
 		"20,000, the first one is": {&manyNamespaces{count: 20_000}, "uid-0", namespaces{has: true}, nil, 1},
-		"as large as they may be": { // pages of 500 and of 100 are too long; five pages of 20 are not
-			&manyNamespaces{count: 100, annotation: 256 << 10}, "x", namespaces{kubeSystem: "uid-50"}, nil, 2 + 100/20,
+		"as large as they may be": { // pages of 500, 100, 40 and 32 are too long; seven pages of 6 to 24 are not
+			&manyNamespaces{count: 100, annotation: 256 << 10}, "x", namespaces{kubeSystem: "uid-50"}, nil, 11,
 		},
 		"as many pages as are looked at": {
 			&manyNamespaces{count: 3 * namespacePages, page: 3}, "x", namespaces{kubeSystem: "uid-300"}, nil, namespacePages,
@@ -108,7 +108,7 @@ func TestNamespacesAreListedInPages(t *testing.T) {
 			&manyNamespaces{count: 3*namespacePages + 1, page: 3}, "x", namespaces{}, errManyNamespaces, namespacePages,
 		},
 		"without an end": {&manyNamespaces{endless: true}, "x", namespaces{}, errManyNamespaces, namespacePages},
-		"too large":      {&manyNamespaces{count: 4, annotation: 3 << 20}, "x", namespaces{}, nil, 4},
+		"too large":      {&manyNamespaces{count: 4, annotation: 9 << 20}, "x", namespaces{}, nil, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := apiServer(t, tc.guest.ServeHTTP)

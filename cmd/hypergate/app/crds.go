@@ -142,7 +142,7 @@ func reached(ctx context.Context, config *rest.Config, timeout time.Duration) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
 	defer cancel()
 	err = client.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 	switch apply.Classify(err, "get", schema.GroupResource{}).Class() {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	answers "github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/text"
@@ -189,22 +190,23 @@ func (r *parametersReader) ofGatewayAPI(resource string) dynamic.ResourceInterfa
 func (r *parametersReader) each(
 	ctx context.Context, from dynamic.ResourceInterface, o metav1.ListOptions, do func(*unstructured.Unstructured) error,
 ) error {
-	o.Limit = parametersPage
-	for range parametersPages {
+	pages := answers.Pages{Size: parametersPage, Requests: parametersPages}
+	err := pages.List(o, func(o metav1.ListOptions) (string, error) {
 		page, err := from.List(ctx, o)
 		if err != nil {
-			return err
+			return "", err
 		}
 		for i := range page.Items {
 			if err := do(&page.Items[i]); err != nil {
-				return err
+				return "", err
 			}
 		}
-		if o.Continue = page.GetContinue(); o.Continue == "" {
-			return nil
-		}
+		return page.GetContinue(), nil
+	})
+	if errors.Is(err, answers.ErrManyPages) {
+		return fmt.Errorf("there are more than %d", parametersPages*parametersPage)
 	}
-	return fmt.Errorf("there are more than %d", parametersPages*parametersPage)
+	return err
 }
 
 // classDefaults returns the content of the oldest ConfigMap of each class that has one of these Gateways.

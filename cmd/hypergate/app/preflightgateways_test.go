@@ -153,6 +153,40 @@ func untilPage(end int, of func(page int) string) func(int) json.RawMessage {
 	}
 }
 
+// TestPreflightReadsLargeGateways checks that Gateways with large annotations do not keep the command from the others.
+func TestPreflightReadsLargeGateways(t *testing.T) {
+	t.Parallel()
+	const all = 60
+	large := strings.Repeat("x", 250<<10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+		items, listed := []any{}, map[string]any{"resourceVersion": "1"}
+		switch path.Base(r.URL.Path) {
+		case "gatewayclasses":
+			items = append(items, json.RawMessage(`{"metadata": {"name": "ours"}, "spec": {"controllerName": "a/b"}}`))
+		case "gateways":
+			for i := from; i < min(from+limit, all); i++ {
+				items = append(items, json.RawMessage(fmt.Sprintf(`{"metadata": {"namespace": "shop", "name": "g%d",
+					"annotations": {"a": %q}}, "spec": {"gatewayClassName": "ours", "listeners": [],
+					"infrastructure": {"parametersRef": {"group": "", "kind": "Secret", "name": "s"}}}}`, i, large)))
+			}
+			if from+limit < all {
+				listed["continue"] = strconv.Itoa(from + limit)
+			}
+		default:
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "ObjectList", "metadata": listed, "items": items})
+	}))
+	t.Cleanup(server.Close)
+	found, err := readGatewayParameters(t.Context(), &rest.Config{Host: server.URL, QPS: -1},
+		model.Config{ControllerName: "a/b", GuestNamespace: "ingress"})
+	if err != nil || len(found.problems) != all {
+		t.Errorf("%d of %d Gateways: %v", len(found.problems), all, err)
+	}
+}
+
 // TestPreflightOfAHostileGuest checks that lists end, although the guest always has another page, and that the class
 // defaults that are kept have a limit.
 func TestPreflightOfAHostileGuest(t *testing.T) {
