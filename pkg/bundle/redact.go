@@ -56,16 +56,20 @@ func newRedactor() redactor {
 // Redact returns a text without what looks like a credential.
 func Redact(text string) string { return newRedactor().text(text, 0) }
 
-// object redacts an object in place. Its managed fields are left out: they repeat names only.
+// object redacts an object in place.
 func (r redactor) object(o map[string]any) {
+	trim(o)
+	r.value(o)
+}
+
+// trim leaves out the managed fields of an object, which repeat names only, and kubectl's copy of the whole object.
+func trim(o map[string]any) {
 	if metadata, is := o["metadata"].(map[string]any); is {
 		delete(metadata, "managedFields")
 		if annotations, is := metadata["annotations"].(map[string]any); is {
-			// kubectl's copy of the whole object.
 			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 		}
 	}
-	r.value(o)
 }
 
 // value returns a value without credentials. Maps and lists are changed in place.
