@@ -138,6 +138,9 @@ func (c *collector) kind(ctx context.Context, kind Kind) error {
 	for _, version := range c.groups[kind.group] {
 		found := newContents()
 		err := c.list(ctx, kind, version, found)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if apierrors.IsNotFound(err) {
 			continue // another version has it, or none
 		}
@@ -149,7 +152,7 @@ func (c *collector) kind(ctx context.Context, kind Kind) error {
 		for _, problem := range found.problems() {
 			c.problem(kind.resource, problem)
 		}
-		return c.write(kind, found.kept)
+		return c.write(ctx, kind, found.kept)
 	}
 	return nil
 }
@@ -162,7 +165,7 @@ func (c *collector) list(ctx context.Context, kind Kind, version string, found *
 		if err != nil {
 			return "", err
 		}
-		if err := c.keep(kind, page.Items, found); err != nil {
+		if err := c.keep(ctx, kind, page.Items, found); err != nil {
 			return "", err
 		}
 		next := page.Metadata.Continue
@@ -182,9 +185,12 @@ func (c *collector) list(ctx context.Context, kind Kind, version string, found *
 }
 
 // keep adds objects to those that become files, without their credentials. Nothing is kept that the archive has no room
-// for.
-func (c *collector) keep(kind Kind, objects []map[string]any, found *contents) error {
+// for. To redact many objects takes longer than to list them, so ctx ends that, too.
+func (c *collector) keep(ctx context.Context, kind Kind, objects []map[string]any, found *contents) error {
 	for _, object := range objects {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		found.listed++
 		metadata, is := object["metadata"].(map[string]any)
 		if !is {
@@ -251,8 +257,11 @@ func path(kind Kind, version, namespace string) []string {
 }
 
 // write adds objects to the archive, in a file for each namespace.
-func (c *collector) write(kind Kind, files map[string][]any) error {
+func (c *collector) write(ctx context.Context, kind Kind, files map[string][]any) error {
 	for _, namespace := range slices.Sorted(maps.Keys(files)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		content, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": files[namespace]})
 		if err != nil {
 			c.problem(kind.resource, err)

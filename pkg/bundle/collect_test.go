@@ -211,12 +211,12 @@ func TestAFullArchiveEndsAList(t *testing.T) {
 		}
 		requests++
 		fmt.Fprintf(w, `{"metadata":{"continue":"next"},"items":[{"metadata":{"namespace":"n%d","name":"a","annotations":{"a":%q}}}]}`,
-			requests, strings.Repeat("x ", 50<<10))
+			requests, strings.Repeat("x ", 30<<10))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	const fit = 9
+	const fit = 15
 	want := fmt.Sprintf("guest: gateways: only the objects before %d are included, because the archive has reached its size limit\n", fit+1)
 	if len(got) != fit+1 || requests != fit+1 || got["root/errors.txt"] != want {
 		t.Errorf("%d files after %d requests, %q", len(got), requests, got["root/errors.txt"])
