@@ -136,7 +136,11 @@ func answered(result rest.Result) ([]byte, error) {
 // kind adds the objects of a kind.
 func (c *collector) kind(ctx context.Context, kind Kind) error {
 	for _, version := range c.groups[kind.group] {
-		objects, err := c.list(ctx, kind, version)
+		found := newContents()
+		err := c.list(ctx, kind, version, found)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if apierrors.IsNotFound(err) {
 			continue // another version has it, or none
 		}
@@ -144,31 +148,73 @@ func (c *collector) kind(ctx context.Context, kind Kind) error {
 			c.problem(kind.resource, err)
 			c.unread = cmp.Or(c.unread, err)
 		}
-		c.read = c.read || err == nil || len(objects) > 0
-		return c.add(kind, objects)
+		c.read = c.read || err == nil || found.listed > 0
+		for _, problem := range found.problems() {
+			c.problem(kind.resource, problem)
+		}
+		return c.write(ctx, kind, found.kept)
 	}
 	return nil
 }
 
-// list returns the objects of a kind. With an error, these are those of the pages before it.
-func (c *collector) list(ctx context.Context, kind Kind, version string) (out []map[string]any, err error) {
+// list adds the objects of a kind to found. With an error, these are the ones before it.
+func (c *collector) list(ctx context.Context, kind Kind, version string, found *contents) error {
 	pages := answer.Pages{Size: pageSize, Requests: maxPages}
-	err = pages.List(metav1.ListOptions{LabelSelector: kind.selector}, func(options metav1.ListOptions) (string, error) {
+	err := pages.List(metav1.ListOptions{LabelSelector: kind.selector}, func(options metav1.ListOptions) (string, error) {
 		page, err := c.page(ctx, kind, version, options)
 		if err != nil {
 			return "", err
 		}
-		out = append(out, page.Items...)
+		if err := c.keep(ctx, kind, page.Items, found); err != nil {
+			return "", err
+		}
 		next := page.Metadata.Continue
-		if next != "" && len(out) >= mostObjects {
+		if next != "" && found.listed >= mostObjects {
 			return "", answer.ErrManyPages
 		}
 		return next, nil
 	})
-	if errors.Is(err, answer.ErrManyPages) {
-		err = fmt.Errorf("only the first %d objects are included", len(out))
+	switch {
+	case errors.Is(err, answer.ErrManyPages):
+		return fmt.Errorf("only the first %d objects are included", found.listed)
+	case errors.Is(err, errFull):
+		return fmt.Errorf("only the objects before %d are included, because %w", found.listed, err)
+	default:
+		return err
 	}
-	return out, err
+}
+
+// keep adds objects to those that become files, without their credentials. Nothing is kept that the archive has no room
+// for. To redact many objects takes longer than to list them, so ctx ends that, too.
+func (c *collector) keep(ctx context.Context, kind Kind, objects []map[string]any, found *contents) error {
+	for _, object := range objects {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		found.listed++
+		metadata, is := object["metadata"].(map[string]any)
+		if !is {
+			found.omit(errNoMetadata, "")
+			continue
+		}
+		name, _ := metadata["name"].(string)
+		namespace, _ := metadata["namespace"].(string)
+		if !strings.HasPrefix(name, kind.prefix) {
+			continue
+		}
+		trim(object)
+		size, err := sizeOf(object)
+		if err != nil {
+			found.omit(err, text.Cut(strings.Trim(namespace+"/"+name, "/"), longestName))
+			continue
+		}
+		if found.size += size; found.size > c.archive.left {
+			return errFull
+		}
+		c.redact.object(object)
+		found.kept[namespace] = append(found.kept[namespace], object)
+	}
+	return nil
 }
 
 // page is a page of a list.
@@ -210,26 +256,12 @@ func path(kind Kind, version, namespace string) []string {
 	return append(out, kind.resource)
 }
 
-// errNoMetadata means that an API server listed something else than objects.
-var errNoMetadata = errors.New("an object has no metadata")
-
-// add adds objects to the archive, in a file for each namespace.
-func (c *collector) add(kind Kind, objects []map[string]any) error {
-	files := map[string][]any{}
-	for _, object := range objects {
-		metadata, is := object["metadata"].(map[string]any)
-		if !is {
-			c.problem(kind.resource, errNoMetadata)
-			continue
-		}
-		if name, _ := metadata["name"].(string); !strings.HasPrefix(name, kind.prefix) {
-			continue
-		}
-		namespace, _ := metadata["namespace"].(string)
-		c.redact.object(object)
-		files[namespace] = append(files[namespace], object)
-	}
+// write adds objects to the archive, in a file for each namespace.
+func (c *collector) write(ctx context.Context, kind Kind, files map[string][]any) error {
 	for _, namespace := range slices.Sorted(maps.Keys(files)) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		content, err := yaml.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": files[namespace]})
 		if err != nil {
 			c.problem(kind.resource, err)

@@ -157,6 +157,72 @@ func TestLargeObjectsAreInTheArchive(t *testing.T) {
 	}
 }
 
+// gatewaysOnly answers a list of Gateways with one page of objects, and other lists with none.
+func gatewaysOnly(objects ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/apis":
+			fmt.Fprint(w, groups)
+		case strings.HasSuffix(r.URL.Path, "/gateways"):
+			fmt.Fprintf(w, `{"items":[%s]}`, strings.Join(objects, ","))
+		default:
+			fmt.Fprint(w, `{"items":[]}`)
+		}
+	}
+}
+
+// TestDeepObjectsAreLeftOut checks that the indentation of YAML does not fill the memory, and that other objects of the
+// same file stay.
+func TestDeepObjectsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	const deep = 9000
+	of := func(name, spec string) string {
+		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":%s}`, name, spec)
+	}
+	nested := strings.Repeat(`{"a":`, deep) + "1" + strings.Repeat("}", deep)
+	wide := strings.Repeat(`{"a":`, 90) + `"` + strings.Repeat("x ", 30_000) + `"` + strings.Repeat("}", 90)
+	got, err := collectUpTo(t, 64<<20, gatewaysOnly(of("deep", nested), of("deeper", nested), of("wide", wide), of("plain", `{"a":1}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range got {
+		if len(content) > 1<<20 {
+			t.Errorf("%s has %d bytes", name, len(content))
+		}
+	}
+	if want := "guest: gateways: 2 left out (shop/deep is the first): an object is nested more than 100 levels deep\n" +
+		"guest: gateways: 1 left out (shop/wide is the first): an object has more than 4 MiB in YAML\n"; got["root/errors.txt"] != want {
+		t.Errorf("%q, want %q", got["root/errors.txt"], want)
+	}
+	file := got["root/guest/namespaces/shop/gateway.networking.k8s.io/gateways.yaml"]
+	if !strings.Contains(file, "name: plain") || strings.Contains(file, "deep") {
+		t.Errorf("%s", file)
+	}
+}
+
+// TestAFullArchiveEndsAList checks that no more objects are kept than the archive has room for.
+func TestAFullArchiveEndsAList(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	got, err := collectUpTo(t, 1<<20, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/gateways") {
+			gatewaysOnly()(w, r)
+			return
+		}
+		requests++
+		fmt.Fprintf(w, `{"metadata":{"continue":"next"},"items":[{"metadata":{"namespace":"n%d","name":"a","annotations":{"a":%q}}}]}`,
+			requests, strings.Repeat("x ", 30<<10))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const fit = 15
+	want := fmt.Sprintf("guest: gateways: only the objects before %d are included, because the archive has reached its size limit\n", fit+1)
+	if len(got) != fit+1 || requests != fit+1 || got["root/errors.txt"] != want {
+		t.Errorf("%d files after %d requests, %q", len(got), requests, got["root/errors.txt"])
+	}
+}
+
 // TestASideThatDoesNotAnswer checks that the rest of an archive is written, and that the caller knows.
 func TestASideThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()

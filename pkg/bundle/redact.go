@@ -10,6 +10,13 @@ import (
 // redacted replaces a text that looks like a credential.
 const redacted = "<redacted>"
 
+// longestString is the limit of a text in an object, in bytes. To search a longer one for credentials can take minutes,
+// and a part of it could end within one. So it is replaced as a whole.
+const longestString = 64 << 10
+
+// tooLong replaces such a text.
+const tooLong = "<redacted: more than 64 KiB>"
+
 // deepest is how many encodings within each other are read. Deeper ones are redacted.
 const deepest = 3
 
@@ -56,16 +63,45 @@ func newRedactor() redactor {
 // Redact returns a text without what looks like a credential.
 func Redact(text string) string { return newRedactor().text(text, 0) }
 
-// object redacts an object in place. Its managed fields are left out: they repeat names only.
+// object redacts an object in place.
 func (r redactor) object(o map[string]any) {
+	trim(o)
+	r.value(o)
+}
+
+// trim leaves out the managed fields of an object, which repeat names only, and kubectl's copy of the whole object. It
+// replaces texts that are too long.
+func trim(o map[string]any) {
 	if metadata, is := o["metadata"].(map[string]any); is {
 		delete(metadata, "managedFields")
 		if annotations, is := metadata["annotations"].(map[string]any); is {
-			// kubectl's copy of the whole object.
 			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 		}
 	}
-	r.value(o)
+	shortened(o)
+}
+
+// shortened returns a value without texts that are too long. Maps and lists are changed in place.
+func shortened(v any) any {
+	switch v := v.(type) {
+	case string:
+		if len(v) > longestString {
+			return tooLong
+		}
+	case []any:
+		for i := range v {
+			v[i] = shortened(v[i])
+		}
+	case map[string]any:
+		for key, of := range v {
+			if len(key) > longestString {
+				delete(v, key)
+				key = tooLong
+			}
+			v[key] = shortened(of)
+		}
+	}
+	return v
 }
 
 // value returns a value without credentials. Maps and lists are changed in place.
@@ -137,16 +173,19 @@ func (r redactor) outsideSentences(s string) string {
 // isEncoded reports whether a text is the base64 of a text with a credential.
 func (r redactor) isEncoded(s string, depth int) bool {
 	s = strings.TrimRight(s, "=")
-	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
-		for cut := range 4 { // it can begin within other letters
-			part := s[cut:]
-			decoded, err := encoding.DecodeString(part[:len(part)/4*4])
-			if err != nil {
-				continue
-			}
-			if plain := string(decoded); depth >= deepest && isPlain(plain) || depth < deepest && r.text(plain, depth+1) != plain {
-				return true
-			}
+	for cut := range 4 { // it can begin within other letters
+		part := s[cut:]
+		part = part[:len(part)/4*4]
+		decoded, err := base64.RawStdEncoding.DecodeString(part)
+		if err != nil { // what both can decode is the same
+			decoded, err = base64.RawURLEncoding.DecodeString(part)
+		}
+		if err != nil {
+			continue
+		}
+		plain := string(decoded)
+		if depth >= deepest && isPlain(plain) || depth < deepest && r.text(plain, depth+1) != plain {
+			return true
 		}
 	}
 	return false

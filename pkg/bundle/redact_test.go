@@ -1,10 +1,15 @@
 package bundle
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The credentials of these tests. Each contains the word hunter, in a form that the test reads again.
@@ -58,6 +63,69 @@ func TestCredentialsAreRedacted(t *testing.T) {
 				t.Errorf("%s: %s is left in %s", name, bad, got)
 			}
 		}
+	}
+}
+
+// TestLongTextsAreRedacted checks that a text of any length is redacted in little time. A longer one than 64 KiB is
+// replaced as a whole.
+func TestLongTextsAreRedacted(t *testing.T) {
+	t.Parallel()
+	const most = 64 << 10
+	long, longest := strings.Repeat("x", most+1), strings.Repeat("x ", most/2)
+	object := map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"long": long, "longest": longest}},
+		"list":     []any{long, map[string]any{"long": long}, int64(1)},
+		"keys":     map[string]any{long: long},
+		"short":    longest[:most-16] + " token: hunter2 ",
+	}
+	newRedactor().object(object)
+	const replaced = "<redacted: more than 64 KiB>"
+	want := map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{"long": replaced, "longest": longest}},
+		"list":     []any{replaced, map[string]any{"long": replaced}, int64(1)},
+		"keys":     map[string]any{replaced: replaced},
+		"short":    longest[:most-16] + " token: <redacted> ",
+	}
+	if !reflect.DeepEqual(object, want) {
+		got, _ := json.Marshal(object)
+		t.Errorf("%d bytes: %.300s", len(got), got)
+	}
+}
+
+// endsAfter is a context that ends when it has been asked a number of times.
+type endsAfter struct {
+	context.Context
+	asked int
+}
+
+// Err returns an error from then on.
+func (e *endsAfter) Err() error {
+	if e.asked--; e.asked < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestRedactionEndsWithItsContext checks that --timeout and an interrupt end the command after the current object.
+func TestRedactionEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	var objects []map[string]any
+	for range 10 {
+		objects = append(objects, map[string]any{"metadata": map[string]any{"name": "a"}, "spec": "token: hunter2"})
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("timed out")
+	cancel(cause)
+	for asked, kept := range map[int]int{0: 0, 3: 3, 11: 10} {
+		found := newContents()
+		c := collector{archive: New(io.Discard, "root", time.Time{}, 1<<20), redact: newRedactor()}
+		err := c.keep(&endsAfter{ctx, asked}, Kind{}, objects, found)
+		if len(found.kept[""]) != kept || (err == nil) != (kept == len(objects)) || err != nil && !errors.Is(err, cause) {
+			t.Errorf("%d objects of %d, %v", len(found.kept[""]), kept, err)
+		}
+	}
+	if err := (&collector{}).write(ctx, Kind{}, map[string][]any{"": {1}}); !errors.Is(err, cause) {
+		t.Errorf("the files: %v", err)
 	}
 }
 

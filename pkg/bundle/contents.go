@@ -1,0 +1,135 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const (
+	// maxDepth is how deep the fields of an object can be nested. YAML indents each line of them.
+	maxDepth = 100
+	// longestObject limits the YAML of one object, in bytes. An API server stores 1.5 MiB of JSON. Only nested fields
+	// with short values need more than this: a line of one letter can have an indentation of 200.
+	longestObject = 4 << 20
+)
+
+// Reasons why an object is not in the archive.
+var (
+	errNoMetadata = errors.New("an object has no metadata") // an API server listed something else than objects
+	errDeep       = fmt.Errorf("an object is nested more than %d levels deep", maxDepth)
+	errLong       = fmt.Errorf("an object has more than %d MiB in YAML", longestObject>>20)
+)
+
+// errFull means that the archive has no room for an object.
+var errFull = errors.New("the archive has reached its size limit")
+
+// contents are the objects of a kind that become files.
+type contents struct {
+	// listed is how many objects were listed. kept are those that become files, by namespace, and size is how long they
+	// are about.
+	listed int
+	kept   map[string][]any
+	size   int64
+	// omitted has the objects that are left out, by reason.
+	omitted map[error]omission
+}
+
+// omission is how many objects are left out for a reason, and the name of the first one.
+type omission struct {
+	count int
+	first string
+}
+
+func newContents() *contents {
+	return &contents{kept: map[string][]any{}, omitted: map[error]omission{}}
+}
+
+func (o *contents) omit(reason error, name string) {
+	before := o.omitted[reason]
+	if before.count == 0 {
+		before.first = name
+	}
+	before.count++
+	o.omitted[reason] = before
+}
+
+// problems returns what errors.txt has of the objects that are left out.
+func (o *contents) problems() (out []error) {
+	for _, reason := range []error{errNoMetadata, errDeep, errLong} {
+		switch of := o.omitted[reason]; {
+		case of.count == 0:
+		case of.first == "":
+			out = append(out, fmt.Errorf("%d left out: %w", of.count, reason))
+		default:
+			out = append(out, fmt.Errorf("%d left out (%s is the first): %w", of.count, of.first, reason))
+		}
+	}
+	return out
+}
+
+// sizeOf returns how long an object is about in YAML. The error is why it is left out. It is decided before the YAML
+// is made, which can be 1,000 times as long as the JSON.
+func sizeOf(object map[string]any) (int64, error) {
+	if isDeeper(object, maxDepth) {
+		return 0, errDeep
+	}
+	size := yamlSize(object, 0, true)
+	if size > longestObject {
+		return 0, errLong
+	}
+	return size, nil
+}
+
+// isDeeper reports whether a value has more than some levels of maps and lists.
+func isDeeper(value any, levels int) bool {
+	switch value := value.(type) {
+	case []any:
+		for _, of := range value {
+			if levels == 0 || isDeeper(of, levels-1) {
+				return true
+			}
+		}
+	case map[string]any:
+		for _, of := range value {
+			if levels == 0 || isDeeper(of, levels-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// yamlSize returns how long the YAML of a value is about. indent is the indentation of its lines. The lines of a map in
+// a map have two more, and so have the lines of a text. The first line of what is in a list follows a dash.
+func yamlSize(value any, indent int64, inList bool) (size int64) {
+	var lines int
+	switch value := value.(type) {
+	case string:
+		size = int64(len(value))
+		lines = strings.Count(value, "\n")
+		// A long line is also broken at a space beyond column 80.
+		lines += min(strings.Count(value, " "), len(value)/max(80-int(indent), 1))
+		return size + int64(lines)*indent
+	case []any:
+		lines = len(value)
+		for _, of := range value {
+			size += 2 + yamlSize(of, indent+2, true)
+		}
+	case map[string]any:
+		lines = len(value)
+		for key, of := range value {
+			inner := indent + 2
+			if _, isList := of.([]any); isList {
+				inner = indent
+			}
+			size += int64(len(key)) + 2 + yamlSize(of, inner, false)
+		}
+	default:
+		return 1
+	}
+	if inList {
+		lines--
+	}
+	return size + int64(max(lines, 0))*indent
+}
