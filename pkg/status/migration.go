@@ -59,8 +59,8 @@ func (m Migration) step() string {
 	return nextStep(next)
 }
 
-// moves reports whether a migration continues without a person. A retiring one waits for the owner of the origin's
-// installation, who is not asked by anything else.
+// moves reports whether a migration continues without a person. A retiring one does not: the owner of the origin has to
+// remove its installation.
 func (m Migration) moves() bool {
 	r := m.Report
 	return r.Progress == migration.Acting || r.Progress == migration.Waiting && !r.IsDenied() && !m.retires()
