@@ -211,7 +211,7 @@ func (c *collector) keep(ctx context.Context, kind Kind, objects []map[string]an
 		if found.size += size; found.size > c.archive.left {
 			return errFull
 		}
-		c.redact.object(object)
+		c.redact.value(object)
 		found.kept[namespace] = append(found.kept[namespace], object)
 	}
 	return nil

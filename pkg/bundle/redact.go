@@ -63,12 +63,6 @@ func newRedactor() redactor {
 // Redact returns a text without what looks like a credential.
 func Redact(text string) string { return newRedactor().text(text, 0) }
 
-// object redacts an object in place.
-func (r redactor) object(o map[string]any) {
-	trim(o)
-	r.value(o)
-}
-
 // trim leaves out the managed fields of an object, which repeat names only, and kubectl's copy of the whole object. It
 // replaces texts that are too long.
 func trim(o map[string]any) {

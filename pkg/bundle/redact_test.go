@@ -53,7 +53,8 @@ func TestCredentialsAreRedacted(t *testing.T) {
 		}}},
 		"managed fields": {"metadata": map[string]any{"managedFields": []any{map[string]any{"hunter": "hunter"}}}},
 	} {
-		newRedactor().object(object)
+		trim(object)
+		newRedactor().value(object)
 		got, err := json.Marshal(object)
 		if err != nil {
 			t.Fatal(err)
@@ -78,7 +79,8 @@ func TestLongTextsAreRedacted(t *testing.T) {
 		"keys":     map[string]any{long: long},
 		"short":    longest[:most-16] + " token: hunter2 ",
 	}
-	newRedactor().object(object)
+	trim(object)
+	newRedactor().value(object)
 	const replaced = "<redacted: more than 64 KiB>"
 	want := map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"long": replaced, "longest": longest}},
@@ -148,7 +150,8 @@ func TestOtherTextsStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newRedactor().object(value)
+	trim(value)
+	newRedactor().value(value)
 	if got, err := json.Marshal(value); err != nil || string(got) != string(want) {
 		t.Errorf("%v\n%s\n%s", err, got, want)
 	}

@@ -263,7 +263,7 @@ type Memo struct {
 	// ScaledAt is when hypergate scaled the origin to 0. In the phase Lead, it is the first time.
 	ScaledAt time.Time
 	// LeadFailedAt is when the origin started again because the hosted istiod did not get the lock in time. A time
-	// before ScaledAt is that of an earlier try in which the origin was not scaled: there is no third one.
+	// before ScaledAt is that of an earlier try in which the origin was not scaled. The second try is the last.
 	LeadFailedAt time.Time
 
 	Unstored

@@ -81,7 +81,7 @@ func (t *Target) merge(key string, object any) bool {
 		return t.Defaults != nil
 	}
 	_, isObject := overlayProblem(key, text)
-	return isObject && objectProblem(key, text, nil) == "" && mergeInto(object, key, text)
+	return isObject && objectProblem(key, text, nil) == "" && kubeyaml.Unmarshal([]byte(text), object) == nil
 }
 
 // fixedField returns a field of the metadata that istiod does not let a value change. Without a Target, a namespace can

@@ -11,11 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/bundle"
 	"github.com/hypergate/hypergate/pkg/fleet"
@@ -114,8 +112,7 @@ func (o *bundleOptions) run(ctx context.Context, now time.Time, out, errOut io.W
 		}
 		guestConfig = guestconn.Limited(guestConfig)
 	}
-	// Nothing is logged: a page that is too long is requested again, and other errors are shown.
-	ctx, cancel := context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout,
+	ctx, cancel := context.WithTimeoutCause(quiet(ctx), o.timeout,
 		fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
 	name := "hypergate-" + namespace + "-" + now.UTC().Format("20060102T150405Z")

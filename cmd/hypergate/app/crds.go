@@ -8,12 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/charts"
@@ -142,7 +140,7 @@ func reached(ctx context.Context, config *rest.Config, timeout time.Duration) er
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
+	ctx, cancel := context.WithTimeout(quiet(ctx), timeout)
 	defer cancel()
 	err = client.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 	switch apply.Classify(err, "get", schema.GroupResource{}).Class() {
@@ -186,7 +184,7 @@ func observeGuest(
 	ctx context.Context, config *rest.Config, cfg model.Config, source *charts.Source, timeout time.Duration,
 ) (seen model.GuestObservation, losing losingObjects, err error) {
 	// Nothing is logged: watches retry automatically, and the returned error has the cause of their failure.
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), timeout)
+	ctx, cancel := context.WithTimeout(quiet(ctx), timeout)
 	defer cancel()
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "hypergate-crds"

@@ -9,10 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/dryrun"
@@ -91,7 +89,7 @@ func (o *diffOptions) checked() (controller.Options, error) {
 
 // bounded returns the context of the command. Nothing is logged: the report, or the error, has everything.
 func (o *diffOptions) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
+	return context.WithTimeoutCause(quiet(ctx), o.timeout, fmt.Errorf("timed out after --timeout=%s", o.timeout))
 }
 
 func (o *diffOptions) diff(ctx context.Context, out io.Writer, shown progress) error {

@@ -7,11 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/desired"
@@ -164,8 +162,7 @@ const readingGuest = "reading the Gateways of the guest, and its istiod"
 
 // inventory reads what the check follows from.
 func (o *migrationCheck) inventory(ctx context.Context, cfg model.Config, access guestAccess) (migration.Inventory, error) {
-	// Nothing is logged: a page that is too long is requested again, and other errors are shown.
-	ctx, cancel := context.WithTimeoutCause(klog.NewContext(ctx, logr.Discard()), o.timeout,
+	ctx, cancel := context.WithTimeoutCause(quiet(ctx), o.timeout,
 		fmt.Errorf("timed out after --timeout=%s", o.timeout))
 	defer cancel()
 	config, err := access.config(ctx, cfg.Topology, o.timeout)

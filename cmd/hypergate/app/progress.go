@@ -1,12 +1,15 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/term"
+	"k8s.io/klog/v2"
 )
 
 // patience is how long a command waits in silence.
@@ -31,3 +34,7 @@ func (p progress) waits(what string) (done func()) {
 	timer := time.AfterFunc(patience, func() { fmt.Fprintf(p.out, "hypergate: %s ...\n", what) })
 	return func() { timer.Stop() }
 }
+
+// quiet returns a context in which client-go logs nothing. A page that is too long is requested again, and the command
+// prints the other errors.
+func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }

@@ -7,11 +7,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -86,8 +84,7 @@ func (o *releaseOptions) run(ctx context.Context, out io.Writer) error {
 	if !model.IsLabel(o.revision) {
 		return fmt.Errorf("--revision: %q is not a valid name", o.revision)
 	}
-	// Nothing is logged: a page that is too long is requested again, and other errors are printed.
-	ctx, cancel := context.WithTimeout(klog.NewContext(ctx, logr.Discard()), o.timeout)
+	ctx, cancel := context.WithTimeout(quiet(ctx), o.timeout)
 	defer cancel()
 	config, err := o.guest.config(ctx, topology, o.timeout)
 	if err != nil {
