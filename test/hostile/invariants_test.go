@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing/iotest"
 	"time"
 	"unicode"
 
@@ -92,11 +93,16 @@ func (x *watcher) problem(format string, args ...any) {
 	}
 }
 
-// takeBody reads a request's body and restores it for the next reader.
-func takeBody(r *http.Request) []byte {
-	data, _ := io.ReadAll(r.Body) // an error means that the client hung up
-	r.Body = io.NopCloser(bytes.NewReader(data))
-	return data
+// takeBody reads a request's body and restores it, with its error, for the next reader. whole is false if the client
+// ended the request before it had sent all of the body.
+func takeBody(r *http.Request) (data []byte, whole bool) {
+	data, err := io.ReadAll(r.Body)
+	restored := io.Reader(bytes.NewReader(data))
+	if err != nil {
+		restored = io.MultiReader(restored, iotest.ErrReader(err))
+	}
+	r.Body = io.NopCloser(restored)
+	return data, err == nil
 }
 
 func isWrite(r *http.Request) bool {
@@ -108,7 +114,7 @@ func (x *watcher) guest(r *http.Request) {
 	if isWrite(r) {
 		x.begins(r)
 	}
-	body := takeBody(r)
+	body, whole := takeBody(r)
 	var head bytes.Buffer
 	fmt.Fprintln(&head, r.Method, r.URL.String(), r.Host)
 	_ = r.Header.Write(&head)
@@ -128,7 +134,7 @@ func (x *watcher) guest(r *http.Request) {
 			x.problem("the guest is sent what is the management side's: %s", found)
 		}
 	}
-	if strings.Contains(r.URL.Path, "/gatewayclasses/") && isWrite(r) {
+	if strings.Contains(r.URL.Path, "/gatewayclasses/") && isWrite(r) && whole {
 		x.texts(r, body)
 	}
 }
@@ -138,12 +144,15 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 	if isWrite(r) && !isOwnLease(r) && !isStatus(r) {
 		x.begins(r)
 	}
-	body := takeBody(r)
+	body, whole := takeBody(r)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.totals["management "+r.Method]++
 	if r.Header.Get("Authorization") != "Bearer "+tokenOf("management") {
 		x.problem("the management side is asked without hypergate's token: %s %s", r.Method, r.URL.Path)
+	}
+	if !whole {
+		return false // for example, a pause ended the pass, which ended the write
 	}
 	if strings.HasSuffix(r.URL.Path, "/token") || strings.Contains(r.URL.Path, "/secrets") {
 		x.keep(body)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -254,6 +255,37 @@ func TestWritesOfAPauseAreCountedWhenTheyBegan(t *testing.T) {
 					t.Errorf("problems %q, want %q", problems, tc.problem)
 				}
 			})
+		})
+	}
+}
+
+// TestAWriteThatEndsEarlyHasNoContentToJudge checks that only whole bodies are compared with an honest installation.
+func TestAWriteThatEndsEarlyHasNoContentToJudge(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/namespaces/" + namespace + "/services/gw-webhook-rev"
+	for name, tc := range map[string]struct {
+		body    io.Reader
+		problem bool
+	}{
+		"ends before its body": {iotest.ErrReader(io.ErrUnexpectedEOF), false},
+		"ends in its body":     {io.MultiReader(strings.NewReader(`{"kind"`), iotest.ErrReader(io.ErrUnexpectedEOF)), false},
+		"whole and different":  {strings.NewReader(`{"kind":"ConfigMap"}`), true},
+		"whole and empty":      {strings.NewReader(""), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := &watcher{
+				known: map[string]map[string]bool{path: {planned([]byte(`{"kind":"Service"}`)): true}}, totals: map[string]int{},
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPatch, path, tc.body)
+			r.Header.Set("Authorization", "Bearer "+tokenOf("management"))
+			x.management(nil, r)
+			if _, err := io.ReadAll(r.Body); (err == nil) != tc.problem {
+				t.Errorf("the server reads the body with the error %v", err)
+			}
+			if got := len(x.problems) > 0; got != tc.problem {
+				t.Errorf("problems %q, want any: %t", x.problems, tc.problem)
+			}
 		})
 	}
 }
