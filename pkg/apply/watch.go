@@ -65,10 +65,18 @@ func (c *Cluster) Start(ctx context.Context, notify func()) error {
 	return nil
 }
 
-// backoff returns the delays between attempts. Those of client-go go up to one minute. We must manage a cluster again
-// within 30 seconds after it is back.
+const (
+	// relistFirst is the delay after the first failure of a watch. Each further one is twice as long, up to
+	// relistLongest.
+	relistFirst = 500 * time.Millisecond
+	// relistLongest is the longest delay between two attempts to watch. That of client-go is one minute. hypergate must
+	// manage a cluster again within 30 seconds after it is back.
+	relistLongest = 8 * time.Second
+)
+
+// backoff returns the delays between attempts to watch.
 func backoff() wait.Backoff {
-	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 8 * time.Second}
+	return wait.Backoff{Duration: relistFirst, Factor: 2, Jitter: 0.5, Steps: 6, Cap: relistLongest}
 }
 
 // Synced reports whether the watches of all kinds have shown their objects at least once in the current session.

@@ -61,12 +61,12 @@ func (k known) plan() desired.Plan {
 // their urgency.
 func (k known) waiting() status.Waiting {
 	pending, isPending := k.plan().Endpoint.(publish.EndpointPending)
-	switch {
-	case k.outcome.tokenProblem != nil:
+	switch token := k.outcome.tokens[model.IstiodBearer]; {
+	case token.problem != nil:
 		// istiod stays as it is: a pod that runs with a token that is about to expire is better than none.
-		return status.WaitingForToken(k.outcome.tokenProblem)
-	case k.outcome.tokenLifetime > 0:
-		return status.WaitingForLongerToken(k.outcome.tokenLifetime, shortestLifetime)
+		return status.WaitingForToken(token.problem)
+	case token.shortLifetime > 0:
+		return status.WaitingForLongerToken(token.shortLifetime, shortestLifetime)
 	case isPending && k.plan().Installed:
 		return status.WaitingForEndpoint(pending)
 	case k.observed.mgmt.ControlPlane.NotEnabled:

@@ -26,7 +26,8 @@ import (
 // errGuestTime is why something is left for the next pass.
 var errGuestTime = errors.New("the guest answers slowly: the rest is left for the next pass")
 
-// outcome is what became of a decision.
+// outcome is what became of a decision. One file sets each field (TestOneFileSetsEachFieldOfTheOutcome): this one, but
+// for tokens, which execute_token.go sets.
 type outcome struct {
 	// mgmt and guest are what was done to the two sides.
 	mgmt, guest apply.Report
@@ -34,11 +35,8 @@ type outcome struct {
 	problem error
 	// crdsBlocked reports whether most of the plan was not applied, because CRDs could not be.
 	crdsBlocked bool
-	// tokenProblem is why the request for a token of istiod that was due failed. Nil: it succeeded, or none was due.
-	// tunnelProblem is the same for the tunnel's sidecar, and for its certificate.
-	tokenProblem, tunnelProblem error
-	// tokenLifetime is how long istiod's token lives, if that is too short. Zero: it is not.
-	tokenLifetime time.Duration
+	// tokens are what became of the tokens of istiod's pod.
+	tokens [model.Bearers]tokenOutcome
 	// rollout is the step of a rollout of gateways that this pass carried out.
 	rollout rollout.Report
 	// migration is what became of a migration.
@@ -97,7 +95,7 @@ func (r *Reconciler) execute(ctx context.Context, o observation, d decision) out
 		if d.migration.step != nil {
 			e.endOnLoss()
 		}
-		e.migrate(ctx, d.migration)
+		e.outcome.migration, _ = e.migrate(ctx, d.migration)
 		e.renewAlone(ctx, d.renew)
 	case pruneManagement:
 		e.endOnLoss()
@@ -157,18 +155,19 @@ func (e *execution) converge(ctx context.Context, d converge) {
 			m.ca.next = pki.CA{}
 		}
 	}
-	if !e.migrate(ctx, d.migration) {
+	var goOn bool
+	if e.outcome.migration, goOn = e.migrate(ctx, d.migration); !goOn {
 		e.renew(ctx, hasIstiod(e.observed))
 		return
 	}
 	e.ca = d.ca.ca
 	e.requeueAfter(d.ca.requeue)
 	e.requeueAfter(m.rotation.log(ctx, d.ca, m.ca.overlap, e.observed.now))
-	e.rollGateways(ctx, d.rollout)
+	e.outcome.rollout = e.rollGateways(ctx, d.rollout)
 	holdsIstiod := rollout.HoldsIstiod(d.rollout.step)
 	e.applyAll(ctx, e.withoutDefaults(plan, d.rollout.withheld()), holdsIstiod)
 	e.noteDefaults(d.rollout)
-	e.tryDefaults(ctx, plan, d.rollout)
+	e.outcome.guest = e.outcome.guest.And(e.tryDefaults(ctx, plan, d.rollout))
 	if holdsIstiod {
 		// istiod of the version before needs what the plan does not have.
 		m.ca.trusted = false
@@ -258,10 +257,16 @@ func (e *execution) applyWorkload(ctx context.Context, plan desired.Plan, inGues
 
 // applyIstiod applies istiod, with what belongs to it, and notes when it is as planned.
 func (e *execution) applyIstiod(ctx context.Context, objects []model.MgmtObject) {
+	report := e.applyPod(ctx, objects)
+	e.memory.istiodCurrent = e.memory.istiodCurrent || report.Complete()
+}
+
+// applyPod applies objects of istiod's pod, and notes the Secrets that it mounts.
+func (e *execution) applyPod(ctx context.Context, objects []model.MgmtObject) apply.Report {
 	report := e.mgmt.Apply(ctx, objects)
 	e.memory.secrets.Applied(report)
 	e.outcome.mgmt = e.outcome.mgmt.And(report)
-	e.memory.istiodCurrent = e.memory.istiodCurrent || report.Complete()
+	return report
 }
 
 // prune deletes from both sides what is not planned, in the reverse order of installing: the webhooks, which nothing
@@ -306,6 +311,11 @@ func (e *execution) pruneGuest(ctx context.Context, keep []model.GuestObject, in
 
 // complete reports whether every object of both sides is as planned.
 func (o outcome) complete() bool { return o.mgmt.Complete() && o.guest.Complete() }
+
+// hasTokens reports whether each request for a token that was due succeeded.
+func (o outcome) hasTokens() bool {
+	return !slices.ContainsFunc(o.tokens[:], func(t tokenOutcome) bool { return t.problem != nil })
+}
 
 // pruneManagement deletes from the management side what is not planned, and reports whether all of it is gone.
 func (e *execution) pruneManagement(ctx context.Context, plan desired.Plan) bool {

@@ -36,8 +36,8 @@ func (e *execution) isDefaultsOf(o model.GuestObject, class string) bool {
 
 // tryDefaults asks the guest whether it would accept the defaults that it has refused for so long that Gateways are not
 // held for them any more. If it would, the next pass holds Gateways, and then writes them. What the guest answers is
-// reported as for a write.
-func (e *execution) tryDefaults(ctx context.Context, plan desired.Plan, d rolloutStep) {
+// returned as for a write.
+func (e *execution) tryDefaults(ctx context.Context, plan desired.Plan, d rolloutStep) (report apply.Report) {
 	ctx, over := e.inGuest(ctx)
 	defer over()
 	now, before := e.clock.Now(), e.memory.trials
@@ -57,9 +57,10 @@ func (e *execution) tryDefaults(ctx context.Context, plan desired.Plan, d rollou
 			t = e.try(ctx, plan.Guest[at], class)
 			e.memory.trials[class] = t
 		}
-		e.outcome.guest = e.outcome.guest.And(apply.ReportOf(t.last))
+		report = report.And(apply.ReportOf(t.last))
 		e.requeueAfter(max(t.next.Sub(now), time.Millisecond))
 	}
+	return report
 }
 
 // try sends the defaults of a class as a dry run.

@@ -12,15 +12,18 @@ import (
 )
 
 // migrate writes the state of a migration to its Lease, and then does the step in the guest, if there is one. It
-// reports whether istiod may be changed as the step requires: that is not so before the state is written.
-func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
-	e.outcome.migration = migrationOutcome{report: m.report, active: m.active, mode: m.mode, problem: m.problem}
-	e.reportUnread(ctx, m)
+// returns what became of it. goOn is whether istiod may be changed as the step requires: that is not so before the
+// state is written.
+func (e *execution) migrate(ctx context.Context, m migrationStep) (out migrationOutcome, goOn bool) {
+	out = migrationOutcome{report: m.report, active: m.active, mode: m.mode, problem: m.problem}
+	if unread := e.unread(ctx, m); unread != nil {
+		out.problem, out.side = unread, model.SideGuest
+	}
 	if m.step == nil {
 		if m.unwritten != nil {
-			e.outcome.migration.problem, e.outcome.migration.side = m.unwritten, model.SideMgmt
+			out.problem, out.side = m.unwritten, model.SideMgmt
 		}
-		return !m.withheld
+		return out, !m.withheld
 	}
 	err := e.writeMigration(ctx, m)
 	e.memory.migration.unwritten = unwrittenStep{}
@@ -28,10 +31,10 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 		e.memory.migration.next = e.clock.Now().Add(migrationAfterAct)
 		if !apierrors.IsConflict(err) { // the Lease has another request by now
 			e.memory.migration.unwritten = unwrittenStep{err: err, mode: m.mode, active: m.active, report: m.report}
-			e.outcome.migration.problem, e.outcome.migration.side = err, model.SideMgmt
+			out.problem, out.side = err, model.SideMgmt
 			e.logMigration(ctx, "Writing the state of the migration failed", err)
 		}
-		return false
+		return out, false
 	}
 	e.memory.migration.decide(m, e.clock.Now())
 	if act, is := m.step.(migration.Act); is {
@@ -40,21 +43,22 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) bool {
 		}
 		e.memory.migration.wrote(e.observed.migration.record.Intent, act.Action, e.act(ctx, act, m), e.clock.Now())
 	}
-	return true
+	return out, true
 }
 
-// reportUnread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that
-// has begun does not continue: conditions say so after a time.
-func (e *execution) reportUnread(ctx context.Context, m migrationStep) {
+// unread logs why the guest cannot be read, or why istiod does not answer. Without a reading, a migration that has
+// begun does not continue. After a time, unread returns why, for the conditions.
+func (e *execution) unread(ctx context.Context, m migrationStep) error {
 	switch seen := e.observed.migration; {
 	case seen.unread != nil:
 		e.logMigration(ctx, "Reading the guest for a migration failed", seen.unread)
 		if m.active && m.problem == nil && seen.unreadFor >= unreadTime {
-			e.outcome.migration.problem, e.outcome.migration.side = seen.unread, model.SideGuest
+			return seen.unread
 		}
 	case seen.unasked != nil && m.active:
 		e.logMigration(ctx, "Asking istiod which gateways are connected failed", seen.unasked)
 	}
+	return nil
 }
 
 // writeMigration writes the memo and the report, if they differ from what the Lease has.

@@ -8,8 +8,9 @@ import (
 	"github.com/hypergate/hypergate/pkg/rollout"
 )
 
-// rollGateways carries out a step of a rollout of gateways, and keeps what follows from it.
-func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
+// rollGateways carries out a step of a rollout of gateways, and keeps what follows from it. It returns what conditions
+// say.
+func (e *execution) rollGateways(ctx context.Context, d rolloutStep) rollout.Report {
 	switch rollout.WatchingFor(d.step) {
 	case rollout.WatchOn:
 		e.guest.WatchGateways(true)
@@ -38,8 +39,8 @@ func (e *execution) rollGateways(ctx context.Context, d rolloutStep) {
 		step = memo.Tried(d.evidence, d.step)
 	}
 	e.memory.rollout = memo
-	e.outcome.rollout = memo.Report(d.evidence, step)
 	e.requeueAfter(rollout.Again(step))
+	return memo.Report(d.evidence, step)
 }
 
 // noteDefaults notes the classes whose defaults this pass tried to write.

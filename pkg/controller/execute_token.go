@@ -33,6 +33,15 @@ type tokens struct {
 	inUse accountInUse
 }
 
+// tokenOutcome is what became of a bearer's token in a pass.
+type tokenOutcome struct {
+	// problem is why the request for a token that was due failed, or why its Secret cannot be made. Nil: it succeeded,
+	// or none was due.
+	problem error
+	// shortLifetime is how long the token lives, if that is too short. Zero: it is not.
+	shortLifetime time.Duration
+}
+
 // tokenChecks is what the guest said about tokens in one pass.
 type tokenChecks struct {
 	// unanswered means that the guest did not answer: no other token is checked.
@@ -109,9 +118,8 @@ func (e *execution) applyCredentials(ctx context.Context, secrets []model.MgmtOb
 	if len(fresh) == 0 {
 		return
 	}
-	report := e.mgmt.Apply(ctx, fresh)
-	e.memory.secrets.Applied(report)
-	e.outcome.mgmt, e.credentials = e.outcome.mgmt.And(report), secrets
+	e.applyPod(ctx, fresh)
+	e.credentials = secrets
 }
 
 // currentCredentials returns the Secrets with which istiod's pod reaches the guest, with new tokens where they are due.
@@ -127,13 +135,10 @@ func (e *execution) currentCredentials(ctx context.Context) []model.MgmtObject {
 // currentIstiod returns the Secret by which istiod reaches the guest. Nil: there never was a token.
 func (e *execution) currentIstiod(ctx context.Context) []model.MgmtObject {
 	t := &e.memory.tokens[model.IstiodBearer]
-	defer func() { e.outcome.tokenProblem = t.problem }()
+	defer e.noteToken(model.IstiodBearer)
 	credential := e.currentToken(ctx, model.IstiodBearer)
 	if credential.Token == "" {
 		return nil
-	}
-	if credential.Lifetime() < shortestLifetime {
-		e.outcome.tokenLifetime = credential.Lifetime()
 	}
 	secret, err := model.CredentialSecret(e.config, e.observed.mgmt.ControlPlane, credential)
 	if err != nil {
@@ -141,6 +146,15 @@ func (e *execution) currentIstiod(ctx context.Context) []model.MgmtObject {
 		return nil
 	}
 	return []model.MgmtObject{secret}
+}
+
+// noteToken notes what became of a bearer's token, for the conditions.
+func (e *execution) noteToken(bearer model.Bearer) {
+	out := tokenOutcome{problem: e.memory.tokens[bearer].problem}
+	if c := e.memory.secrets.Credential(bearer); c.Token != "" && c.Lifetime() < shortestLifetime {
+		out.shortLifetime = c.Lifetime()
+	}
+	e.outcome.tokens[bearer] = out
 }
 
 // currentToken returns a bearer's credential, with a new token if that is due. The zero value: there never was a token.

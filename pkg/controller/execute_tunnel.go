@@ -17,7 +17,7 @@ func (e *execution) currentSidecar(ctx context.Context) []model.MgmtObject {
 		return nil
 	}
 	t := &e.memory.tokens[model.SidecarBearer]
-	defer func() { e.outcome.tunnelProblem = t.problem }()
+	defer e.noteToken(model.SidecarBearer)
 	credential := e.currentToken(ctx, model.SidecarBearer)
 	if credential.Token == "" {
 		return nil

@@ -191,3 +191,67 @@ func TestOnlyExecuteWrites(t *testing.T) {
 	}
 	t.Logf("%v", slices.Sorted(maps.Keys(called)))
 }
+
+// TestOneFileSetsEachFieldOfTheOutcome checks that what became of a decision is not collected from everywhere.
+func TestOneFileSetsEachFieldOfTheOutcome(t *testing.T) {
+	t.Parallel()
+	const most, tokens = "execute.go", "execute_token.go"
+	want := map[string]string{
+		"mgmt": most, "guest": most, "problem": most, "crdsBlocked": most, "rollout": most, "migration": most, "requeue": most,
+		"tokens": tokens,
+	}
+	got := map[string]string{}
+	for name, file := range sources(t, ".") {
+		for _, field := range setInOutcome(t, name, file) {
+			if before, set := got[field]; set && before != name {
+				t.Errorf("%s and %s set outcome.%s", before, name, field)
+			}
+			got[field] = name
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("the files that set the fields of outcome: %v, want %v", got, want)
+	}
+}
+
+// outcomePointer is the only name that a pointer to the outcome may have.
+const outcomePointer = "out"
+
+// setInOutcome returns the fields of an execution's outcome that a file sets: by x.outcome.field, or by out.field where
+// the file has `out := &x.outcome`.
+func setInOutcome(t *testing.T, name string, file *ast.File) (fields []string) {
+	t.Helper()
+	pointed := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		assign, is := n.(*ast.AssignStmt)
+		if !is {
+			return true
+		}
+		if address, is := assign.Rhs[0].(*ast.UnaryExpr); is && address.Op == token.AND && isOutcome(address.X) {
+			if pointed = isNamed(assign.Lhs[0], outcomePointer); !pointed {
+				t.Errorf("%s has a pointer to the outcome that is not called %s", name, outcomePointer)
+			}
+		}
+		for _, left := range assign.Lhs {
+			if element, is := left.(*ast.IndexExpr); is {
+				left = element.X
+			}
+			field, is := left.(*ast.SelectorExpr)
+			if is && (isOutcome(field.X) || pointed && isNamed(field.X, outcomePointer)) {
+				fields = append(fields, field.Sel.Name)
+			}
+		}
+		return true
+	})
+	return fields
+}
+
+func isOutcome(x ast.Expr) bool {
+	field, is := x.(*ast.SelectorExpr)
+	return is && field.Sel.Name == "outcome"
+}
+
+func isNamed(x ast.Expr, name string) bool {
+	ident, is := x.(*ast.Ident)
+	return is && ident.Name == name
+}

@@ -84,7 +84,7 @@ func (s *summarizer) noteRepairs(o observation, d decision, out outcome) bool {
 	if repairing {
 		s.last.Repairs += int64(repairs(out.mgmt) + repairs(out.guest))
 	}
-	s.settled = is && out.problem == nil && out.complete() && out.tokenProblem == nil && out.tunnelProblem == nil && !out.crdsBlocked &&
+	s.settled = is && out.problem == nil && out.complete() && out.hasTokens() && !out.crdsBlocked &&
 		(!converged.plan.Installed || o.mgmt.Istiod == model.Available)
 	return repairing
 }

@@ -89,7 +89,7 @@ func TestATokenIsCheckedOnceAPass(t *testing.T) {
 // TestATooShortTokenNamesBothLifetimes checks that the conditions name the lifetime that the guest grants, and the one
 // that istiod needs.
 func TestATooShortTokenNamesBothLifetimes(t *testing.T) {
-	k := known{outcome: outcome{tokenLifetime: 5*time.Minute + time.Millisecond}}
+	k := known{outcome: outcome{tokens: [model.Bearers]tokenOutcome{{shortLifetime: 5*time.Minute + time.Millisecond}}}}
 	const want = "waiting for a longer token for istiod's service account (guest side: it grants tokens of only 5m0s; " +
 		"hypergate needs at least 10m0s)"
 	if got := k.waiting().String(); got != want {

@@ -21,9 +21,16 @@ type connections struct {
 	all  map[*connection]struct{}
 }
 
+const (
+	// connectTimeout ends an attempt to connect to the guest's API server. It is that of client-go.
+	connectTimeout = 30 * time.Second
+	// keepAliveEvery is the interval between the probes of an idle connection. It is that of client-go.
+	keepAliveEvery = 30 * time.Second
+)
+
 func newConnections(open dialer) *connections {
 	if open == nil {
-		open = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+		open = (&net.Dialer{Timeout: connectTimeout, KeepAlive: keepAliveEvery}).DialContext
 	}
 	return &connections{open: open, closed: make(chan struct{}), all: map[*connection]struct{}{}}
 }
