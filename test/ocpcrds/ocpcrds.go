@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +28,8 @@ const (
 // configPackage is the package beside whose Go types the API module has these files.
 const configPackage = "github.com/openshift/api/config/v1"
 
-// CRD returns the CRD in one of these files, of the version of the API module that hypergate's own module requires.
+// CRD returns the CRD in one of these files, of the version of the API module that hypergate's own module requires. For
+// an older guest, it lacks the rules that this guest's API server does not know.
 func CRD(ctx context.Context, file string) (*unstructured.Unstructured, error) {
 	root, err := servers.ModuleRoot()
 	if err != nil {
@@ -46,5 +49,37 @@ func CRD(ctx context.Context, file string) (*unstructured.Unstructured, error) {
 	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
+	if servers.OfGuest(apiServer) != apiServer {
+		withoutNewRules(crd.Object)
+	}
 	return crd, nil
+}
+
+const apiServer = "kube-apiserver"
+
+// newFunctions are CEL's functions that an API server of Kubernetes 1.30 does not accept in a new CRD (k8s.io/apiserver
+// pkg/cel/environment/base.go: those for addresses are from 1.30, those for formats from 1.31, and a CRD must also fit
+// the minor before).
+var newFunctions = regexp.MustCompile(`\b((isIP|isCIDR|ip|cidr)\(|format\.)`)
+
+// withoutNewRules removes from a schema the rules with such functions.
+func withoutNewRules(part any) {
+	const rules = "x-kubernetes-validations"
+	switch part := part.(type) {
+	case map[string]any:
+		if all, is := part[rules].([]any); is {
+			part[rules] = slices.DeleteFunc(all, func(rule any) bool {
+				fields, _ := rule.(map[string]any)
+				text, _ := fields["rule"].(string)
+				return newFunctions.MatchString(text)
+			})
+		}
+		for _, value := range part {
+			withoutNewRules(value)
+		}
+	case []any:
+		for _, value := range part {
+			withoutNewRules(value)
+		}
+	}
 }
