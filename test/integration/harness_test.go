@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,11 +147,26 @@ func (w *harness) run() func() {
 	w.Helper()
 	cancel, ended := w.tryRun()
 	stop := sync.OnceFunc(func() {
+		late := time.AfterFunc(lateEnd, func() { w.Logf("hypergate still runs %s after its end was requested:\n%s", lateEnd, goroutines()) })
+		defer late.Stop()
 		cancel()
 		w.Expect(<-ended).To(gomega.Succeed())
 	})
 	w.Cleanup(stop)
 	return stop
+}
+
+// lateEnd is the time after which a controller that has not ended is reported. It gives up after 20 seconds.
+const lateEnd = 15 * time.Second
+
+// goroutines returns the stacks of the goroutines that run code of hypergate.
+func goroutines() string {
+	text := make([]byte, 16<<20)
+	text = text[:runtime.Stack(text, true)]
+	all := slices.DeleteFunc(strings.Split(string(text), "\n\n"), func(one string) bool {
+		return !strings.Contains(one, "hypergate/pkg/")
+	})
+	return strings.Join(all, "\n\n")
 }
 
 func (w *harness) tryRun() (stop func(), ended chan error) {
