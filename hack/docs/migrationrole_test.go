@@ -15,8 +15,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// TestTheMigrationRoleReads checks that deploy/rbac/migration has reads only, none of a Secret, and all kinds of
-// Istio's API.
+// TestTheMigrationRoleReads checks that the ClusterRole of deploy/rbac/migration has reads only, none of a Secret, and
+// all kinds of Istio's API. Its writes are in a file of their own.
 func TestTheMigrationRoleReads(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile(filepath.Join(root, "deploy/rbac/migration/clusterrole.yaml"))

@@ -68,9 +68,6 @@ const (
 	JSON Format = "json"
 )
 
-// Formats returns all formats.
-func Formats() []Format { return []Format{Text, JSON} }
-
 // New returns a logger that writes lines of text within the limits of Bounded. verbosity 0 logs what hypergate does;
 // higher values also log why.
 func New(w io.Writer, verbosity int) logr.Logger {

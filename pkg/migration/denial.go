@@ -57,11 +57,9 @@ func (d decision) isDone(denial Denial) bool {
 		return (d.e.Origin.Replicas > 0) == (denial.Replicas > 0)
 	case WriteWebhook:
 		return d.e.Origin.Webhook == WebhookHarmless
-	case WriteHosted:
-		return true // nothing is written in the guest
-	default:
-		return true
+	case WriteHosted: // nothing is written in the guest
 	}
+	return true
 }
 
 // stopsAfter returns the reasons with which a migration stops after a write was denied for too long.

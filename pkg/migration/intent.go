@@ -3,7 +3,6 @@ package migration
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -23,14 +22,6 @@ const (
 // Requests returns all requests.
 func Requests() []Request {
 	return []Request{RequestStart, RequestPause, RequestResume, RequestRollback, RequestRetire}
-}
-
-// ParseRequest returns a request. The error names an unknown one.
-func ParseRequest(s string) (Request, error) {
-	if r := Request(s); slices.Contains(Requests(), r) {
-		return r, nil
-	}
-	return "", unsupported("request", s, Requests())
 }
 
 // Goal is where a migration should end.
