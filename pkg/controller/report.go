@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 	logApplied(ctx, k.outcome)
 	if res.Mgmt.Writes()+res.Guest.Writes() > 0 {
 		// What rendering and applying needed goes back to the system: at rest this process is small.
-		defer debug.FreeOSMemory()
+		defer r.resting.giveBack()
 	}
 	// The guest may be slow with its statuses. The HostedControlPlane does not wait for them.
 	forManagement := k.hcpResult(res)
