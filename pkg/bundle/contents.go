@@ -1,9 +1,11 @@
 package bundle
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -12,6 +14,12 @@ const (
 	// longestObject limits the YAML of one object, in bytes. An API server stores 1.5 MiB of JSON. Only nested fields
 	// with short values need more than this: a line of one letter can have an indentation of 200.
 	longestObject = 4 << 20
+
+	// lineWidth is the column after which YAML breaks a line, and shortKey how long a key is that it never breaks.
+	lineWidth = 80
+	shortKey  = 128
+	// byteOrderMark at the beginning of a text makes an escape of each of its letters.
+	byteOrderMark = "\ufeff"
 )
 
 // Reasons why an object is not in the archive.
@@ -100,17 +108,14 @@ func isDeeper(value any, levels int) bool {
 	return false
 }
 
-// yamlSize returns how long the YAML of a value is about. indent is the indentation of its lines. The lines of a map in
-// a map have two more, and so have the lines of a text. The first line of what is in a list follows a dash.
+// yamlSize returns how long the YAML of a value is about. The YAML is at most three times as long. indent is the
+// indentation of its lines. The lines of a map in a map have two more, and so have the lines of a text. The first line
+// of what is in a list follows a dash.
 func yamlSize(value any, indent int64, inList bool) (size int64) {
 	var lines int
 	switch value := value.(type) {
 	case string:
-		size = int64(len(value))
-		lines = strings.Count(value, "\n")
-		// A long line is also broken at a space beyond column 80.
-		lines += min(strings.Count(value, " "), len(value)/max(80-int(indent), 1))
-		return size + int64(lines)*indent
+		return textSize(value, indent)
 	case []any:
 		lines = len(value)
 		for _, of := range value {
@@ -123,13 +128,67 @@ func yamlSize(value any, indent int64, inList bool) (size int64) {
 			if _, isList := of.([]any); isList {
 				inner = indent
 			}
-			size += int64(len(key)) + 2 + yamlSize(of, inner, false)
+			size += keySize(key, indent) + yamlSize(of, inner, false)
 		}
-	default:
-		return 1
+	default: // a number, a boolean or null
+		content, _ := json.Marshal(value)
+		return int64(len(content))
 	}
 	if inList {
 		lines--
 	}
 	return size + int64(max(lines, 0))*indent
+}
+
+// keySize returns the same of a key and its colon. YAML writes a short key in one line, with escapes. A longer one is
+// a text of its own, and its value begins a line.
+func keySize(key string, indent int64) int64 {
+	if len(key) <= shortKey {
+		return textSize(key, 0) + 2
+	}
+	return textSize(key, indent+2) + 4 + indent
+}
+
+// textSize returns the same of a text. It begins a line at a line break, and at a space beyond lineWidth. The line
+// breaks are those of YAML, not only that of Unix: a few letters can then cost an indentation each.
+func textSize(text string, indent int64) (size int64) {
+	if strings.HasPrefix(text, byteOrderMark) {
+		return int64(len(text)) * 4 // each letter is an escape
+	}
+	column, last := indent, rune(0)
+	for _, c := range text {
+		long := letterSize(c)
+		size += long
+		if long < 4 {
+			column++
+		} else {
+			column += long // an escape
+		}
+		if isLineBreak(c) || c == ' ' && last != ' ' && column > lineWidth {
+			size += indent
+			column = indent
+		}
+		last = c
+	}
+	return size
+}
+
+// letterSize returns how long a letter is in YAML, with its escape. JSON keeps no invalid letters.
+func letterSize(c rune) int64 {
+	switch {
+	case c < ' ' && c != '\n':
+		return 4
+	case c > 0xffff:
+		return 10
+	case c == '\ufeff':
+		return 6
+	default:
+		return int64(utf8.RuneLen(c))
+	}
+}
+
+// isLineBreak reports whether YAML begins a line at a letter. U+0085 becomes a space or a line break before. The
+// emitter escapes a carriage return.
+func isLineBreak(c rune) bool {
+	return c == '\n' || c == '\u0085' || c == '\u2028' || c == '\u2029'
 }

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -69,5 +70,43 @@ func TestSizeOf(t *testing.T) {
 		if got := int64(len(content)); size > got*3/2 || size < got/3 {
 			t.Errorf("%s: %d, and the YAML has %d", name, size, got)
 		}
+	}
+}
+
+// TestSizeOfAnyText checks that no text makes the YAML of an object more than three times as long as its size, also
+// with the line breaks of YAML (U+0085, U+2028, U+2029), escapes and quotes. An object with certain keys
+// has no YAML at all.
+func TestSizeOfAnyText(t *testing.T) {
+	t.Parallel()
+	letters := []string{
+		"a", "xyz", " ", "  ", "\n", "\r", "\t", "\x01", "\x00", "\u0085", "\u00a0", "é", "\u2028", "\u2029", "\ufeff", "\ufffd",
+		"😀", "'", "\"", "\\", "#", ": ", "- ", "~", "1", "<",
+	}
+	check := func(value any, what string) {
+		size, err := sizeOf(value.(map[string]any))
+		if err != nil {
+			t.Fatalf("%q: %v", what, err)
+		}
+		content, err := yaml.Marshal(value)
+		if err == nil && int64(len(content)) > 3*size {
+			t.Errorf("%q: %d, and the YAML has %d", what, size, len(content))
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2)) // the same texts in each run
+	for i := range 400 {
+		unit := letters[i%len(letters)]
+		for range random.IntN(4) {
+			unit += letters[random.IntN(len(letters))]
+		}
+		begin := []string{"", "x", "\ufeff", "# ", "\n", " "}[random.IntN(6)]
+		levels := []int{1, 20, 36, 38, 90}[random.IntN(5)]
+		text := begin + strings.Repeat(unit, 100)
+		key := begin + strings.Repeat(unit, []int{100, 400}[random.IntN(2)]/len(unit))
+		check(nested(text, levels, i%2 == 0), text[:20])
+		check(nested(map[string]any{key: "b", "c": []any{text, unit}}, levels, false), key)
+	}
+	for _, value := range []any{"", "~", "'", 1e18, 1e300, -1.7976931348623157e308, 0.0, nil, true, map[string]any{}, []any{}} {
+		check(nested([]any{value, value, value, value, value, value}, 1, false), "six values")
+		check(nested(map[string]any{"a": value, "b": value, "c": value, "": value}, 1, false), "four pairs")
 	}
 }

@@ -68,7 +68,7 @@ func (c *Cluster) HeldGateways(ctx context.Context) ([]model.ForeignObject, erro
 	case apierrors.IsNotFound(err):
 		return nil, nil // there are none without their CRD
 	case errors.Is(err, answer.ErrManyPages):
-		return nil, fmt.Errorf("listing Gateways: the guest has more than %d pages of %d", gatewayPages, gatewayPage)
+		return nil, fmt.Errorf("listing Gateways: the list does not end within %d requests", gatewayPages)
 	case err != nil:
 		return nil, fmt.Errorf("listing Gateways: %w", answer.Brief(err))
 	default:

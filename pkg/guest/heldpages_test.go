@@ -52,3 +52,29 @@ func TestHeldGatewaysAreFoundAmongLargeOnes(t *testing.T) {
 		t.Errorf("%d of %d held Gateways: %v", len(held), want, err)
 	}
 }
+
+// TestHeldGatewaysOfAnEndlessList checks the error of a list that always has another page. Small pages and rejected
+// answers are requests, too, so it names these and no number of Gateways.
+func TestHeldGatewaysOfAnEndlessList(t *testing.T) {
+	t.Parallel()
+	config := apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayList", "items": []any{},
+			"metadata": map[string]any{"continue": "more"},
+		})
+	})
+	config.QPS = -1
+	conn, err := guestconn.Fixed(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := New(conn, model.Config{Revision: "r"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = cluster.HeldGateways(t.Context())
+	if want := "listing Gateways: the list does not end within 500 requests"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %q", err, want)
+	}
+}

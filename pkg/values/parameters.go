@@ -36,7 +36,7 @@ func DrainProblem(data map[string]string, into Target) string {
 	scaler, budget := &autoscalingv2.HorizontalPodAutoscaler{}, &policyv1.PodDisruptionBudget{}
 	for key, object := range map[string]any{"horizontalPodAutoscaler": scaler, "podDisruptionBudget": budget} {
 		part := data[key]
-		if !into.merge(key, object) || strings.TrimSpace(part) != "" && !mergeInto(object, key, part) {
+		if !into.merge(key, object) || !isBlank(part) && !mergeInto(object, key, part) {
 			return ""
 		}
 	}
@@ -49,6 +49,16 @@ func DrainProblem(data map[string]string, into Target) string {
 	}
 	return fmt.Sprintf("horizontalPodAutoscaler has spec.minReplicas 1, and podDisruptionBudget has spec.minAvailable %s; "+
 		"set spec: {minAvailable: null, maxUnavailable: 1}", keeps.String())
+}
+
+// isBlank reports whether a part has only white space and comments. Such a part changes nothing, and is not an object.
+func isBlank(part string) bool {
+	for line := range strings.Lines(part) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			return false
+		}
+	}
+	return true
 }
 
 // mergeInto writes a part of an object over the object, and reports whether that is possible. It does not parse a part

@@ -71,6 +71,11 @@ func TestDrainProblem(t *testing.T) {
 		"blank": {
 			single, map[string]string{hpa: " \n", pdb: "spec: {maxUnavailable: null, minAvailable: 1}"}, "spec.minAvailable 1;",
 		},
+		"an empty part":  {defaults, map[string]string{hpa: one, pdb: ""}, "spec.minAvailable 1;"},
+		"a space":        {defaults, map[string]string{hpa: one, pdb: " "}, "spec.minAvailable 1;"},
+		"an empty spec":  {defaults, map[string]string{hpa: one, pdb: "spec: {}"}, "spec.minAvailable 1;"},
+		"a comment":      {defaults, map[string]string{hpa: one, pdb: "# nothing\n\n # here"}, "spec.minAvailable 1;"},
+		"after comments": {defaults, map[string]string{hpa: one, pdb: "# none\nspec: {minAvailable: 0}"}, ""},
 		"an alias":       {defaults, map[string]string{hpa: "spec: {maxReplicas: &one 1, minReplicas: *one}"}, ""},
 		"an alias, kept": {single, map[string]string{pdb: "spec: {maxUnavailable: null, minAvailable: &one 1, a: *one}"}, ""},
 		"the longest":    {defaults, map[string]string{hpa: one + strings.Repeat(" ", 64<<10-len(one))}, "spec.minAvailable 1;"},

@@ -37,7 +37,7 @@ The command leaves out the renewal of --renew-guest-kubeconfig: it reaches the g
 renews its own. If that renewal has failed, Degraded can be shown as changed.
 
 The command shows the next writes. It does not show what depends on their effect: during a first installation, the
-webhooks wait for istiod.
+webhooks wait for istiod. Before a removal, what is deleted after istiod's pods are gone is not shown.
 
 Exit codes:
   0  Nothing would change.

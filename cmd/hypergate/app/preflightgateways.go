@@ -26,7 +26,7 @@ import (
 )
 
 // mostWarnings is how many Gateways the command preflight names. mostParameters is how many ConfigMaps it reads, each
-// with a request. parametersPage is the size of a page of a list, and parametersPages the number of pages.
+// with a request. parametersPage is the size of a page of a list, and parametersPages the number of requests.
 // mostClassDefaults limits the content of all ConfigMaps with class defaults, and longestParameters a text about one
 // Gateway, in bytes.
 const (
@@ -204,7 +204,7 @@ func (r *parametersReader) each(
 		return page.GetContinue(), nil
 	})
 	if errors.Is(err, answers.ErrManyPages) {
-		return fmt.Errorf("there are more than %d", parametersPages*parametersPage)
+		return fmt.Errorf("the list does not end within %d requests", parametersPages)
 	}
 	return err
 }
