@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -168,9 +169,9 @@ func (a GuestAPI) Text() string {
 	return fmt.Sprintf("%s in %d ms", a.State, a.Millis)
 }
 
-// Istiod is the state of istiod's Deployment. Since is when istiod began to serve. Version is what the running istiod
-// reports; it is empty if that is not known. Ready is how many of its pods are ready, of Wanted, which is zero if that
-// is not known.
+// Istiod is the state of istiod's Deployment. State is empty if it was not observed (IsUnobserved). Since is when
+// istiod began to serve. Version is what the running istiod reports; it is empty if that is not known. Ready is how
+// many of its pods are ready, of Wanted, which is zero if that is not known.
 type Istiod struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since,omitzero"`
@@ -178,6 +179,13 @@ type Istiod struct {
 	Ready   int       `json:"ready,omitempty"`
 	Wanted  int       `json:"wanted,omitempty"`
 }
+
+// IsUnobserved reports whether the pod has not observed istiod since it started, and so not the mesh CA either: the
+// management side is not observed while the guest does not answer. An istiod that does not exist is absent.
+func (i Istiod) IsUnobserved() bool { return i.State == "" }
+
+// StateText returns the state in words.
+func (i Istiod) StateText() string { return cmp.Or(i.State, NotObserved) }
 
 // PodsText returns how many of istiod's pods are ready, in words. It is empty if that is not known.
 func (i Istiod) PodsText() string {

@@ -75,12 +75,14 @@ func managementRows(s summary.Summary, now time.Time) []row {
 	ca := ""
 	if !s.CA.Expires.IsZero() {
 		ca = "until " + s.CA.Expires.Format(time.DateOnly)
+	} else if s.Istiod.IsUnobserved() {
+		ca = summary.NotObserved
 	}
 	return shown(
 		row{"hypergate", s.Hypergate + ", summary of " + age(s.Time, now) + " ago"},
 		row{"topology", s.Topology},
 		row{"lifecycle", lifecycle},
-		row{"istiod", joined(", ", s.Istiod.State, versions(&s))},
+		row{"istiod", joined(", ", s.Istiod.StateText(), versions(&s))},
 		row{"published", s.Published.Text()},
 		row{"probe", s.Published.Probe},
 		row{"token", left(s.Token.Until, now)},

@@ -113,21 +113,18 @@ func isOld(s *summary.Summary, p part) bool {
 }
 
 // isUnobserved reports whether a part is not known, because the guest was not observed. Otherwise a part would be blank
-// that something requests. The management side is observed if the guest answers at all.
+// that something requests. istiod and the mesh CA show by themselves that they were not observed (own): after a restart
+// during a pause, GuestUnobserved is the one of the process before.
 func isUnobserved(s *summary.Summary, p part) bool {
 	if !s.GuestUnobserved {
 		return false
 	}
 	switch p {
-	case partIstiod:
-		return s.Istiod.State == ""
-	case partCA:
-		return s.Istiod.State == "" && s.CA.Expires.IsZero()
 	case partPublished:
 		return s.Published.State == ""
 	case partGateways, partCRDs:
 		return true
-	case partHypergate, partAPI:
+	case partHypergate, partIstiod, partCA, partAPI:
 	}
 	return false
 }
@@ -191,7 +188,8 @@ func own(s *summary.Summary, p part) boxState {
 	return well
 }
 
-// ofIstiod returns the state of istiod. One that does not serve is progressing only while Progressing says so.
+// ofIstiod returns the state of istiod. One that does not serve is progressing only while Progressing says so. One that
+// was not observed is unknown.
 func ofIstiod(s *summary.Summary) boxState {
 	switch s.Istiod.State {
 	case summary.IstiodServing:
@@ -205,7 +203,7 @@ func ofIstiod(s *summary.Summary) boxState {
 		return failing
 	case summary.IstiodStuck:
 		return failing
-	case summary.IstiodAbsent, "":
+	case summary.IstiodAbsent:
 		return off
 	default:
 		return unknown
@@ -230,6 +228,8 @@ func ofPublished(s *summary.Summary) boxState {
 
 func ofCA(s *summary.Summary) boxState {
 	switch {
+	case s.CA.Expires.IsZero() && s.Istiod.IsUnobserved():
+		return unknown
 	case s.CA.Expires.IsZero():
 		return off
 	case s.CA.Phase == summary.PhaseSteady:

@@ -60,6 +60,12 @@ func TestStatesOfBoxes(t *testing.T) {
 		"a paused control plane": {func(_ *summary.Reading, s *summary.Summary) {
 			s.Lifecycle = summary.Paused
 		}, [7]boxState{paused, well, unknown, well, unknown, unknown, unknown}},
+		"a restart during a pause, and the guest does not answer": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Lifecycle, s.Istiod, s.CA = summary.Paused, summary.Istiod{Version: "1.28.3"}, summary.CA{} // as a pause keeps them
+		}, [7]boxState{paused, unknown, unknown, unknown, unknown, unknown, unknown}},
+		"only the management side was not observed": {func(_ *summary.Reading, s *summary.Summary) {
+			s.Istiod, s.CA = summary.Istiod{}, summary.CA{}
+		}, [7]boxState{well, unknown, well, unknown, well, well, well}},
 		"a control plane that is being deleted": {func(_ *summary.Reading, s *summary.Summary) {
 			s.Lifecycle = summary.Deleting
 		}, [7]boxState{progressing, well, well, well, well, well, well}},

@@ -122,9 +122,11 @@ func pages(t *testing.T) map[string][]byte {
 	unobserved.Summary = &summary.Summary{
 		Guest: "guest1", Lifecycle: summary.Active, GuestUnobserved: true, GuestAPI: summary.GuestAPI{State: summary.APISilent},
 	}
+	restarted := paused("guest1")
+	restarted.Summary.Istiod, restarted.Summary.CA = summary.Istiod{Version: "1.28.3"}, summary.CA{}
 	for name, readings := range map[string][]summary.Reading{
-		"unobserved": {unobserved},
-		"rolling":    {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")},
+		"unobserved": {unobserved}, "paused-restarted": {restarted},
+		"rolling": {rolling("guest1")}, "paused": {paused("guest1")}, "ok": {installed("guest1")},
 		"degraded": {degraded("guest1")}, "silent": {silent()}, "empty": {empty},
 		"hostile": {hostile()}, "two": {installed("guest1"), degraded("guest2")}, "nothing": nil,
 	} {

@@ -148,6 +148,9 @@ func mayRotate(reading summary.Reading) error {
 	case s.CA.ByOther:
 		return fmt.Errorf("hypergate did not create the mesh CA in namespace %s, and does not rotate it: "+
 			"rotate it with the tool that created the Secret %s", reading.Namespace, model.CASecretName)
+	case s.CA.Phase == "" && s.Istiod.IsUnobserved():
+		return fmt.Errorf("hypergate has not observed the mesh CA in namespace %s since it started, for example because the guest "+
+			"does not answer: try again when the command status shows the CA", reading.Namespace)
 	case s.CA.Phase == "":
 		return fmt.Errorf("the mesh CA does not exist in namespace %s: hypergate creates it with the first GatewayClass that it serves; "+
 			"its report can be half a minute old", reading.Namespace)

@@ -19,7 +19,8 @@ func TestProgressOfARotation(t *testing.T) {
 	t.Parallel()
 	const request = "2026-11-23T12:00:00Z"
 	read := func(state summary.State, ca summary.CA) summary.Reading {
-		return summary.Reading{Namespace: "ns", State: state, Why: "a reason", Summary: &summary.Summary{CA: ca}}
+		istiod := summary.Istiod{State: summary.IstiodAbsent}
+		return summary.Reading{Namespace: "ns", State: state, Why: "a reason", Summary: &summary.Summary{Istiod: istiod, CA: ca}}
 	}
 	for name, tc := range map[string]struct {
 		reading summary.Reading
@@ -39,6 +40,12 @@ func TestProgressOfARotation(t *testing.T) {
 			reading: read(summary.OK, summary.CA{}), code: 3, text: "waiting until hypergate begins; it does not rotate a CA of your own",
 			problem: "the mesh CA does not exist in namespace ns: hypergate creates it with the first GatewayClass that it serves; " +
 				"its report can be half a minute old",
+		},
+		"not observed": {
+			reading: summary.Reading{Namespace: "ns", State: summary.OnHold, Summary: &summary.Summary{}}, code: 3,
+			text: "waiting until hypergate begins; it does not rotate a CA of your own",
+			problem: "hypergate has not observed the mesh CA in namespace ns since it started, for example because the guest does not " +
+				"answer: try again when the command status shows the CA",
 		},
 		"spreading": {
 			reading: read(summary.InProgress, summary.CA{Phase: "spreading", Request: request}), code: 3,

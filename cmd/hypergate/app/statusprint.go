@@ -114,20 +114,22 @@ func (p page) management(s *summary.Summary) [][2]string {
 			text += ", not rotated by hypergate"
 		}
 		rows = append(rows, [2]string{"mesh CA", text})
+	} else if s.Istiod.IsUnobserved() {
+		rows = append(rows, [2]string{"mesh CA", summary.NotObserved})
 	}
 	return append(rows, [2]string{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)})
 }
 
 // istiod returns the state of istiod, and the versions that run and that are planned.
 func (p page) istiod(s *summary.Summary) string {
-	text := s.Istiod.State + p.since(s.Istiod.Since)
+	text := s.Istiod.StateText() + p.since(s.Istiod.Since)
 	if pods := s.Istiod.PodsText(); pods != "" {
 		text += ", " + pods
 	}
 	if s.Istiod.Version != "" {
 		text += ", runs version " + s.Istiod.Version
 	}
-	return strings.TrimPrefix(text+", planned version "+s.Istio, ", ")
+	return text + ", planned version " + s.Istio
 }
 
 func (p page) guest(s *summary.Summary) [][2]string {

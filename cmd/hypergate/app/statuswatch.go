@@ -86,9 +86,13 @@ func watchedOf(r summary.Reading) []labelled {
 	if s == nil {
 		return out
 	}
-	istiod := strings.TrimSpace(s.Istiod.State + " " + s.Istiod.Version)
+	istiod := strings.TrimSpace(s.Istiod.StateText() + " " + s.Istiod.Version)
 	if pods := s.Istiod.PodsText(); pods != "" {
 		istiod += ", " + pods
+	}
+	ca := s.CA.Phase
+	if ca == "" && s.Istiod.IsUnobserved() {
+		ca = summary.NotObserved
 	}
 	out = append(out,
 		labelled{"lifecycle", string(s.Lifecycle)},
@@ -100,7 +104,7 @@ func watchedOf(r summary.Reading) []labelled {
 		labelled{"CRDs", crdsText(s)},
 		labelled{"webhook", s.Webhook.Policy},
 		labelled{"gateways", s.Gateways.Text()},
-		labelled{"mesh CA", s.CA.Phase},
+		labelled{"mesh CA", ca},
 	)
 	for _, c := range s.Conditions {
 		out = append(out, labelled{c.Type, c.Status + " " + c.Reason + ": " + c.Message})

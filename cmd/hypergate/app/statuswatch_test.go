@@ -34,6 +34,8 @@ func TestChangesOfInstallations(t *testing.T) {
 	degraded := degradedSummary("guest1")
 	newer := usual
 	newer.Istiod.Version, newer.Gateways = "1.20.3", summary.Gateways{State: "rolling", Done: 1, Total: 3}
+	unobserved := usual
+	unobserved.Istiod, unobserved.CA = summary.Istiod{}, summary.CA{}
 	silent := []summary.Reading{readingOf("clusters-guest1", encoded(t, usual), usual.Holder, time.Hour)}
 	forged := []summary.Reading{readingOf("clusters-guest1", "forged", usual.Holder, time.Second)}
 	for name, tc := range map[string]struct {
@@ -49,6 +51,9 @@ func TestChangesOfInstallations(t *testing.T) {
 		}},
 		"another istiod": {reading(usual), reading(newer), []string{
 			"guest1  istiod: serving 1.20.3, 2 of 2 pods ready, planned version 1.28.3", "guest1  gateways: ",
+		}},
+		"not observed": {reading(usual), reading(unobserved), []string{
+			"guest1  istiod: unknown, planned version 1.28.3", "guest1  mesh CA: unknown",
 		}},
 		"forged":  {reading(usual), forged, []string{"guest1  state: unreadable: "}},
 		"removed": {reading(usual), nil, []string{"guest1  its Lease does not exist any more"}},

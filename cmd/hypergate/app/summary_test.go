@@ -142,9 +142,11 @@ func checkFits(t *testing.T, name string, s screen, output string) {
 func TestStatusOutput(t *testing.T) {
 	none := summaryOf("guest1")
 	none.Published, none.Token, none.CA = summary.Published{}, summary.Validity{}, summary.CA{}
-	none.Webhook, none.Istiod = summary.Webhook{}, summary.Istiod{}
+	none.Webhook, none.Istiod = summary.Webhook{}, summary.Istiod{State: summary.IstiodAbsent}
 	unobserved := none
-	unobserved.GuestUnobserved, unobserved.GuestAPI = true, summary.GuestAPI{State: summary.APISilent}
+	unobserved.GuestUnobserved, unobserved.GuestAPI, unobserved.Istiod = true, summary.GuestAPI{State: summary.APISilent}, summary.Istiod{}
+	restarted := pausedSummary("guest1") // during the pause, and the guest does not answer
+	restarted.GuestAPI, restarted.Istiod, restarted.CA = unobserved.GuestAPI, summary.Istiod{Version: "1.28.3"}, summary.CA{}
 	rolling := summaryOf("guest1")
 	rolling.Gateways = summary.Gateways{State: summary.GatewaysRolling, Done: 3, Total: 12, Gateway: "shop/web"}
 	rolling.Conditions[1] = summary.Condition{
@@ -162,7 +164,8 @@ func TestStatusOutput(t *testing.T) {
 		"expiring": renewed(t, expiring), "unobserved": renewed(t, unobserved),
 		"ok": renewed(t, summaryOf("guest1")), "degraded": renewed(t, degradedSummary("guest1")), "empty": renewed(t, none),
 		"rolling": renewed(t, rolling), "paused": renewed(t, pausedSummary("guest1")),
-		"silent": readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
+		"paused-restarted": renewed(t, restarted),
+		"silent":           readingOf("clusters-guest1", "", "", 3*time.Hour), "forged": readingOf("clusters-guest1", "\x1b[2Jok", "x", 0),
 	} {
 		for suffix, screen := range screens() {
 			report := statusReport{Installations: []summary.Reading{reading}, screen: screen, now: noon(), wide: suffix == ""}
