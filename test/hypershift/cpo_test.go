@@ -146,6 +146,32 @@ func TestComponentMayDoWhatHostedMay(t *testing.T) {
 	}
 }
 
+// TestTheOperatorNeedsNoMore checks that deploy/cpo adds no permission to the control plane operator's Role that
+// hypergate's Role lacks: the operator needs a permission only to grant it. A rule without names is such a permission.
+func TestTheOperatorNeedsNoMore(t *testing.T) {
+	lines := func(objects []*unstructured.Unstructured) []string {
+		roles, err := audit.RolesOf(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return audit.Lines(audit.Permissions(roles))
+	}
+	addition := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(readFile(t, "deploy", "cpo", "control-plane-operator-role.yaml"), &addition.Object); err != nil {
+		t.Fatal(err)
+	}
+	addition.SetNamespace(namespace)
+	added, granted := lines([]*unstructured.Unstructured{addition}), lines(component(t, hypershift.ControlPlane{Namespace: namespace}))
+	if len(added) < 5 {
+		t.Fatalf("only %d permissions are added: %q", len(added), added)
+	}
+	for _, line := range added {
+		if !slices.Contains(granted, line) {
+			t.Errorf("the operator gets %q, which hypergate does not have", line)
+		}
+	}
+}
+
 // TestRoutesKeepTheRule checks HyperShift's rule for Routes: the Route of the component keeps it, and a Route without
 // the label does not.
 func TestRoutesKeepTheRule(t *testing.T) {

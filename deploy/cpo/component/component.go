@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -81,7 +82,9 @@ func guestKubeconfig() component.ServiceAccountKubeConfigOpts {
 // Ingress, which is immutable.
 //
 // If the feature gate is turned off, hypergate stays until it has removed what it installed in both clusters. The
-// framework does not know these objects, and cannot delete those in the hosted cluster.
+// framework does not know these objects, and cannot delete those in the hosted cluster. A Deployment that was deleted
+// meanwhile removed nothing, so the component stays while its ControlPlaneComponent exists, which the framework deletes
+// last.
 func predicate(cpContext component.WorkloadContext) (bool, error) {
 	if !capabilities.IsIngressCapabilityEnabled(cpContext.HCP.Spec.Capabilities) {
 		return false, nil
@@ -90,11 +93,16 @@ func predicate(cpContext component.WorkloadContext) (bool, error) {
 		return true, nil
 	}
 	existing := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: cpContext.HCP.Namespace, Name: ComponentName}
-	if err := cpContext.Client.Get(cpContext, key, existing); err != nil {
-		return false, client.IgnoreNotFound(err)
+	if exists, err := find(cpContext, existing); err != nil || exists {
+		return err == nil && !hasRemovedAll(cpContext.HCP, removalID(existing)), err
 	}
-	return !hasRemovedAll(cpContext.HCP, removalID(existing)), nil
+	return find(cpContext, &hyperv1.ControlPlaneComponent{})
+}
+
+// find reads an object with the name of the component. It reports whether the object exists.
+func find(cpContext component.WorkloadContext, into client.Object) (bool, error) {
+	err := cpContext.Client.Get(cpContext, client.ObjectKey{Namespace: cpContext.HCP.Namespace, Name: ComponentName}, into)
+	return err == nil, client.IgnoreNotFound(err)
 }
 
 func isEnabled() bool {
@@ -126,17 +134,20 @@ func removalID(deployment *appsv1.Deployment) string {
 }
 
 // currentRemovalID returns the ID of the removal that runs, or a new one. It is empty if hypergate is enabled. The UID
-// and the generation of the Deployment before this removal are those of no other one.
+// and the generation of the Deployment before this removal are those of no other one. If that was deleted, the ID is
+// random: the ControlPlaneComponent can be the same in several removals. The new Deployment keeps the ID.
 func currentRemovalID(cpContext component.WorkloadContext) (string, error) {
 	if isEnabled() {
 		return "", nil
 	}
 	existing := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: cpContext.HCP.Namespace, Name: ComponentName}
-	if err := cpContext.Client.Get(cpContext, key, existing); err != nil {
-		return "", client.IgnoreNotFound(err)
+	if exists, err := find(cpContext, existing); err != nil || exists {
+		return cmp.Or(removalID(existing), fmt.Sprintf("%s-%d", existing.UID, existing.Generation)), err
 	}
-	return cmp.Or(removalID(existing), fmt.Sprintf("%s-%d", existing.UID, existing.Generation)), nil
+	if exists, err := find(cpContext, &hyperv1.ControlPlaneComponent{}); err != nil || !exists {
+		return "", err // HyperShift's fixtures are rendered without a predicate
+	}
+	return string(uuid.NewUUID()), nil
 }
 
 func adaptDeployment(cpContext component.WorkloadContext, deployment *appsv1.Deployment) error {

@@ -249,6 +249,45 @@ func TestTheFeatureIsTurnedOff(t *testing.T) {
 	}
 }
 
+// TestTheDeploymentIsDeletedWithoutAReport checks that hypergate runs again and removes what it installed, if its
+// Deployment is deleted after the feature was turned off. Its ID is new in each case, also without a Deployment that it
+// could come from.
+func TestTheDeploymentIsDeletedWithoutAReport(t *testing.T) {
+	cpContext := newContext(t, techPreview, nil)
+	c := hypergate.NewComponent()
+	reconcile(t, c, cpContext)
+	all := cpContext.Client.Names()
+	seen := map[string]bool{"": true}
+	for range 2 {
+		featuregates.ConfigureFeatureSet("Default")
+		for _, when := range []string{"before hypergate has an ID", "while it removes", "again"} {
+			cpContext.Client.Delete("Deployment", "hypergate")
+			reconcile(t, c, cpContext)
+			id := env(t, cpContext, "REMOVAL_ID") // fails if there is no Deployment
+			if got := cpContext.Client.Names(); !slices.Equal(got, all) || seen[id] || env(t, cpContext, "INSTALL") != "false" {
+				t.Errorf("%s: there are %q, with the ID %q", when, got, id)
+			}
+			seen[id] = true
+			reconcile(t, c, cpContext)
+			if got := env(t, cpContext, "REMOVAL_ID"); got != id {
+				t.Errorf("%s: the ID of the removal changes from %q to %q", when, id, got)
+			}
+			report(cpContext.HCP, id, "NotEnabled", metav1.ConditionFalse, "AsExpected")
+		}
+		featuregates.ConfigureFeatureSet(techPreview) // the removal is reported, and does not count any more
+		reconcile(t, c, cpContext)
+	}
+	featuregates.ConfigureFeatureSet("Default")
+	reconcile(t, c, cpContext)
+	report(cpContext.HCP, env(t, cpContext, "REMOVAL_ID"), "NotEnabled", metav1.ConditionFalse, "AsExpected")
+	for range 2 {
+		reconcile(t, c, cpContext)
+		if got := cpContext.Client.Find("Deployment", "hypergate"); got != nil || cpContext.Client.Status("hypergate").Exists {
+			t.Errorf("all is removed, and there are %q", cpContext.Client.Names())
+		}
+	}
+}
+
 // TestTheReportOfAnEarlierRemovalDoesNotCount checks that hypergate stays when the feature is turned off again, until
 // it reports this removal. The conditions of the earlier one stay if hypergate wrote none meanwhile, for example
 // because it lacked the permission.
