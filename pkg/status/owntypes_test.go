@@ -29,7 +29,9 @@ func TestAClassCanHoldAllOwnTypes(t *testing.T) {
 	}
 	var crd struct {
 		Spec struct {
-			Versions []struct{ Schema struct{ OpenAPIV3Schema schema } }
+			Versions []struct {
+				Schema struct{ OpenAPIV3Schema schema }
+			}
 		}
 	}
 	if err := yaml.Unmarshal(content, &crd); err != nil || len(crd.Spec.Versions) == 0 {
