@@ -9,7 +9,9 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // TestAClassCanHoldAllOwnTypes checks that a GatewayClass can hold all of hypergate's conditions at once, beside that
@@ -81,6 +83,19 @@ func TestEachTypeOfAClassIsInOwnTypes(t *testing.T) {
 		if !slices.Contains(own, name) {
 			t.Errorf("OwnTypes does not have %s", name)
 		}
+	}
+}
+
+// TestEachTypeOfAControlPlaneIsInTheSummary checks that the summary has the condition types of a HostedControlPlane.
+// Metrics and hypergate status take them from there, and show no others.
+func TestEachTypeOfAControlPlaneIsInTheSummary(t *testing.T) {
+	t.Parallel()
+	var computed []string
+	for _, c := range status.ControlPlane(status.Result{}, status.DegradedSince{}, nil, now) {
+		computed = append(computed, strings.TrimPrefix(c.Type, model.ConditionDomain))
+	}
+	if want := summary.ConditionTypes(); !slices.Equal(computed, want) {
+		t.Errorf("a HostedControlPlane has %q, and the summary %q", computed, want)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // classReasons returns the reasons that only conditions of a GatewayClass have.
@@ -56,7 +57,7 @@ func TestReasonsAreComplete(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(table, -1) {
 		for _, name := range regexp.MustCompile("`([A-Z][A-Za-z]+)`").FindAllStringSubmatch(row[1], -1) {
 			found++
-			isType := slices.Contains([]string{"Available", "Progressing", "Degraded", "Upgradeable"}, name[1])
+			isType := slices.Contains(summary.ConditionTypes(), name[1])
 			if !isType && !slices.Contains(all, name[1]) {
 				t.Errorf("Reasons does not have %s, which docs/reference/conditions.md lists", name[1])
 			}
