@@ -70,10 +70,6 @@ func outcomes() []string {
 // sides are the values of the label side (model.Side).
 func sides() []string { return []string{"management", "guest"} }
 
-func conditionTypes() []string {
-	return []string{summary.Available, summary.Progressing, summary.Degraded, summary.Upgradeable}
-}
-
 func statuses() []string { return []string{summary.True, summary.False, summary.Unknown} }
 
 func holds() []string {
@@ -166,7 +162,7 @@ func processDefinitions() []Definition {
 }
 
 func stateDefinitions(v Values) []Definition {
-	conditionType := Label{"type", conditionTypes()}
+	conditionType := Label{"type", summary.ConditionTypes()}
 	return []Definition{
 		{
 			Name: "hypergate_last_complete_timestamp_seconds", Type: Gauge,

@@ -160,7 +160,7 @@ func (s samples) ofState(state State) {
 }
 
 func (s samples) ofConditions(shown summary.Summary) {
-	for _, t := range conditionTypes() {
+	for _, t := range summary.ConditionTypes() {
 		c := shown.Condition(t)
 		status := c.Status
 		if status == "" {

@@ -3,6 +3,7 @@ package mgmt_test
 import (
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/publish"
 	"github.com/hypergate/hypergate/test/fakeapi"
 )
 
@@ -84,6 +86,58 @@ func TestObservedPortAndAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// observedFields returns the fields of ObservedEndpoints that each strategy needs. A strategy without evidence has none.
+func observedFields() map[model.PublishStrategy][]string {
+	return map[model.PublishStrategy][]string{
+		model.PublishAddress:      nil,
+		model.PublishRoute:        {"ControlPlaneRoute", "Refused"},
+		model.PublishTLSRoute:     {"TLSRouteVersion"},
+		model.PublishLoadBalancer: {"LoadBalancer"},
+		model.PublishNodePort:     {"NodePort"},
+		model.PublishTunnel:       nil,
+	}
+}
+
+// TestEachEvidenceIsObserved checks that everything that a strategy depends on is watched and observed, and that each
+// field of ObservedEndpoints belongs to a strategy.
+func TestEachEvidenceIsObserved(t *testing.T) {
+	const xds = "{metadata: {namespace: clusters-guest1, name: xds-openshift-gateway}, spec: {type: %s, ports: [{port: 15012, " +
+		"nodePort: 31512}]}, status: {loadBalancer: {ingress: [{ip: 192.0.2.7}]}}}"
+	types := map[model.PublishStrategy]string{model.PublishLoadBalancer: "LoadBalancer", model.PublishNodePort: "NodePort"}
+	unobserved := fieldsOf(model.ObservedEndpoints{}, false)
+	for _, strategy := range append(publish.Strategies()[1:], model.PublishAddress) { // without auto
+		want, listed := observedFields()[strategy]
+		if !listed || (len(want) > 0) != (publish.EvidenceOf(strategy) != publish.EvidenceNone) {
+			t.Errorf("%s has evidence %d, and the fields %q in observedFields", strategy, publish.EvidenceOf(strategy), want)
+		}
+		unobserved = slices.DeleteFunc(unobserved, func(field string) bool { return slices.Contains(want, field) })
+		t.Run(string(strategy), func(t *testing.T) {
+			f := publishing(t, strategy, func(api *fakeapi.Server) {
+				api.Put(theServices, fmt.Sprintf(xds, types[strategy]))
+				api.Put(theRoutes, theirRoute+"}", ourRoute+", spec: {host: x.example.com}, status: {ingress: [{conditions: [{type: Admitted, "+
+					"status: 'False', reason: HostAlreadyClaimed}]}]}}")
+				api.Put(fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io", APIVersion: "v1", Kind: "APIResourceList"},
+					"{metadata: {name: v1}, groupVersion: gateway.networking.k8s.io/v1, resources: [{name: tlsroutes, kind: TLSRoute}]}")
+			})
+			f.Eventually(func() []string { return fieldsOf(f.observed().Endpoints, true) }).Should(gomega.ConsistOf(want))
+		})
+	}
+	if !slices.Equal(unobserved, []string{"Problem"}) {
+		t.Errorf("no strategy has the fields %q in observedFields, want only Problem", unobserved)
+	}
+}
+
+// fieldsOf returns the names of the fields that have a value, or of those without one.
+func fieldsOf(o model.ObservedEndpoints, set bool) []string {
+	out := []string{}
+	for field, value := range reflect.ValueOf(o).Fields() {
+		if value.IsZero() != set {
+			out = append(out, field.Name)
+		}
+	}
+	return out
 }
 
 // TestRoutes checks that the control plane operator's Route takes precedence over hypergate's Route. It also checks

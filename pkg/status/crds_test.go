@@ -3,6 +3,7 @@ package status_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -734,16 +735,21 @@ func TestKindsThatAreNotListedAreNamed(t *testing.T) {
 	}
 }
 
-// TestNoMessageIsTooLong: the guest controls the names of field managers and the answers of its API server.
+// TestNoMessageIsTooLong: the guest controls the names of field managers and the answers of its API server. The result
+// has all conditions that a class can have at once.
 func TestNoMessageIsTooLong(t *testing.T) {
 	long := strings.Repeat("ä", 40000)
 	o := resultOf(decided(crds.Managed, map[string]crds.Fact{routes: unserved(own(), crds.Rejected, long), gateways: own()}),
 		crdFailed(gateways, errors.New(long)))
-	o.InUse = []crds.InUse{{CRD: routes, Name: long}}
+	o.InUse, o.IgnoredProxy, o.Migration = []crds.InUse{{CRD: routes, Name: long}}, []string{long}, migrationOf(long, long, nil, 3)
 	conditions := status.Conditions(model.GatewayClass{Generation: 1}, o, nil, now)
 	checkPublic(t, conditions)
-	if len(conditions) != 4 {
-		t.Errorf("%d conditions, want all four of ours", len(conditions))
+	var types []string
+	for _, c := range conditions {
+		types = append(types, c.Type)
+	}
+	if want := slices.Sorted(slices.Values(status.OwnTypes())); !slices.Equal(slices.Sorted(slices.Values(types)), want) {
+		t.Errorf("the conditions are %q, want all of ours: %q", types, want)
 	}
 }
 

@@ -12,8 +12,9 @@
 //
 // # Invariants
 //
-//   - A GatewayClass gets only hypergate's own condition types, at most four: it can hold eight in all. Accepted is
-//     istiod's. The Gateway API defines SupportedVersion, but istiod 1.29 does not write it, so it is hypergate's.
+//   - A GatewayClass gets only hypergate's own condition types (OwnTypes), at most seven: it can hold eight in all.
+//     Accepted is istiod's. The Gateway API defines SupportedVersion, but istiod 1.29 does not write it, so it is
+//     hypergate's.
 //   - observedGeneration is the generation of the class that the plan was computed from, never a newer one.
 //   - A message for the guest names no object, namespace or host of the management side. It names the side, and the
 //     verb and resource of a missing permission, because an administrator needs these. Conditions of the

@@ -190,7 +190,7 @@ func unescape() *strings.Replacer { return strings.NewReplacer(`"`, "'", `\`, "/
 // cleanConditions returns the conditions of known types in a fixed order, at most one of each type.
 func cleanConditions(in []Condition, unescaped *strings.Replacer) []Condition {
 	var out []Condition
-	for _, known := range []string{Available, Progressing, Degraded, Upgradeable} {
+	for _, known := range ConditionTypes() {
 		i := slices.IndexFunc(in, func(c Condition) bool { return c.Type == known })
 		if i < 0 {
 			continue

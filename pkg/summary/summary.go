@@ -115,6 +115,9 @@ const (
 	Upgradeable = "Upgradeable"
 )
 
+// ConditionTypes returns the types of conditions, in the order of a summary.
+func ConditionTypes() []string { return []string{Available, Progressing, Degraded, Upgradeable} }
+
 // The values of Condition.Status.
 const (
 	True    = "True"

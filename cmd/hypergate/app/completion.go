@@ -19,13 +19,19 @@ func flagValues() map[string][]string {
 	return map[string][]string{
 		"istio-resources": defaultIstioResources(),
 		"publish-probe":   {probeOff},
-		"for": {
-			well, strings.ToLower(summary.Available), strings.ToLower(summary.Progressing), strings.ToLower(summary.Degraded),
-			strings.ToLower(summary.Upgradeable),
-		},
-		"only":     onlyValues(),
-		"revision": {"openshift-gateway"},
+		"for":             goals(),
+		"only":            onlyValues(),
+		"revision":        {"openshift-gateway"},
 	}
+}
+
+// goals returns the values of --for, without a status.
+func goals() []string {
+	out := []string{well}
+	for _, conditionType := range summary.ConditionTypes() {
+		out = append(out, strings.ToLower(conditionType))
+	}
+	return out
 }
 
 func strategyNames() (out []string) {

@@ -27,7 +27,7 @@ func parseGoal(value string) (goal, error) {
 	if !has {
 		want = summary.True
 	}
-	types := []string{summary.Available, summary.Progressing, summary.Degraded, summary.Upgradeable}
+	types := summary.ConditionTypes()
 	i := slices.IndexFunc(types, func(s string) bool { return strings.EqualFold(s, name) })
 	statuses := []string{summary.True, summary.False, summary.Unknown}
 	j := slices.IndexFunc(statuses, func(s string) bool { return strings.EqualFold(s, want) })

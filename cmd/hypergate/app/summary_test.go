@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/pflag"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -286,6 +287,23 @@ func TestGoals(t *testing.T) {
 	for _, bad := range []string{"", "ready", "available=yes", "well=true", "available=true=true"} {
 		if _, err := parseGoal(bad); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("--for: unsupported value %q", bad)) {
 			t.Errorf("--for=%s: %v", bad, err)
+		}
+	}
+}
+
+// TestEachConditionIsAGoal checks that --for supports each condition of a summary, and that its help and its error text
+// name all of them.
+func TestEachConditionIsAGoal(t *testing.T) {
+	t.Parallel()
+	_, refused := parseGoal("ready")
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&waitOptions{}).addFlags(flags, "")
+	if list := "One of: (" + strings.Join(goals(), ", ") + ")"; !strings.Contains(flags.Lookup("for").Usage, list) {
+		t.Errorf("the help of --for is %q, without %q", flags.Lookup("for").Usage, list)
+	}
+	for _, name := range goals() {
+		if _, err := parseGoal(name); err != nil || !strings.Contains(refused.Error(), name) {
+			t.Errorf("--for=%s: %v, and the error text is %q", name, err, refused)
 		}
 	}
 }
