@@ -99,7 +99,7 @@ func (t transport) write(r *http.Request, target target) (*http.Response, error)
 	if err != nil {
 		return nil, err
 	}
-	before, err := t.read(r)
+	before, err := t.read(r, target)
 	if err != nil {
 		return nil, err
 	}
@@ -233,13 +233,17 @@ func asDryRun(r *http.Request) (dry *http.Request, body []byte, err error) {
 	return dry, body, nil
 }
 
-// read returns the object of a request as it is now. Empty: it does not exist, or the request creates it.
-func (t transport) read(r *http.Request) (map[string]any, error) {
+// read returns the object of a request as it is now. Empty: it does not exist, or the request creates it. The object has
+// its status. hypergate's roles allow patch of the subresource status alone, so read does not request that.
+func (t transport) read(r *http.Request, target target) (map[string]any, error) {
 	if r.Method == http.MethodPost {
 		return map[string]any{}, nil
 	}
 	get := r.Clone(r.Context())
 	get.Method, get.URL.RawQuery = http.MethodGet, ""
+	if target.subresource == "status" {
+		get.URL.Path = strings.TrimSuffix(get.URL.Path, "/status")
+	}
 	get.Body, get.GetBody, get.ContentLength = http.NoBody, nil, 0
 	get.Header.Set("Accept", "application/json")
 	get.Header.Del("Content-Type")

@@ -79,7 +79,7 @@ func TestPatchesAreDryRuns(t *testing.T) {
 		"a status": {
 			method: "PATCH", path: role + "/status",
 			answers: map[string]string{"GET": `200 {"status":{"x":1}}`, "PATCH": `200 {"status":{"x":2}}`},
-			sent:    []string{"GET " + role + "/status", "PATCH " + role + "/status?dryRun=All"},
+			sent:    []string{"GET " + role, "PATCH " + role + "/status?dryRun=All"},
 			want: []Write{{
 				Side: "guest", Verb: Update, Resource: "clusterroles.rbac.authorization.k8s.io/status", Name: "r",
 				Fields: []string{"status.x"},
