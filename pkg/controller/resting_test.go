@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,26 +12,27 @@ import (
 func TestNoPassWaitsUntilMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		begun, release := 0, make(chan struct{})
-		r := &resting{free: func() { begun++; <-release }}
+		var begun atomic.Int32
+		release := make(chan struct{})
+		r := &resting{free: func() { begun.Add(1); <-release }}
 		for range 3 {
 			r.begin()
 			r.giveBack() // what was written needed memory
 			r.end()
 		}
 		synctest.Wait()
-		if begun != 1 {
-			t.Errorf("memory is given back %d times at the same time", begun)
+		if begun.Load() != 1 {
+			t.Errorf("memory is given back %d times at the same time", begun.Load())
 		}
 		close(release)
 		synctest.Wait()
 		<-time.After(restingAfter - time.Nanosecond)
-		if synctest.Wait(); begun != 1 {
+		if synctest.Wait(); begun.Load() != 1 {
 			t.Error("memory was given back too early")
 		}
 		<-time.After(time.Nanosecond)
-		if synctest.Wait(); begun != 2 {
-			t.Errorf("memory was given back %d times after the last pass", begun-1)
+		if synctest.Wait(); begun.Load() != 2 {
+			t.Errorf("memory was given back %d times after the last pass", begun.Load()-1)
 		}
 	})
 }

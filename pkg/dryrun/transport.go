@@ -233,8 +233,8 @@ func asDryRun(r *http.Request) (dry *http.Request, body []byte, err error) {
 	return dry, body, nil
 }
 
-// read returns the object of a request as it is now. Empty: it does not exist, or the request creates it. The object has
-// its status. hypergate's roles allow patch of the subresource status alone, so read does not request that.
+// read returns the object of a request as it is now. Empty: it does not exist, or the request creates it. The object
+// has its status. hypergate's roles allow patch of the subresource status alone, so read does not request that.
 func (t transport) read(r *http.Request, target target) (map[string]any, error) {
 	if r.Method == http.MethodPost {
 		return map[string]any{}, nil

@@ -88,7 +88,8 @@ func TestObservedPortAndAddress(t *testing.T) {
 	}
 }
 
-// observedFields returns the fields of ObservedEndpoints that each strategy needs. A strategy without evidence has none.
+// observedFields returns the fields of ObservedEndpoints that each strategy needs. A strategy without evidence has
+// none.
 func observedFields() map[model.PublishStrategy][]string {
 	return map[model.PublishStrategy][]string{
 		model.PublishAddress:      nil,
@@ -116,8 +117,9 @@ func TestEachEvidenceIsObserved(t *testing.T) {
 		t.Run(string(strategy), func(t *testing.T) {
 			f := publishing(t, strategy, func(api *fakeapi.Server) {
 				api.Put(theServices, fmt.Sprintf(xds, types[strategy]))
-				api.Put(theRoutes, theirRoute+"}", ourRoute+", spec: {host: x.example.com}, status: {ingress: [{conditions: [{type: Admitted, "+
-					"status: 'False', reason: HostAlreadyClaimed}]}]}}")
+				const refused = ", spec: {host: x.example.com}, status: {ingress: [{conditions: [{type: Admitted, " +
+					"status: 'False', reason: HostAlreadyClaimed}]}]}}"
+				api.Put(theRoutes, theirRoute+"}", ourRoute+refused)
 				api.Put(fakeapi.Collection{Path: "/apis/gateway.networking.k8s.io", APIVersion: "v1", Kind: "APIResourceList"},
 					"{metadata: {name: v1}, groupVersion: gateway.networking.k8s.io/v1, resources: [{name: tlsroutes, kind: TLSRoute}]}")
 			})

@@ -47,9 +47,9 @@ func TestAClassCanHoldAllOwnTypes(t *testing.T) {
 	}
 }
 
-// TestEachTypeOfAClassIsInOwnTypes checks that OwnTypes has each condition type that this package computes, except those
-// of a HostedControlPlane. A class's condition of another type is ignored when it is read, so Same would never be true,
-// and the status would be written forever.
+// TestEachTypeOfAClassIsInOwnTypes checks that OwnTypes has each condition type that this package computes, except
+// those of a HostedControlPlane. A class's condition of another type is ignored when it is read, so Same would never be
+// true, and the status would be written forever.
 func TestEachTypeOfAClassIsInOwnTypes(t *testing.T) {
 	t.Parallel()
 	var computed, own []string

@@ -147,7 +147,9 @@ func (w *harness) run() func() {
 	w.Helper()
 	cancel, ended := w.tryRun()
 	stop := sync.OnceFunc(func() {
-		late := time.AfterFunc(lateEnd, func() { w.Logf("hypergate still runs %s after its end was requested:\n%s", lateEnd, goroutines()) })
+		late := time.AfterFunc(lateEnd, func() {
+			w.Logf("hypergate still runs %s after its end was requested:\n%s", lateEnd, goroutines())
+		})
 		defer late.Stop()
 		cancel()
 		w.Expect(<-ended).To(gomega.Succeed())

@@ -24,7 +24,8 @@ func TestWithoutNewRules(t *testing.T) {
 	}
 	kept := []string{"self.zip() != ''", "size(self) < 3", "isURL(self)", "self.format == 'a'"}
 	got := schema(append([]string{
-		"isIP(self)", "size(self) == 2 ? ip(self[0]).family() == 4 : true", "isCIDR(self)", "!format.dns1123Label().validate(self).hasValue()",
+		"isIP(self)", "size(self) == 2 ? ip(self[0]).family() == 4 : true", "isCIDR(self)",
+		"!format.dns1123Label().validate(self).hasValue()",
 	}, kept...)...)
 	withoutNewRules(got)
 	if diff := cmp.Diff(schema(kept...), got); diff != "" {

@@ -27,8 +27,9 @@ func flagValues() map[string][]string {
 
 // goals returns the values of --for, without a status.
 func goals() []string {
-	out := []string{well}
-	for _, conditionType := range summary.ConditionTypes() {
+	types := summary.ConditionTypes()
+	out := append(make([]string, 0, 1+len(types)), well)
+	for _, conditionType := range types {
 		out = append(out, strings.ToLower(conditionType))
 	}
 	return out
