@@ -52,6 +52,8 @@ type tlsRoutes struct {
 	server, channel, version string
 	// known means that Istio 1.29 does not ignore the CRD for its version.
 	known bool
+	// newer means that Kubernetes 1.30 rejects the CRD: a rule of it calls CEL's function isIP.
+	newer bool
 }
 
 // TestTLSListeners checks what a real istiod with hypergate's settings makes of a listener of the protocol TLS, and of
@@ -59,9 +61,14 @@ type tlsRoutes struct {
 func TestTLSListeners(t *testing.T) {
 	for name, crd := range map[string]tlsRoutes{
 		"experimental channel of 1.4": {server: "istiod", channel: "experimental", version: "v1alpha3", known: true},
-		"standard channel of 1.5":     {server: "istiod-next", channel: "standard", version: "v1"},
+		"standard channel of 1.5":     {server: "istiod-next", channel: "standard", version: "v1", newer: true},
 	} {
-		t.Run(name, func(t *testing.T) { refusesTLS(t, crd) })
+		t.Run(name, func(t *testing.T) {
+			if crd.newer && servers.OfGuest("kube-apiserver") != "kube-apiserver" {
+				t.Skip("no guest of this version of Kubernetes can have this CRD")
+			}
+			refusesTLS(t, crd)
+		})
 	}
 }
 
