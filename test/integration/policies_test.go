@@ -57,8 +57,8 @@ type guestMutation struct {
 }
 
 // mutate creates a mutating policy in the guest, and its binding. It takes a moment until it is in force. The returned
-// function removes both. Kubernetes 1.36 is the first version that serves such policies as v1. A story that needs one is
-// skipped with an older guest.
+// function removes both. Kubernetes 1.36 is the first version that serves such policies as v1. A story that needs one
+// is skipped with an older guest.
 func (w *harness) mutate(m guestMutation) (remove func()) {
 	w.Helper()
 	if servers.OfGuest("kube-apiserver") != "kube-apiserver" {
