@@ -33,7 +33,8 @@ func (d deniedWrite) since(i migration.Intent) deniedWrite {
 }
 
 // after returns what is known after a try of an action for a request. Without any answer, nothing changes. A success of
-// another action leaves a denial: whether its effect was reached in another way follows from the evidence.
+// another action leaves a denial: whether its effect was reached in another way follows from the evidence. So does the
+// denial of a write that takes turns with it: conditions must not change with each turn, nor pauses begin again.
 func (d deniedWrite) after(i migration.Intent, a migration.Action, did patched, now time.Time) deniedWrite {
 	tried := denialOf(a, did)
 	same := d.times > 0 && d.last.Write == tried.Write && d.last.Replicas == tried.Replicas
@@ -42,7 +43,7 @@ func (d deniedWrite) after(i migration.Intent, a migration.Action, did patched, 
 		return deniedWrite{}
 	case tried.Cause == "":
 		return d
-	case !same:
+	case !same && !d.last.Write.TakesTurnsWith(tried.Write): // also the first denial: without one, there is no write
 		d = deniedWrite{goal: i.Goal, at: i.At, begin: now, objects: map[types.UID]bool{}}
 	}
 	d.times++

@@ -34,6 +34,7 @@ func TestDenialsOfAMigration(t *testing.T) {
 		of    migration.Action
 		did   patched
 	}
+	relax := migration.RelaxWebhook{}
 	no, done := deniedFor("no", "a"), patched{succeeded: []types.UID{"a"}}
 	known := migration.Denial{Write: migration.WriteHold, Of: "a", Cause: "no"}
 	long := migrationDenied
@@ -49,7 +50,17 @@ func TestDenialsOfAMigration(t *testing.T) {
 		"it succeeds":             {[]write{{0, hold, no}, {long, hold, no}, {0, hold, done}}, migration.Denial{}},
 		"another one succeeds":    {[]write{{0, hold, no}, {long, hold, no}, {0, release, done}}, known},
 		"two different ones":      {[]write{{0, release, no}, {long, hold, no}}, migration.Denial{}},
-		"another cause":           {[]write{{0, hold, no}, {long, hold, deniedFor("never", "a")}}, known},
+		"in turns": {
+			[]write{{0, relax, no}, {long, release, no}}, migration.Denial{Write: migration.WriteWebhook, Of: "a", Cause: "no"},
+		},
+		"in turns, and one succeeds": {
+			[]write{{0, relax, no}, {long, relax, no}, {0, release, done}},
+			migration.Denial{Write: migration.WriteWebhook, Of: "a", Cause: "no"},
+		},
+		"in turns for a minute": {
+			[]write{{0, relax, no}, {migrationCause, release, no}}, migration.Denial{Write: migration.WriteRelease, Of: "a", Cause: "no"},
+		},
+		"another cause": {[]write{{0, hold, no}, {long, hold, deniedFor("never", "a")}}, known},
 		"another cause for a minute": {
 			[]write{{0, hold, no}, {migrationCause, hold, deniedFor("never", "a")}},
 			migration.Denial{Write: migration.WriteHold, Of: "a", Cause: "never"},
@@ -105,8 +116,9 @@ func TestADeniedWriteIsRepeatedAfterPauses(t *testing.T) {
 			t.Errorf("denial %d: the guest is read again at %s, want a pause of %s", i+1, m.next, want)
 		}
 	}
-	for range 100 {
+	for range 50 {
 		m.wrote(requestedStart(), migration.RelaxWebhook{}, deniedFor("no", "w"), now)
+		m.wrote(requestedStart(), migration.ReleaseGateways{}, deniedFor("no", "g"), now) // in turns
 	}
 	if want := now.Add(migrationStopped); !m.next.Equal(want) {
 		t.Errorf("after 100 denials, the guest is read again at %s, want %s", m.next, want)

@@ -29,7 +29,8 @@ func (d decision) causeOf(s Step) string {
 	var follows bool
 	switch s := s.(type) {
 	case Act:
-		follows = s.Action.Writes() == denial.Write
+		write := s.Action.Writes()
+		follows = write == denial.Write || s.Phase == Park && write.TakesTurnsWith(denial.Write)
 	case Wait:
 		follows = s.Why == OriginReturns && denial.Write == WriteReplicas
 	case Stop:
@@ -40,6 +41,12 @@ func (d decision) causeOf(s Step) string {
 		return ""
 	}
 	return denial.Cause
+}
+
+// TakesTurnsWith reports whether a migration tries two writes in turns while the guest denies both. So it is in the
+// phase Park: neither of the two waits for the other one, and one report is about both.
+func (w Write) TakesTurnsWith(other Write) bool {
+	return w == WriteWebhook && other == WriteRelease || w == WriteRelease && other == WriteWebhook
 }
 
 // isDone reports whether what a denied write should do is the case.

@@ -53,10 +53,17 @@ func TestReportsOfADenial(t *testing.T) {
 		s.e.Origin.Webhook, s.memo = migration.WebhookBlocks, migration.Memo{Phase: migration.Park, Since: start}
 		s.memo.Relaxed = migration.Undone{Times: 10, At: now}
 	})
+	turn := fails.with(func(s *situation) {
+		s.e.Gateways[0].Hold, s.memo.Relaxed = model.Held, migration.Undone{}
+		_, s.memo = migration.Decide(s.e, s.i, s.memo, now.Add(-time.Second))
+	})
 	for name, tc := range map[string]struct {
 		of   situation
 		want string
 	}{
+		"a release after a try with the webhook": {turn, "Park Acting"},
+		"a release while the webhook is denied":  {turn.with(denies(migration.WriteWebhook, 0)), "Park Waiting WriteDenied"},
+		"a release while the origin is denied":   {turn.with(denies(migration.WriteReplicas, 1)), "Park Acting"},
 		"another client holds a Gateway again":   {holds, "Park Stopped HoldReturns"},
 		"its release is denied":                  {holds.with(denies(migration.WriteRelease, 0)), "Park Waiting WriteDenied"},
 		"another client sets the webhook again":  {fails, "Park Stopped WebhookReturns"},

@@ -47,18 +47,30 @@ func (d decision) undone(p Phase) Step {
 func (d decision) freesAll(p Phase) bool { return p == Park || d.e.Hosted.Mode == HostedAbsent }
 
 // relaxAndFree decides what is left in the phase Park after the origin has no pods. A client that undoes one of the two
-// writes does not delay the other one. Nil: nothing is left.
+// writes, or a guest that denies one, does not delay the other one. Nil: nothing is left.
 func (d decision) relaxAndFree() Step {
-	if d.e.Origin.Exists && d.e.Origin.Webhook == WebhookBlocks && !d.lasts(d.m.Relaxed) {
+	if d.e.Origin.Exists && d.e.Origin.Webhook == WebhookBlocks && !d.lasts(d.m.Relaxed) && !d.freesFirst() {
 		return Act{Park, RelaxWebhook{}}
 	}
 	return d.freeAll(Park)
 }
 
+// freesFirst reports whether Gateways are released before the webhook is relaxed once more: the last try has changed
+// nothing, for example because the guest denies it. This lasts for parkEvery: releases that are denied, too, must not
+// keep the webhook as it is.
+func (d decision) freesFirst() bool {
+	last := d.m.Relaxed
+	failed := d.counts(last.At) && last.Hash == hashOf([]model.ForeignObject{d.e.Origin.Validator})
+	return failed && d.now.Sub(last.At) < parkEvery && !d.lasts(d.m.Freed) && len(d.held()) > 0
+}
+
+func (d decision) held() []Gateway {
+	return d.with(func(g Gateway) bool { return g.Hold == model.Held })
+}
+
 // freeAll decides until no Gateway is held. Nil: none is, and no write is undone.
 func (d decision) freeAll(p Phase) Step {
-	held := d.with(func(g Gateway) bool { return g.Hold == model.Held })
-	if len(held) > 0 && !d.lasts(d.m.Freed) {
+	if held := d.held(); len(held) > 0 && !d.lasts(d.m.Freed) {
 		return Act{p, ReleaseGateways{inTurn(objects(held))}}
 	}
 	return d.undone(p)

@@ -211,3 +211,45 @@ func TestManyHeldGatewaysKeepNoOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestADeniedRelaxationKeepsNoGatewayHeld plays a guest that denies for an hour to relax the webhook, or reverts it. In
+// the second case, it denies the release of a Gateway, too. The others are released at once. Neither write is tried
+// more often than hypergate reads the guest, and neither keeps the other one from a try within two minutes.
+func TestADeniedRelaxationKeepsNoGatewayHeld(t *testing.T) {
+	t.Parallel()
+	const pace = 15 * time.Second
+	for name, keepsHold := range map[string]bool{"the webhook": false, "and a Gateway": true} {
+		s := parked().with(func(s *situation) {
+			s.e.Origin.Webhook = migration.WebhookBlocks
+			s.e.Origin.Validator = model.ForeignObject{UID: "v", ResourceVersion: "1"}
+			s.e.Gateways[0].Hold, s.e.Gateways[1].Hold = model.Held, model.Held
+		})
+		last, writes := map[migration.Write]time.Time{}, map[migration.Write]int{}
+		for now := start; now.Before(start.Add(time.Hour)); now = now.Add(pace) {
+			var step migration.Step
+			step, s.memo = migration.Decide(s.e, s.i, s.memo, now)
+			act, acts := step.(migration.Act)
+			if !acts {
+				t.Fatalf("%s: %#v", name, step)
+			}
+			write := act.Action.Writes()
+			if before, is := last[write]; is && now.Sub(before) > 2*time.Minute {
+				t.Errorf("%s: no %s between %s and %s", name, write, before, now)
+			}
+			last[write] = now
+			writes[write]++
+			if write == migration.WriteRelease {
+				s.e.Gateways[1].Hold = model.Free
+				if !keepsHold {
+					s.e.Gateways[0].Hold = model.Free
+				}
+			}
+			if now.Sub(start) >= pace && s.e.Gateways[1].Hold != model.Free {
+				t.Fatalf("%s: a Gateway is still held after %s", name, now.Sub(start))
+			}
+		}
+		if releases := writes[migration.WriteRelease]; writes[migration.WriteWebhook] < 60 || !keepsHold && releases != 1 {
+			t.Errorf("%s: %v", name, writes)
+		}
+	}
+}
