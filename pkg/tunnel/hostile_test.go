@@ -214,8 +214,8 @@ func TestStreamsThatComeAndGo(t *testing.T) {
 		mux, err := yamux.Client(conn, config)
 		for err == nil {
 			var stream *yamux.Stream
+			opened.Add(1) // before: the sidecar can end the tunnel before OpenStream has returned
 			if stream, err = mux.OpenStream(); err == nil {
-				opened.Add(1)
 				err = errors.Join(talk(stream, "x"), stream.Close())
 			}
 		}
