@@ -293,5 +293,5 @@ func (r run) control(ctx context.Context, order string) error {
 
 // IsOlderGuest reports whether the node has the servers that GUEST_KUBERNETES selects.
 func (r run) IsOlderGuest() bool {
-	return r.Role == guestNode && servers.OfGuest("kube-proxy") != "kube-proxy"
+	return r.Role == guestNode && servers.HasOlderGuest()
 }

@@ -49,13 +49,11 @@ func CRD(ctx context.Context, file string) (*unstructured.Unstructured, error) {
 	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", file, err)
 	}
-	if servers.OfGuest(apiServer) != apiServer {
+	if servers.HasOlderGuest() {
 		withoutNewRules(crd.Object)
 	}
 	return crd, nil
 }
-
-const apiServer = "kube-apiserver"
 
 // newFunctions are CEL's functions that an API server of Kubernetes 1.30 does not accept in a new CRD (k8s.io/apiserver
 // pkg/cel/environment/base.go: those for addresses are from 1.30, those for formats from 1.31, and a CRD must also fit

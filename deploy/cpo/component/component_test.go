@@ -263,7 +263,7 @@ func TestTheDeploymentIsDeletedWithoutAReport(t *testing.T) {
 		for _, when := range []string{"before hypergate has an ID", "while it removes", "again"} {
 			cpContext.Client.Delete("Deployment", "hypergate")
 			reconcile(t, c, cpContext)
-			id := env(t, cpContext, "REMOVAL_ID") // fails if there is no Deployment
+			id := env(t, cpContext, "REMOVAL_ID") // fails without a Deployment
 			if got := cpContext.Client.Names(); !slices.Equal(got, all) || seen[id] || env(t, cpContext, "INSTALL") != "false" {
 				t.Errorf("%s: there are %q, with the ID %q", when, got, id)
 			}

@@ -21,6 +21,9 @@ const assetsEnv = "KUBEBUILDER_ASSETS"
 // management cluster: 1.30, the oldest one that a guest may have.
 const guestEnv = "GUEST_KUBERNETES"
 
+// HasOlderGuest reports whether guests have the version of Kubernetes that GUEST_KUBERNETES selects.
+func HasOlderGuest() bool { return OfGuest("kube-apiserver") != "kube-apiserver" }
+
 // OfGuest returns the name of a guest's server. It depends on GUEST_KUBERNETES for those of Kubernetes.
 func OfGuest(name string) string {
 	if version := os.Getenv(guestEnv); version != "" && strings.HasPrefix(name, "kube") {

@@ -100,8 +100,8 @@ func (s *Store) Status(name string) Status { return s.statuses[name] }
 // SetStatus sets the status of a component.
 func (s *Store) SetStatus(name string, status Status) { s.statuses[name] = status }
 
-// Get implements client.Reader. It returns a NotFound error if there is no such object. Of a ControlPlaneComponent, it
-// returns only the name.
+// Get implements client.Reader. It returns a NotFound error if the object does not exist. Of a ControlPlaneComponent,
+// it returns only the name.
 func (s *Store) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	kind := reflect.TypeOf(into).Elem().Name()
 	u := s.Find(kind, key.Name)
