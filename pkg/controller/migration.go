@@ -87,7 +87,8 @@ func (s migrationStep) continueWith(last unwrittenStep) migrationStep {
 // istiod has.
 func (d decider) decideMigration(o observation) migrationStep {
 	m := o.migration
-	origin := len(ownership.Conflicts(d.config, o.guest.Foreign)) > 0
+	conflicts := ownership.Conflicts(d.config, o.guest.Foreign)
+	origin := len(conflicts) > 0
 	out := migrationStep{mode: d.presentMode(o, origin)}
 	if m.goal() == migration.NoGoal {
 		out.problem, out.active = d.unrequested(m, out.mode), out.mode.IsBeside()
@@ -103,7 +104,9 @@ func (d decider) decideMigration(o observation) migrationStep {
 		return out.continueWith(m.unwritten)
 	}
 	evidence, record := migrationEvidence(o, m.reading, m.record.Intent.Accepted), m.record
-	evidence.Conflict = origin
+	if origin {
+		evidence.Conflict = conflicts[0].Recognized()
+	}
 	memo := record.MemoAt(o.now)
 	if m.reading.err == nil {
 		out.step, out.memo = migration.Decide(evidence, record.Intent, memo, o.now)
@@ -180,17 +183,17 @@ func (m observedMigration) blocked(step migrationStep) error {
 // hasEnded reports whether the state on the Lease answers its request, and the migration has ended.
 func hasEnded(r migration.Record) bool {
 	return r.Report.IsFor(r.Intent) &&
-		(r.Report.Progress == migration.Ended && isEnd(r.Report.Why) || r.Report.Why == migration.OriginExists)
+		(r.Report.Progress == migration.Ended && isEnd(r.Report.Why) || r.Report.Why.Retires())
 }
 
 // endsMigration reports whether nothing is left to do for hypergate, and no Gateway is held: the migration has ended,
-// or waits until another party removes the origin.
+// or waits until another party removes the origin, or what conflicts.
 func endsMigration(s migration.Step) bool {
 	switch s := s.(type) {
 	case migration.Rest:
 		return isEnd(s.Why)
 	case migration.Wait:
-		return s.Why == migration.OriginExists
+		return s.Why.Retires()
 	default:
 		return false
 	}

@@ -244,6 +244,7 @@ func TestHoldsOfARollout(t *testing.T) {
 	for name, edit := range map[string]func(*observation){
 		"parked":              parked(migration.Ended, migration.Parked),
 		"waits for the owner": parked(migration.Waiting, migration.OriginExists),
+		"waits for another":   parked(migration.Waiting, migration.ConflictExists),
 		"in progress, without a class": func(o *observation) {
 			parked(migration.Waiting, migration.GatewayRolling)(o)
 			o.guest.Classes = nil
@@ -454,7 +455,10 @@ func TestUntilReading(t *testing.T) {
 		migrationWaiting:  {migration.Wait{Why: migration.GatewayRolling}, migration.Wait{Why: migration.LockPending}},
 		migrationStopped:  {migration.Stop{Why: migration.Blocked}, migration.Stop{Why: migration.GatewayFailed}},
 		migrationAtRest: {
-			migration.Rest{Why: migration.Parked}, migration.Rest{Why: migration.Paused}, migration.Wait{Why: migration.OriginExists},
+			migration.Rest{Why: migration.Parked},
+			migration.Rest{Why: migration.Paused},
+			migration.Wait{Why: migration.OriginExists},
+			migration.Wait{Why: migration.ConflictExists},
 		},
 	} {
 		for _, step := range steps {

@@ -161,7 +161,7 @@ func untilReading(s migration.Step) time.Duration {
 		return migrationAfterAct
 	case migration.Wait:
 		switch s.Why {
-		case migration.OriginExists, migration.OriginReturns:
+		case migration.OriginExists, migration.ConflictExists, migration.OriginReturns:
 			return migrationAtRest
 		case migration.GuestSettling:
 			return min(s.Again, migrationStopped)

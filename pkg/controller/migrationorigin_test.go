@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -95,6 +96,31 @@ func TestARollbackBesideAConflict(t *testing.T) {
 		want := migration.Step(migration.Rest{Phase: migration.Check, Why: migration.RolledBack})
 		if diff := cmp.Diff(want, step); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// TestAConflictThatStaysIsNamed checks that a migration that retires waits for what is left once the origin is removed.
+// It names that.
+func TestAConflictThatStaysIsNamed(t *testing.T) {
+	named := map[string]string{
+		"OpenShift's Istio, and controller name": "istios.sailoperator.io openshift-gateway",
+		"a Deployment of another hypergate":      "Deployment openshift-ingress/istiod-r",
+	}
+	for _, c := range conflictCases() {
+		if !c.conflicts {
+			continue
+		}
+		d := newTestDecider(t)
+		d.config.ControllerName = c.controller
+		got := d.decideMigration(d.observed(func(o *observation) { c.show(o, migration.Retired, model.IstiodLeading) })).report
+		what, _ := got.Explain()
+		object, isOther := named[c.name]
+		if isOther == c.origin || isOther && (got.Why != migration.ConflictExists || !strings.HasSuffix(what, ": "+object)) {
+			t.Errorf("%s: %s: %s", c.name, got.Why, what)
+		}
+		if c.origin && got.Why == migration.ConflictExists {
+			t.Errorf("%s: the origin exists: %s", c.name, what)
 		}
 	}
 }

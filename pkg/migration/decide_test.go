@@ -396,6 +396,10 @@ func TestForwardToTheEnd(t *testing.T) {
 		}), migration.Wait{Phase: migration.Park, Why: migration.OriginReturns, Again: 50 * time.Second}},
 		{"another party removes it", parked().with(retire), migration.Wait{Phase: migration.Retire, Why: migration.OriginExists}},
 		{
+			"it is removed, and something else conflicts", parked().with(func(s *situation) { gone(s); s.e.Conflict = "mesh" }),
+			migration.Wait{Phase: migration.Retire, Why: migration.ConflictExists},
+		},
+		{
 			"elections end", parked().with(gone),
 			migration.Act{Phase: migration.Done, Action: migration.SetHosted{Mode: migration.HostedAlone}},
 		},

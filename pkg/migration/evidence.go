@@ -16,9 +16,10 @@ import (
 type Evidence struct {
 	Origin Origin
 	Hosted Hosted
-	// Conflict reports whether the watches show what nothing may be installed beside (ownership.Conflicts). That can be
-	// more than an Origin: the Istio resource of another revision, or what another hypergate has left.
-	Conflict bool
+	// Conflict is the first of what nothing may be installed beside, as the watches show it (ownership.Conflicts). That
+	// can be more than an Origin: the Istio resource of another revision, or what another hypergate has left. Empty:
+	// there is nothing.
+	Conflict string
 	// Lock is which istiod deploys Gateways.
 	Lock Lock
 	// Gateways are those of hypergate's classes, and all others that hypergate holds.

@@ -6,7 +6,7 @@ import "slices"
 func (r Report) Explain() (what, next string) {
 	what, next = r.Why.Explain()
 	switch {
-	case r.Why == WriteDenied, r.Why == WebhookReturns:
+	case r.Why == WriteDenied, r.Why == WebhookReturns, r.Why == ConflictExists:
 		what += ": " + r.Cause
 	case r.Cause != "":
 		what += ", and the guest denies to restore the former ones: " + r.Cause
@@ -76,6 +76,10 @@ func istiodTexts() []reasonText {
 		{
 			OriginExists, "the istiod in the guest is parked, and its installation still exists",
 			"remove its installation; hypergate deletes nothing of the guest",
+		},
+		{
+			ConflictExists, "the istiod in the guest was removed, and another installation there conflicts with the hosted istiod",
+			"remove that installation, or let its operator remove it; hypergate deletes nothing of the guest",
 		},
 		{
 			LockPending, "the hosted istiod, or in a rollback the istiod in the guest, does not hold the lock for deploying Gateways yet",

@@ -10,7 +10,7 @@ import (
 func (d decision) forward() Step {
 	switch d.e.Hosted.Mode {
 	case HostedAbsent:
-		if !d.e.Origin.Exists && !d.e.Conflict {
+		if !d.e.Origin.Exists && d.e.Conflict == "" {
 			return Act{Done, SetHosted{HostedAlone}} // there is nothing to migrate
 		}
 		if blocked := d.blocked(); len(blocked) > 0 {
@@ -313,10 +313,12 @@ func (d decision) end() Step {
 	switch isAlone := d.e.Hosted.Mode == HostedAlone; {
 	case !exists && isAlone:
 		return Rest{Done, Finished}
-	case !exists && !d.e.Conflict:
+	case !exists && d.e.Conflict == "":
 		return Act{Done, SetHosted{HostedAlone}} // beside a conflict, this would be refused in each pass
-	case d.i.Goal == Retired:
+	case d.i.Goal == Retired && exists:
 		return Wait{Phase: Retire, Why: OriginExists}
+	case d.i.Goal == Retired:
+		return Wait{Phase: Retire, Why: ConflictExists}
 	default:
 		return Rest{Park, Parked}
 	}

@@ -69,7 +69,8 @@ type Report struct {
 	WhySince time.Time
 	Gateway  string
 	// Cause is set if the guest denies a write: the object, and why. Why is then WriteDenied, or GatewayFailed if the
-	// write should restore the pods of a Gateway that has failed. With WebhookReturns, it is the name of the webhook.
+	// write should restore the pods of a Gateway that has failed. With WebhookReturns, it is the name of the webhook,
+	// and with ConflictExists what conflicts.
 	Cause string
 	// Findings are the first ones that block.
 	Findings []Finding
@@ -105,8 +106,8 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 	if out.deny(e.Denial, d.causeOf(step)); e.Denial == (Denial{}) {
 		out.keepDenial(before)
 	}
-	if out.Why == WebhookReturns {
-		out.Cause = e.Origin.Validator.Key.Name
+	if name := e.named(out.Why); name != "" {
+		out.Cause = name
 	}
 	if out.WhySince = now; out.Why == before.Why && out.Progress == before.Progress && out.Gateway == before.Gateway {
 		out.WhySince = before.WhySince
@@ -123,6 +124,18 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 		}
 	}
 	return out.clean()
+}
+
+// named returns what a report names in place of a cause. It is empty for all other reasons.
+func (e Evidence) named(why Reason) string {
+	switch why {
+	case WebhookReturns:
+		return e.Origin.Validator.Key.Name
+	case ConflictExists:
+		return e.Conflict
+	default:
+		return ""
+	}
 }
 
 // WithGatewaysOf returns the report with the Gateways of an earlier one. It is for a step that follows from evidence

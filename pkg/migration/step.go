@@ -133,6 +133,8 @@ const (
 	OriginGone Reason = "OriginGone"
 	// OriginExists: the origin is parked, and another party must remove it.
 	OriginExists Reason = "OriginExists"
+	// ConflictExists: the origin is removed, and another party must also remove what conflicts with the hosted istiod.
+	ConflictExists Reason = "ConflictExists"
 	// LockPending: the istiod that should lead does not have the lock yet.
 	LockPending Reason = "LockPending"
 	// NotHeld: Gateways could not be held in time, or did not stay held.
@@ -157,3 +159,7 @@ const (
 	Finished   Reason = "Finished"
 	RolledBack Reason = "RolledBack"
 )
+
+// Retires reports whether nothing is left to do for hypergate in the phase Retire: another party has to remove
+// something of the guest.
+func (r Reason) Retires() bool { return r == OriginExists || r == ConflictExists }

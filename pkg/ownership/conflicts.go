@@ -24,6 +24,8 @@ const (
 //
 //sumtype:decl
 type ConflictingController interface {
+	// Recognized returns how it was recognized. The text has a limited length, and is safe to show in the guest.
+	Recognized() string
 	// describe returns a text that names the controller, how it was recognized, and how to end the conflict.
 	describe(model.Config) string
 }
@@ -33,6 +35,12 @@ type IngressOperator struct{ Seen string }
 
 // ForeignIstiod is an istiod of the same revision that this hypergate did not install. Seen is how it was recognized.
 type ForeignIstiod struct{ Seen string }
+
+// Recognized returns how it was recognized.
+func (c IngressOperator) Recognized() string { return c.Seen }
+
+// Recognized returns how it was recognized.
+func (c ForeignIstiod) Recognized() string { return c.Seen }
 
 func (c IngressOperator) describe(cfg model.Config) string {
 	return fmt.Sprintf("OpenShift's ingress operator serves the controller name %s in this cluster (%s). To use hypergate beside it, "+

@@ -66,8 +66,8 @@ func (m Migration) moves() bool {
 	return r.Progress == migration.Acting || r.Progress == migration.Waiting && !r.IsDenied() && !m.retires()
 }
 
-// retires reports whether all Gateways have moved, and only the origin's installation is left.
-func (m Migration) retires() bool { return m.Report.Why == migration.OriginExists }
+// retires reports whether all Gateways have moved, and only what another party has to remove is left.
+func (m Migration) retires() bool { return m.Report.Why.Retires() }
 
 // migration returns the condition of a GatewayClass about a migration, and whether there is one. Each change of a
 // class makes istiod look at all of its Gateways again, so the progress is only on the HostedControlPlane.

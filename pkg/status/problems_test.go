@@ -254,8 +254,9 @@ func TestAMigrationOfAClassEndsWithItsNextStep(t *testing.T) {
 	for _, at := range []migration.Report{
 		{Phase: migration.Park, Progress: migration.Ended, Why: migration.Parked},
 		{Phase: migration.Retire, Progress: migration.Waiting, Why: migration.OriginExists},
+		{Phase: migration.Retire, Progress: migration.Waiting, Why: migration.ConflictExists, Cause: "Deployment ns/istiod-r"},
 	} {
-		what, next := at.Why.Explain()
+		what, next := at.Explain()
 		report := with(serving(), func(r *status.Result) { r.Migration.Report = at })
 		checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, string(at.Phase), what + " [" + next + "]"})
 		got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).progressing
