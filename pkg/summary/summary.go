@@ -183,8 +183,8 @@ type Istiod struct {
 	Wanted  int       `json:"wanted,omitempty"`
 }
 
-// IsUnobserved reports whether the pod has not observed istiod since it started, and so not the mesh CA either: the
-// management side is not observed while the guest does not answer. An istiod that does not exist is absent.
+// IsUnobserved reports whether the pod has not observed istiod since it started: the management side is not observed
+// while the guest does not answer. An istiod that does not exist is absent.
 func (i Istiod) IsUnobserved() bool { return i.State == "" }
 
 // StateText returns the state in words.
@@ -275,6 +275,10 @@ type CA struct {
 	Request string    `json:"request,omitempty"`
 	ByOther bool      `json:"byOther,omitempty"`
 }
+
+// IsCAUnobserved reports whether the pod has not observed the mesh CA since it started. It observes the CA together
+// with istiod.
+func (s Summary) IsCAUnobserved() bool { return s.CA.Phase == "" && s.Istiod.IsUnobserved() }
 
 // PhaseSteady is the phase of a CA that is not being rotated.
 const PhaseSteady = "steady"

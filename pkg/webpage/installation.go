@@ -75,7 +75,7 @@ func managementRows(s summary.Summary, now time.Time) []row {
 	ca := ""
 	if !s.CA.Expires.IsZero() {
 		ca = "until " + s.CA.Expires.Format(time.DateOnly)
-	} else if s.Istiod.IsUnobserved() {
+	} else if s.IsCAUnobserved() {
 		ca = summary.NotObserved
 	}
 	return shown(

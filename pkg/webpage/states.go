@@ -228,7 +228,7 @@ func ofPublished(s *summary.Summary) boxState {
 
 func ofCA(s *summary.Summary) boxState {
 	switch {
-	case s.CA.Expires.IsZero() && s.Istiod.IsUnobserved():
+	case s.IsCAUnobserved():
 		return unknown
 	case s.CA.Expires.IsZero():
 		return off

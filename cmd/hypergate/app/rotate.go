@@ -148,7 +148,7 @@ func mayRotate(reading summary.Reading) error {
 	case s.CA.ByOther:
 		return fmt.Errorf("hypergate did not create the mesh CA in namespace %s, and does not rotate it: "+
 			"rotate it with the tool that created the Secret %s", reading.Namespace, model.CASecretName)
-	case s.CA.Phase == "" && s.Istiod.IsUnobserved():
+	case s.IsCAUnobserved():
 		return fmt.Errorf("hypergate has not observed the mesh CA in namespace %s since it started, for example because the guest "+
 			"does not answer: try again when the command status shows the CA", reading.Namespace)
 	case s.CA.Phase == "":

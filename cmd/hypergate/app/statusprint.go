@@ -114,7 +114,7 @@ func (p page) management(s *summary.Summary) [][2]string {
 			text += ", not rotated by hypergate"
 		}
 		rows = append(rows, [2]string{"mesh CA", text})
-	} else if s.Istiod.IsUnobserved() {
+	} else if s.IsCAUnobserved() {
 		rows = append(rows, [2]string{"mesh CA", summary.NotObserved})
 	}
 	return append(rows, [2]string{"writes", fmt.Sprintf("%d since the pod started, %d repairs", s.Writes, s.Repairs)})

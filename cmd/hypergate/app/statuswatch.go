@@ -91,7 +91,7 @@ func watchedOf(r summary.Reading) []labelled {
 		istiod += ", " + pods
 	}
 	ca := s.CA.Phase
-	if ca == "" && s.Istiod.IsUnobserved() {
+	if s.IsCAUnobserved() {
 		ca = summary.NotObserved
 	}
 	out = append(out,
