@@ -309,6 +309,16 @@ func addressOf(pod corev1.PodSpec) string {
 	return ""
 }
 
+// isProxied reports whether a pod has an HTTP proxy in its environment.
+func isProxied(pod corev1.PodSpec) bool {
+	names := []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
+	return slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Env, func(env corev1.EnvVar) bool {
+			return slices.Contains(names, env.Name) && (env.Value != "" || env.ValueFrom != nil)
+		})
+	})
+}
+
 // rootOf returns the ConfigMap with the roots that the pods of a gateway trust.
 func rootOf(pod corev1.PodSpec) string {
 	for _, volume := range pod.Volumes {

@@ -184,6 +184,25 @@ func TestInventoryOfGateways(t *testing.T) {
 	w.Expect(second).To(gomega.Equal(map[string][]string{"moved": {"moved-second"}, "web": {"web-first"}}))
 }
 
+// TestInventoryOfAProxy checks for which environments of a pod an inventory has a proxy.
+func TestInventoryOfAProxy(t *testing.T) {
+	t.Parallel()
+	for env, want := range map[string]bool{
+		`{name: CA_ADDR, value: "`: false,
+		`{name: HTTPS_PROXY, value: "http://proxy:3128"}, {name: CA_ADDR, value: "`: true,
+		`{name: http_proxy, value: "http://proxy:3128"}, {name: CA_ADDR, value: "`:  true,
+		`{name: HTTP_PROXY}, {name: NO_PROXY, value: a}, {name: CA_ADDR, value: "`:  false,
+	} {
+		w := newInventoried(t)
+		deployment := w.deployment("web", migration.OriginAddress(w.cfg))
+		w.putGateways([]string{w.gateway("web", "ours", "", "HTTP")},
+			[]string{strings.Replace(deployment, `{name: CA_ADDR, value: "`, env, 1)})
+		if g := w.read().Gateways[0]; g.Proxied != want || g.Address != migration.OriginAddress(w.cfg) {
+			t.Errorf("%s: proxied %t, address %q", env, g.Proxied, g.Address)
+		}
+	}
+}
+
 // TestASecondDeploymentBlocks checks that the check names a Deployment that istiod has left, in each order of the list.
 func TestASecondDeploymentBlocks(t *testing.T) {
 	t.Parallel()

@@ -45,7 +45,8 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
 			return true // its addresses cannot be read
 		}
-		g.Address, g.Root = addressOf(d.Spec.Template.Spec), rootOf(d.Spec.Template.Spec)
+		pod := d.Spec.Template.Spec
+		g.Address, g.Root, g.Proxied = addressOf(pod), rootOf(pod), isProxied(pod)
 		g.Of = r.istiodOf(*g)
 		return true
 	})

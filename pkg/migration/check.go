@@ -39,6 +39,7 @@ const (
 	SecondDeployment   Code = "SecondDeployment"
 	InvalidAnnotation  Code = "InvalidAnnotation"
 	TooManyGateways    Code = "TooManyGateways"
+	ProxyLost          Code = "ProxyLost"
 	MissingPermissions Code = "MissingPermissions"
 )
 
@@ -260,6 +261,18 @@ func resourceRows() []row {
 			"remove the label istio.io/rev, and restart the pods",
 			func(i Inventory) ([]Object, string) { return i.Sidecars, "" }, nil,
 		},
+		{
+			// The origin passes the guest's proxy in its mesh configuration (cluster-ingress-operator,
+			// pkg/operator/controller/gatewayclass/istio_sail_installer.go), and hypergate in its class defaults.
+			Blocker, ProxyLost, "its pods have the proxy of the guest, and its new pods lose it until the istiod in the guest is removed",
+			"if its pods need the proxy, set the environment variables with spec.infrastructure.parametersRef of the Gateway; " +
+				"accept the rest with --allow-proxy-loss",
+			onGateways(func(_ Inventory, g InventoryGateway) bool {
+				return g.Of == OfOrigin && g.remains() && g.Proxied && !g.Skip
+			},
+				func(InventoryGateway) string { return "" }),
+			func(w Waivers) bool { return w.ProxyLoss },
+		},
 	}
 }
 
@@ -341,56 +354,4 @@ func secondDeployments(i Inventory) (out []Object, detail string) {
 		}
 	}
 	return out, detail
-}
-
-func warningRows() []row {
-	deployed := func(i Inventory) bool { return i.Origin.Deployment != nil }
-	return []row{
-		{
-			Warning, StatusLockMoved,
-			"this version of istiod writes status beside another istiod, so it has no pods from phase Lead on: %s",
-			"expect that endpoints of Gateways that have not moved are out of date until then, and that no Gateway goes back by itself",
-			onIstiod(func(i Inventory) bool {
-				return i.version() != Version{} && i.version().Minor < followsFrom
-			}, bothVersions), nil,
-		},
-		{
-			Warning, OriginRolling, "an upgrade of istiod in the guest is in progress", "wait until it is done",
-			onIstiod(func(i Inventory) bool { return deployed(i) && i.Origin.Deployment.Rolling }, nothing), nil,
-		},
-		{
-			Warning, OriginNotServed, "istiod in the guest has no ready pod",
-			"the Gateways can be migrated; a rollback needs an istiod that works",
-			onIstiod(func(i Inventory) bool { return deployed(i) && i.Origin.Deployment.Ready == 0 }, nothing), nil,
-		},
-		{
-			Warning, ClassMissing, "no GatewayClass has this controller name, so no Gateway would move: %s",
-			"compare --controller-name with spec.controllerName of the GatewayClasses",
-			onIstiod(func(i Inventory) bool { return deployed(i) && i.ClassMissing != "" },
-				func(i Inventory) string { return i.ClassMissing }), nil,
-		},
-		{
-			Warning, CAPluggedIn, "istiod in the guest has a CA of your own, which workloads outside of the gateways may trust",
-			"create the Secret cacerts with its key pair on the management side, before the migration",
-			onIstiod(func(i Inventory) bool { return i.PluggedInCA }, nothing), nil,
-		},
-		{
-			Warning, SinglePod, "it has one pod: its connections are closed when this pod is replaced",
-			"give it two replicas, or accept this",
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.deployed() && g.Deployment.Wanted == 1 },
-				func(InventoryGateway) string { return "" }), nil,
-		},
-		{
-			Warning, GatewayNotReady, "it is not ready now, so it moves last, and can stop the migration",
-			"repair it first, or leave it out with " + SkipAnnotation + "=true",
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.remains() && !g.complete() && !g.Skip },
-				func(InventoryGateway) string { return "" }), nil,
-		},
-		{
-			Warning, GatewaySkipped, "it stays at the istiod in the guest, which therefore cannot be parked",
-			"remove the annotation " + SkipAnnotation,
-			onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Of != OfHosted && g.Skip },
-				func(InventoryGateway) string { return "" }), nil,
-		},
-	}
 }

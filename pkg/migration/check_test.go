@@ -57,6 +57,7 @@ func rowsAlone() map[migration.Code]func(*migration.Inventory) {
 		migration.SidecarsInUse:     func(i *migration.Inventory) { i.Sidecars = object },
 		migration.OtherRoot:         func(i *migration.Inventory) { i.Gateways[1].Root = "openshift-gateway-ca-cert" },
 		migration.OtherAddress:      func(i *migration.Inventory) { i.Gateways[1].Address = "istiod.mesh:15012" },
+		migration.ProxyLost:         func(i *migration.Inventory) { i.Gateways[1].Proxied = true },
 		migration.ForeignHold:       func(i *migration.Inventory) { i.Gateways[1].Hold = model.HeldByOther },
 		migration.SecondDeployment:  func(i *migration.Inventory) { i.Gateways[1].Second = []string{"b-former"} },
 		migration.InvalidAnnotation: func(i *migration.Inventory) { i.Gateways[1].Invalid = "a=b" },
@@ -285,7 +286,7 @@ func TestAnnotationsOfAMove(t *testing.T) {
 }
 
 // TestPlannedWritesArePermitted checks that a plan names only writes of the table, in the order of the phases. It names
-// each kind but the one that only a failure needs.
+// each kind.
 func TestPlannedWritesArePermitted(t *testing.T) {
 	t.Parallel()
 	last := 0
@@ -302,13 +303,57 @@ func TestPlannedWritesArePermitted(t *testing.T) {
 	for _, phase := range migration.Phases() {
 		for _, kind := range migration.Permitted(phase) {
 			isPlanned := slices.ContainsFunc(inventory().Writes(), func(w migration.PlannedWrite) bool { return w.Write == kind })
-			if !isPlanned && kind != migration.WriteTemplate {
+			if !isPlanned {
 				t.Errorf("a plan does not name the writes of: %s", kind)
 			}
 		}
 	}
 	if got := (migration.Inventory{}).Writes(); len(got) > 0 {
 		t.Errorf("without an origin: %+v", got)
+	}
+}
+
+// TestThePlanOfASkippedGateway checks that a plan holds a Gateway that is skipped, too, and ends before the phase Park:
+// the origin keeps its pods.
+func TestThePlanOfASkippedGateway(t *testing.T) {
+	t.Parallel()
+	i := inventory()
+	i.Gateways[1].Skip = true
+	held, released := "", ""
+	for _, w := range i.Writes() {
+		switch {
+		case w.Phase == migration.Park, w.Phase == migration.Done:
+			t.Errorf("a plan with a skipped Gateway reaches %s: %+v", w.Phase, w)
+		case w.Phase == migration.Hold:
+			held = w.Object
+		case w.Write == migration.WriteRelease:
+			released = w.Object
+		}
+	}
+	if held != "2 Gateways" || released != "1 Gateway" {
+		t.Errorf("holds %q, releases %q", held, released)
+	}
+}
+
+// TestALostProxyConcernsGatewaysThatMove checks that the row is only about Gateways whose pods are still to be replaced
+// in the migration.
+func TestALostProxyConcernsGatewaysThatMove(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*migration.InventoryGateway){
+		"it has moved":  func(g *migration.InventoryGateway) { g.Of = migration.OfHosted },
+		"it is skipped": func(g *migration.InventoryGateway) { g.Skip = true },
+	} {
+		i := inventory()
+		i.Gateways[0].Proxied = true
+		edit(&i.Gateways[0])
+		if got := codes(migration.Run(i, migration.Waivers{})); slices.Contains(got, migration.ProxyLost) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	i := inventory()
+	i.Gateways[0].Proxied = true
+	if got := migration.Run(i, migration.Waivers{ProxyLoss: true}); len(got) > 0 {
+		t.Errorf("accepted: %+v", got)
 	}
 }
 

@@ -75,7 +75,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			OriginExists, "the istiod in the guest is parked, and its installation still exists",
-			"remove its installation; hypergate deletes nothing of the guest",
+			"remove its installation, after the operator that would install it again; hypergate deletes nothing of the guest",
 		},
 		{
 			ConflictExists, "the istiod in the guest was removed, and another installation there conflicts with the hosted istiod",
@@ -124,7 +124,8 @@ func gatewayTexts() []reasonText {
 			"compare its routes with those before the move, " + thenResume,
 		},
 		{
-			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so both istiods keep their pods",
+			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so both istiods keep their pods. " +
+				"All Gateways stay held, so their Services get no new ports",
 			"remove the annotation to move them too",
 		},
 	}

@@ -140,6 +140,8 @@ type InventoryGateway struct {
 	Class string
 	// Root is the ConfigMap with the roots that its pods trust. Address is the address of their istiod.
 	Root, Address string
+	// Proxied reports whether the environment of its pods has an HTTP proxy.
+	Proxied bool
 	// Second are the first ones of its other Deployments that should have pods. istiod leaves that of an earlier class
 	// or name.
 	Second []string

@@ -38,6 +38,11 @@ func (i Inventory) Leftovers() []Leftover {
 			NextStep: "run helm list in its namespace, and helm uninstall if it has a release of istiod",
 		},
 	}
+	out = append(out, Leftover{
+		Object:  Object{Kind: "ClusterRole", Name: "hypergate-migration"},
+		Message: "permissions that only a migration needs, and the ClusterRole hypergate-migration-writes",
+		Remover: guestAdministrator, NextStep: "run kubectl delete -k deploy/rbac/migration",
+	})
 	if name := i.Origin.Subscription; name != "" {
 		out = append(out, Leftover{
 			// cluster-ingress-operator, pkg/operator/controller/gatewayclass/subscription.go: it never removes this

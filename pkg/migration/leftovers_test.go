@@ -13,16 +13,16 @@ func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	secret, roots := "Secret openshift-ingress/istio-ca-secret", "ConfigMap istio-ca-root-cert"
 	subscription := "Subscription openshift-operators/servicemeshoperator3"
-	release := "Secret openshift-ingress/sh.helm.release.v1.openshift-gateway-istiod"
+	release, rights := "Secret openshift-ingress/sh.helm.release.v1.openshift-gateway-istiod", "ClusterRole hypergate-migration"
 	for name, tc := range map[string]struct {
 		origin migration.OriginFacts
 		want   []string
 		seen   string
 	}{
-		"without a Subscription": {want: []string{secret, roots, release}},
+		"without a Subscription": {want: []string{secret, roots, release, rights}},
 		"with a Subscription": {
 			origin: migration.OriginFacts{Subscription: "servicemeshoperator3"}, seen: subscription,
-			want: []string{secret, roots, release, subscription},
+			want: []string{secret, roots, release, rights, subscription},
 		},
 	} {
 		i := migration.Inventory{Revision: "openshift-gateway", Namespace: "openshift-ingress", Origin: tc.origin}

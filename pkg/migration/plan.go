@@ -18,33 +18,49 @@ func (i Inventory) Writes() []PlannedWrite {
 	if i.Origin.Deployment == nil {
 		return []PlannedWrite{}
 	}
-	moving := 0
+	deployed, skipped := 0, 0
 	for _, g := range i.Gateways {
-		if g.deployed() && !g.Skip {
-			moving++
+		if g.deployed() {
+			deployed++
+		}
+		if g.deployed() && g.Skip {
+			skipped++
 		}
 	}
-	gateways := fmt.Sprintf("%d Gateways", moving)
-	if moving == 1 {
-		gateways = "1 Gateway"
-	}
+	moving := deployed - skipped
+	all, gateways := countedGateways(deployed), countedGateways(moving)
 	istiod := i.istiod().String()
 	out := []PlannedWrite{
 		{StandBy, "", WriteHosted, "installed, and serves configuration"},
-		{Hold, gateways, WriteHold, "held"},
+		{Hold, all, WriteHold, "held"},
 		{Lead, "", WriteHosted, "also deploys Gateways and writes status"},
 		{Lead, istiod, WriteReplicas, "0, until the hosted istiod has the lock"},
 	}
 	if moving > 0 && i.version().Minor >= followsFrom {
 		out = append(out, PlannedWrite{Lead, istiod, WriteReplicas, fmt.Sprintf("%d again", i.Origin.Deployment.Wanted)})
 	}
-	return append(out,
+	out = append(out,
 		PlannedWrite{Roll, gateways, WriteRelease, "released one after another"},
 		PlannedWrite{Roll, gateways, WriteHold, "held again after each has moved"},
+		PlannedWrite{Roll, "a Gateway that fails", WriteTemplate, "that of before"},
+	)
+	if skipped > 0 {
+		return out // the istiod in the guest keeps its pods, and the Gateways stay held
+	}
+	return append(out,
 		PlannedWrite{Park, istiod, WriteReplicas, "0"},
 		PlannedWrite{
 			Park, "ValidatingWebhookConfiguration " + OriginWebhook(i.Revision, i.Namespace), WriteWebhook, "Ignore",
 		},
-		PlannedWrite{Park, gateways, WriteRelease, "released"},
+		PlannedWrite{Park, all, WriteRelease, "released"},
+		PlannedWrite{Done, "", WriteHosted, "alone, with class defaults, webhook and CRDs of hypergate"},
 	)
+}
+
+// countedGateways returns a number of Gateways as a text.
+func countedGateways(n int) string {
+	if n == 1 {
+		return "1 Gateway"
+	}
+	return fmt.Sprintf("%d Gateways", n)
 }

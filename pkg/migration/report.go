@@ -228,7 +228,7 @@ func (d decision) onItsWay(g Gateway) bool {
 
 // clean returns the report with as much of it as an encoding can have.
 func (r Report) clean() Report {
-	const mostFindings, mostLeftovers = 5, 4
+	const mostFindings, mostLeftovers = 5, 5
 	r.Leftovers = slices.Clone(r.Leftovers[:min(len(r.Leftovers), mostLeftovers)])
 	for i := range r.Leftovers {
 		r.Leftovers[i] = r.Leftovers[i].clean()

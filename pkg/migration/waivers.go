@@ -6,21 +6,25 @@ import (
 )
 
 // Waivers are the blockers that a person accepts. Each has a flag.
-type Waivers struct{ Downgrade, Untested, IgnoredResources bool }
+type Waivers struct{ Downgrade, Untested, IgnoredResources, ProxyLoss bool }
 
 // waivable returns the codes of the findings that a person can accept.
-func waivable() []Code { return []Code{OriginNewer, OriginUntested, IgnoredResources} }
+func waivable() []Code { return []Code{OriginNewer, OriginUntested, IgnoredResources, ProxyLost} }
 
 // field returns the field of a code. Nil: it cannot be accepted.
 func (w *Waivers) field(code Code) *bool {
 	return map[Code]*bool{
 		OriginNewer: &w.Downgrade, OriginUntested: &w.Untested, IgnoredResources: &w.IgnoredResources,
+		ProxyLost: &w.ProxyLoss,
 	}[code]
 }
 
 // And returns what w or other accepts.
 func (w Waivers) And(other Waivers) Waivers {
-	return Waivers{w.Downgrade || other.Downgrade, w.Untested || other.Untested, w.IgnoredResources || other.IgnoredResources}
+	for _, code := range waivable() {
+		*w.field(code) = *w.field(code) || *other.field(code)
+	}
+	return w
 }
 
 // String returns the codes of the findings that are accepted, with commas.

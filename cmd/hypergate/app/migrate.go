@@ -131,6 +131,8 @@ func addWaiverFlags(flags *pflag.FlagSet, accepted *migration.Waivers) {
 	flags.BoolVar(&accepted.Untested, "allow-untested", false, "If true, an istiod of a minor without tests does not block.")
 	flags.BoolVar(&accepted.IgnoredResources, "allow-ignored-resources", false,
 		"If true, objects that the hosted istiod ignores do not block. An ignored AuthorizationPolicy permits requests that it denied.")
+	flags.BoolVar(&accepted.ProxyLoss, "allow-proxy-loss", false,
+		"If true, Gateways whose new pods lose the proxy of the guest do not block.")
 }
 
 // config checks the flags, and returns the settings of the check.

@@ -120,6 +120,9 @@ func TestMigratePlanIsDocumented(t *testing.T) {
 	if r := execute(t, "migrate", "plan", config, "--allow-ignored-resources"); r.code != 0 {
 		t.Errorf("an accepted blocker: %+v", r)
 	}
+	if r := execute(t, "migrate", "plan", config, "--allow-proxy-loss"); r.code != 2 {
+		t.Errorf("another blocker: %+v", r)
+	}
 	if r := execute(t, "migrate", "plan", config, "-o", "yaml"); r.code != 2 || !strings.Contains(r.out, "code: IgnoredResources") {
 		t.Errorf("as YAML: %+v", r)
 	}

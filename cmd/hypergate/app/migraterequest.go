@@ -136,8 +136,9 @@ This is possible in each phase, also while the migration is paused, until the in
 			migration.RequestRetire, "Let a migration end after the istiod in the guest was removed",
 			`Let a migration end after the installation of the istiod in the guest was removed. A rollback is not possible after that.
 
-hypergate waits for it, and deletes nothing of the guest. Remove the Istio resource or the Helm release yourself. As soon
-as nothing is left, hypergate runs istiod without leader elections.`,
+hypergate waits for it, and deletes nothing of the guest. Remove the Istio resource or the Helm release yourself. An operator
+that would install it again has to end first, as OpenShift's ingress operator does. As soon as nothing is left, hypergate
+runs istiod without leader elections.`,
 			`  # After the hosted istiod serves all Gateways
   hypergate migrate retire -n clusters-guest1
   kubectl --context guest1 delete istios.sailoperator.io openshift-gateway`,

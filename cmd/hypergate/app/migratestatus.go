@@ -41,7 +41,7 @@ States of a Gateway:
 Exit codes:
   0  The migration, or the rollback, has ended, or none was requested.
   1  An error occurred, for example no response.
-  2  An action is required: a finding blocks, a Gateway failed, or a request cannot be read.
+  2  An action is required: a finding blocks, a Gateway failed, one is skipped, or a request cannot be read.
   3  It is in progress, or paused, also if you interrupt --watch.`
 
 func newMigrateStatus() *cobra.Command {
@@ -211,7 +211,7 @@ func (s migrationStatus) code() int {
 		return exitOK
 	case !s.Seen, s.Paused:
 		return exitUnderWay
-	case s.Progress == migration.Stopped, s.record.Report.IsDenied():
+	case s.Progress == migration.Stopped, s.record.Report.IsDenied(), s.record.Report.Why == migration.Skipped:
 		return exitAct
 	case s.Progress == migration.Ended:
 		return exitOK

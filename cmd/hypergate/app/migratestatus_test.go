@@ -75,6 +75,10 @@ func TestMigrationStatusOutput(t *testing.T) {
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Park, migration.Ended, migration.Parked, "", 3
 			r.Gateways = r.Gateways[:1]
 		}), exitOK},
+		"skipped": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Roll, migration.Ended, migration.Skipped, "", 2
+			r.Gateways[1].State = migration.StateSkipped
+		}), exitAct},
 		"finished": {migrating(t, func(i *migration.Intent, r *migration.Report) {
 			i.Goal, r.Intent.Goal, r.HasOrigin = migration.Retired, migration.Retired, false
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Done, migration.Ended, migration.Finished, "", 3
