@@ -483,12 +483,16 @@ func replacedMeanwhile(t *migrationTest) {
 	m.arrives()
 }
 
+// untilReadAgain is how long hypergate waits before it reads a guest again in which nothing is in progress: see
+// migrationAtRest of pkg/controller. A shorter look would not notice that it goes on with that.
+const untilReadAgain = time.Minute
+
 // restsAfterDone checks that a finished migration costs nothing: no election of istiod, and no request of hypergate.
 func (m *move) restsAfterDone() {
 	m.Helper()
 	m.afterwards(5 * time.Second)
 	began := time.Now()
-	m.afterwards(30 * time.Second)
+	m.afterwards(untilReadAgain + 30*time.Second)
 	all, err := audit.Read(m.AuditLog(model.SideGuest), m.GuestUser(), m.IstiodUser())
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	var out []string
