@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/origin"
+	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -365,6 +366,27 @@ func TestTemplatesOfHeldGateways(t *testing.T) {
 			t.Parallel()
 			gomega.NewWithT(t).Expect(whileNotHeld(test.all, hypergate)).To(gomega.HaveLen(test.bad))
 		})
+	}
+}
+
+// TestFailuresOfDeletedGateways checks that a failure before a Gateway was deleted is not excused.
+func TestFailuresOfDeletedGateways(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &move{deleted: map[string]time.Time{"gone": at}}
+	for name, test := range map[string]struct {
+		stream       string
+		began, ended time.Duration
+		excused      bool
+	}{
+		"after":                     {"gone, kept", time.Second, 2 * time.Second, true},
+		"under way":                 {"gone, download", -time.Second, time.Millisecond, true},
+		"before":                    {"gone, kept", -2 * time.Second, -time.Millisecond, false},
+		"another Gateway":           {"gone-too, kept", time.Second, 2 * time.Second, false},
+		"a stream without its name": {"HTTP, kept", time.Second, 2 * time.Second, false},
+	} {
+		f := traffic.Failure{Stream: test.stream, Began: at.Add(test.began), Ended: at.Add(test.ended)}
+		gomega.NewWithT(t).Expect(m.isDeleted(f)).To(gomega.Equal(test.excused), name)
 	}
 }
 

@@ -266,9 +266,9 @@ func changedWhileHeld(t *migrationTest) {
 // deletedUnderLoad deletes a small Gateway. The load of the story goes on without it.
 func (t *migrationTest) deletedUnderLoad(m *move, namespace, name string) {
 	t.Helper()
+	m.deleted[name] = time.Now()
 	t.Expect(t.Gateways.Gateways(namespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
-	m.deleted = append(m.deleted, name)
 	t.small = slices.DeleteFunc(t.small, func(s smallAt) bool { return s.name == name })
 }
 

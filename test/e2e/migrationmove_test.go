@@ -40,8 +40,8 @@ type move struct {
 	load  *traffic.Load
 	// mark is how many versions of the Lease there were before the last request.
 	mark int
-	// deleted are the names of Gateways that the story deletes. Their requests fail from then on.
-	deleted []string
+	// deleted is when the story deleted Gateways, by name. Their requests fail from then on.
+	deleted map[string]time.Time
 	// apiAway reports whether the story takes the guest's API server away. Then kubelet and kube-proxy read the order
 	// to end late.
 	apiAway bool
@@ -65,6 +65,7 @@ func (t *migrationTest) moving() *move {
 	t.Helper()
 	t.backAtOrigin()
 	m := &move{migrationTest: t, story: t.T.Name()[strings.LastIndex(t.T.Name(), "/")+1:], began: time.Now(), seen: t.watch(t.ctx)}
+	m.deleted = map[string]time.Time{}
 	var err error
 	m.load, err = traffic.Start(t.ctx, m.streams()...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -381,10 +382,10 @@ func (m *move) arrives() {
 		}
 	}
 	for _, f := range report.Failures {
-		switch name, _, _ := strings.Cut(f.Stream, ", "); {
+		switch {
 		case m.outlastedDrain(f):
 			row.cut++
-		case slices.Contains(m.deleted, name):
+		case m.isDeleted(f):
 		case m.aged && m.seen.wasAway(f.Ended):
 			row.aged++
 		default:
@@ -427,6 +428,14 @@ func (m *move) outlastedDrain(f traffic.Failure) bool {
 	)
 	return f.Stream == longDownload && is && strings.HasPrefix(f.Cause, "connection ") &&
 		(m.apiAway || f.Began.Before(ending.Add(routed))) && f.Ended.Sub(ending) > drainOfPods-watchDelay
+}
+
+// isDeleted reports whether a request failed after the story had deleted its Gateway. That includes one that was under
+// way then.
+func (m *move) isDeleted(f traffic.Failure) bool {
+	name, _, _ := strings.Cut(f.Stream, ", ")
+	at, is := m.deleted[name]
+	return is && !f.Ended.Before(at)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
