@@ -440,14 +440,15 @@ func (m *move) isDeleted(f traffic.Failure) bool {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// printRows prints the table of all stories.
+// printRows prints the table of all stories. UNKNOWN is the number of moves that BEYOND ROLLOUT is not about.
 func (t *migrationTest) printRows() {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-64s %8s %6s %4s %4s %7s %7s %12s %5s %12s %16s %8s\n", "STORY", "REQUESTS", "FAILED", "CUT", "AGED", "GAP", "P99",
-		"AWAY AT LEAD", "MOVES", "LONGEST MOVE", "BEYOND ROLLOUT", "TOOK")
+	fmt.Fprintf(&out, "%-64s %8s %6s %4s %4s %7s %7s %12s %5s %7s %12s %16s %8s\n", "STORY", "REQUESTS", "FAILED", "CUT", "AGED",
+		"GAP", "P99", "AWAY AT LEAD", "MOVES", "UNKNOWN", "LONGEST MOVE", "BEYOND ROLLOUT", "TOOK")
 	for _, r := range t.rows {
-		fmt.Fprintf(&out, "%-64s %8d %6d %4d %4d %7s %7s %12s %5d %12s %16s %8s\n", r.story, r.requests, r.failed, r.cut, r.aged,
-			seconds(r.gap), seconds(r.p99), seconds(r.away), r.moves, seconds(r.longest), seconds(r.beyondRollout), seconds(r.took))
+		fmt.Fprintf(&out, "%-64s %8d %6d %4d %4d %7s %7s %12s %5d %7d %12s %16s %8s\n", r.story, r.requests, r.failed, r.cut, r.aged,
+			seconds(r.gap), seconds(r.p99), seconds(r.away), r.moves, r.moves-r.known, seconds(r.longest),
+			seconds(r.beyondRollout), seconds(r.took))
 	}
 	t.Log("\n" + out.String())
 }
