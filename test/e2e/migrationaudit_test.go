@@ -17,6 +17,7 @@ import (
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/origin"
+	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -109,8 +110,8 @@ func notPermitted(all []audit.Request, hypergate string, phasesAt func(time.Time
 		}
 		kinds, known := kindsOf(r)
 		phases := phasesAt(r.At)
-		if r.Resource == "customresourcedefinitions" && slices.Contains(phases, migration.Done) {
-			continue // the origin is gone, and the CRDs that it leaves can become hypergate's, as without a migration
+		if r.Resource == "customresourcedefinitions" && r.Verb == "patch" && slices.Contains(phases, migration.Done) {
+			continue // the origin is gone, and hypergate applies the CRDs that it leaves, as without a migration
 		}
 		permitted := slices.ContainsFunc(phases, func(p migration.Phase) bool {
 			return slices.ContainsFunc(migration.Permitted(p), func(w migration.Write) bool { return slices.Contains(kinds, w) })
@@ -134,15 +135,14 @@ func whileNotHeld(all []audit.Request, hypergate string) (out []string) {
 	for _, r := range all {
 		switch {
 		case !r.IsWrite():
-		case r.Group == "gateway.networking.k8s.io" && r.Resource == "gateways" && r.Verb == "delete":
+		case isGateway(r) && r.Verb == "delete":
 			delete(newest, r.Namespace+"/"+r.Name)
-		case r.Group == "gateway.networking.k8s.io" && r.Resource == "gateways":
-			var gateway metav1.PartialObjectMetadata
-			_ = json.Unmarshal(r.Object, &gateway) // what cannot be read is not held
+		case isGateway(r):
+			gateway, _ := gatewayAfter(r) // what cannot be read is not held
 			number, _ := strconv.ParseInt(gateway.ResourceVersion, 10, 64)
 			// A write of the status can be received after a hold, and be done before it.
 			if key := r.Namespace + "/" + r.Name; number >= newest[key].number {
-				newest[key] = version{number, gateway.Annotations[model.HoldAnnotation] == model.HoldValue(world.Revision)}
+				newest[key] = version{number, isOwnHold(gateway)}
 			}
 		case r.User == hypergate && isGatewaysDeployment(r):
 			if key := r.Namespace + "/" + strings.TrimSuffix(r.Name, "-"+class); !newest[key].held {
@@ -153,14 +153,40 @@ func whileNotHeld(all []audit.Request, hypergate string) (out []string) {
 	return out
 }
 
+// isGateway reports whether a request is for a Gateway of Gateway API.
+func isGateway(r audit.Request) bool {
+	return r.Group == "gateway.networking.k8s.io" && r.Resource == "gateways"
+}
+
+// gatewayAfter returns the Gateway after a write. It fails if the audit log does not have it.
+func gatewayAfter(r audit.Request) (out metav1.PartialObjectMetadata, err error) {
+	err = json.Unmarshal(r.Object, &out)
+	return out, err
+}
+
+func isOwnHold(gateway metav1.PartialObjectMetadata) bool {
+	return gateway.Annotations[model.HoldAnnotation] == model.HoldValue(world.Revision)
+}
+
+// isHeldAfter reports whether hypergate holds a Gateway after a write. hypergate's writes change nothing else of it, so
+// one after which it is not held is a release. read is false if the audit log does not have the Gateway.
+func isHeldAfter(r audit.Request) (held, read bool) {
+	gateway, err := gatewayAfter(r)
+	return isOwnHold(gateway), err == nil
+}
+
 // kindsOf returns which writes of a migration a request can be. It can be none of them, if hypergate also sends it
 // without a migration. known is false for all others: those that hypergate must not send while there is an origin.
 func kindsOf(r audit.Request) (kinds []migration.Write, known bool) {
 	switch of := r.Resource; {
-	case r.Verb == "delete" && !isHypergates(r):
+	case strings.HasPrefix(r.Verb, "delete") && !isHypergates(r):
 		return nil, false
-	case of == "gateways" && r.Subresource == "":
-		return []migration.Write{migration.WriteHold, migration.WriteRelease}, true
+	case isGateway(r) && r.Subresource == "":
+		held, read := isHeldAfter(r)
+		if held {
+			return []migration.Write{migration.WriteHold}, read
+		}
+		return []migration.Write{migration.WriteRelease}, read
 	case of == "deployments" && r.Name == origin.Deployment:
 		return []migration.Write{migration.WriteReplicas}, true
 	case of == "deployments" && isGatewaysDeployment(r):
@@ -225,7 +251,7 @@ func TestAuditOfMigrations(t *testing.T) {
 	in := func(phase migration.Phase) func(time.Time) []migration.Phase {
 		return func(time.Time) []migration.Phase { return []migration.Phase{phase} }
 	}
-	hold, replicas := write(hypergate, "gateways", "edge"), write(hypergate, "deployments", origin.Deployment)
+	hold, replicas := writeToGateway(hypergate, "", "edge", 9, ownHold), write(hypergate, "deployments", origin.Deployment)
 	own := write(hypergate, "clusterroles", world.GuestIstiod)
 	crd := write(hypergate, "customresourcedefinitions", "gateways.gateway.networking.k8s.io")
 	deleted := hold
@@ -245,20 +271,73 @@ func TestAuditOfMigrations(t *testing.T) {
 	g.Expect(succeeded([]audit.Request{hold, denied})).To(gomega.Equal([]audit.Request{hold}), "a denied write changes nothing")
 }
 
+// ownHold is the value with which hypergate holds Gateways.
+var ownHold = model.HoldValue(world.Revision)
+
+// writeToGateway returns a write after which a Gateway has a version and a hold. An empty hold is none.
+func writeToGateway(user, subresource, name string, version int, hold string) audit.Request {
+	annotations := ""
+	if hold != "" {
+		annotations = fmt.Sprintf(`,"annotations":{%q:%q}`, model.HoldAnnotation, hold)
+	}
+	return audit.Request{
+		User: user, Verb: "patch", Group: "gateway.networking.k8s.io", Resource: "gateways", Subresource: subresource,
+		Namespace: world.GuestNamespace, Name: name, Code: 200, Manager: "hypergate",
+		Object: fmt.Appendf(nil, `{"kind":"Gateway","metadata":{"resourceVersion":"%d"%s}}`, version, annotations),
+	}
+}
+
+// TestWritesOfPhases checks in which phases a hold, a release, and writes of CRDs are permitted.
+func TestWritesOfPhases(t *testing.T) {
+	t.Parallel()
+	hypergate := deploy.UserOf(world.GuestNamespace, deploy.Account)
+	hold, release := writeToGateway(hypergate, "", "edge", 9, ownHold), writeToGateway(hypergate, "", "edge", 10, "")
+	foreign, unread, istio := writeToGateway(hypergate, "", "edge", 9, "1000"), hold, hold
+	unread.Object, istio.Group = nil, "networking.istio.io"
+	crd := func(verb string) audit.Request {
+		return audit.Request{
+			User: hypergate, Verb: verb, Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions",
+			Name: "wasmplugins.extensions.istio.io", Code: 200,
+		}
+	}
+	permitted := func(r audit.Request) (out []migration.Phase) {
+		for _, phase := range migration.Phases() {
+			at := func(time.Time) []migration.Phase { return []migration.Phase{phase} }
+			if len(notPermitted([]audit.Request{r}, hypergate, at)) == 0 {
+				out = append(out, phase)
+			}
+		}
+		return out
+	}
+	for name, test := range map[string]struct {
+		request audit.Request
+		in      []migration.Phase
+	}{
+		"a hold":                              {hold, []migration.Phase{migration.Hold, migration.Lead, migration.Roll}},
+		"a release":                           {release, []migration.Phase{migration.Roll, migration.Park}},
+		"the hold of another client stays":    {foreign, []migration.Phase{migration.Roll, migration.Park}},
+		"the audit log does not have it":      {unread, nil},
+		"another kind with the name":          {istio, nil},
+		"a CRD is applied":                    {crd("patch"), []migration.Phase{migration.Done}},
+		"a CRD is created without an apply":   {crd("create"), nil},
+		"a CRD is replaced":                   {crd("update"), nil},
+		"a CRD is deleted":                    {crd("delete"), nil},
+		"all CRDs are deleted in one request": {crd("deletecollection"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			gomega.NewWithT(t).Expect(permitted(test.request)).To(gomega.Equal(test.in))
+		})
+	}
+}
+
 // TestTemplatesOfHeldGateways checks that a pod template that hypergate writes needs a hold before it.
 func TestTemplatesOfHeldGateways(t *testing.T) {
 	t.Parallel()
 	hypergate := deploy.UserOf(world.GuestNamespace, deploy.Account)
-	gateway := func(user, subresource, name string, version int, hold string) audit.Request {
-		return audit.Request{
-			User: user, Verb: "patch", Group: "gateway.networking.k8s.io", Resource: "gateways", Subresource: subresource,
-			Namespace: world.GuestNamespace, Name: name, Code: 200, Object: fmt.Appendf(nil,
-				`{"kind":"Gateway","metadata":{"resourceVersion":"%d","annotations":{%q:%q}}}`, version, model.HoldAnnotation, hold),
-		}
-	}
-	own := model.HoldValue(world.Revision)
-	hold, other := gateway(hypergate, "", "edge", 9, own), gateway(hypergate, "", "other", 9, own)
-	foreign, release := gateway("admin", "", "edge", 9, "1000"), gateway("admin", "", "edge", 10, "")
+	hold, other := writeToGateway(hypergate, "", "edge", 9, ownHold), writeToGateway(hypergate, "", "other", 9, ownHold)
+	foreign, release := writeToGateway("admin", "", "edge", 9, "1000"), writeToGateway("admin", "", "edge", 10, "")
+	status, older := writeToGateway(originUser(), "status", "edge", 10, ownHold), writeToGateway(originUser(), "status", "edge", 8, "")
 	template := audit.Request{
 		User: hypergate, Verb: "patch", Group: "apps", Resource: "deployments", Namespace: world.GuestNamespace,
 		Name: "edge-" + class, Code: 200,
@@ -270,9 +349,9 @@ func TestTemplatesOfHeldGateways(t *testing.T) {
 		bad int
 	}{
 		"held":                                 {[]audit.Request{hold, template, template}, 0},
-		"held after a release":                 {[]audit.Request{release, gateway(hypergate, "", "edge", 11, own), template}, 0},
-		"status, written with the hold":        {[]audit.Request{hold, gateway(originUser(), "status", "edge", 10, own), template}, 0},
-		"status, written before the hold":      {[]audit.Request{hold, gateway(originUser(), "status", "edge", 8, ""), template}, 0},
+		"held after a release":                 {[]audit.Request{release, writeToGateway(hypergate, "", "edge", 11, ownHold), template}, 0},
+		"status, written with the hold":        {[]audit.Request{hold, status, template}, 0},
+		"status, written before the hold":      {[]audit.Request{hold, older, template}, 0},
 		"an istiod, which the lock judges":     {[]audit.Request{istiods}, 0},
 		"never held":                           {[]audit.Request{template}, 1},
 		"held too late":                        {[]audit.Request{template, hold}, 1},
@@ -287,6 +366,27 @@ func TestTemplatesOfHeldGateways(t *testing.T) {
 			t.Parallel()
 			gomega.NewWithT(t).Expect(whileNotHeld(test.all, hypergate)).To(gomega.HaveLen(test.bad))
 		})
+	}
+}
+
+// TestFailuresOfDeletedGateways checks that a failure before a Gateway was deleted is not excused.
+func TestFailuresOfDeletedGateways(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := &move{deleted: map[string]time.Time{"gone": at}}
+	for name, test := range map[string]struct {
+		stream       string
+		began, ended time.Duration
+		excused      bool
+	}{
+		"after":                     {"gone, kept", time.Second, 2 * time.Second, true},
+		"under way":                 {"gone, download", -time.Second, time.Millisecond, true},
+		"before":                    {"gone, kept", -2 * time.Second, -time.Millisecond, false},
+		"another Gateway":           {"gone-too, kept", time.Second, 2 * time.Second, false},
+		"a stream without its name": {"HTTP, kept", time.Second, 2 * time.Second, false},
+	} {
+		f := traffic.Failure{Stream: test.stream, Began: at.Add(test.began), Ended: at.Add(test.ended)}
+		gomega.NewWithT(t).Expect(m.isDeleted(f)).To(gomega.Equal(test.excused), name)
 	}
 }
 

@@ -83,6 +83,13 @@ func (t *migrationTest) deny(name string, rule admissionregistrationv1.Rule, con
 	}
 }
 
+// denyHoldOfEdge denies the hold of the first Gateway, so that the phase Hold lasts until it is allowed.
+func (t *migrationTest) denyHoldOfEdge() (allow func()) {
+	t.Helper()
+	return t.deny(noHold, gatewayUpdates(), fmt.Sprintf(
+		`object.metadata.name == %q && !(%s) && %s`, trafficGateway, isHeld("oldObject"), isHeld("object")))
+}
+
 // The names of the policies.
 const noHold, noRelease, noReplicas = "e2e-no-hold", "e2e-no-release", "e2e-no-replicas"
 

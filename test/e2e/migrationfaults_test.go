@@ -97,23 +97,19 @@ func backendsReplacedMeanwhile(t *migrationTest) {
 }
 
 // originRestarted restarts the istiod in the guest in each phase, there and back: it deletes its pods as soon as the
-// phase begins. Where it has no pods any more, it scales it up. It is parked again then.
+// phase begins. Where it has no pods any more, it scales it up. It is parked again then. Hold lasts for one step, so a
+// policy of the guest denies one of the holds for a while. On the way there, Lead begins with the end of these pods, so
+// that none may be left to restart.
 func originRestarted(t *migrationTest) {
 	t.addTwo()
+	allow := t.denyHoldOfEdge()
 	m := t.moving()
 	m.request("start")
-	ofOrigin, restarted := metav1.ListOptions{LabelSelector: "app=istiod"}, map[migration.Phase]int{}
-	restart := func(phase migration.Phase) {
-		m.reaches(phase)
-		pods := t.GuestClient.CoreV1().Pods(world.GuestNamespace)
-		all, err := pods.List(t.ctx, ofOrigin)
-		t.Expect(err).NotTo(gomega.HaveOccurred())
-		restarted[phase] += len(all.Items)
-		t.Expect(pods.DeleteCollection(t.ctx, metav1.DeleteOptions{}, ofOrigin)).To(gomega.Succeed())
-	}
-	for _, phase := range []migration.Phase{migration.StandBy, migration.Hold, migration.Lead, migration.Roll} {
-		restart(phase)
-	}
+	m.restartsOrigin("there", migration.StandBy, 1)
+	m.restartsOrigin("there", migration.Hold, 1)
+	allow()
+	m.restartsOrigin("there", migration.Lead, 0)
+	m.restartsOrigin("there", migration.Roll, 1)
 	m.parks()
 	t.returnsAndIsParked()
 	m.allAt(t.XDS().String())
@@ -121,19 +117,55 @@ func originRestarted(t *migrationTest) {
 	m.until("it waits for the owner", waitsForOwner)
 	t.returnsAndIsParked()
 	m.allAt(t.XDS().String())
-	pods := t.GuestClient.CoreV1().Pods(world.GuestNamespace)
-	t.Eventually(func() ([]corev1.Pod, error) {
-		all, err := pods.List(t.ctx, ofOrigin)
-		return all.Items, err
-	}).Should(gomega.BeEmpty(), "pods of the istiod in the guest")
+	t.Eventually(func() (int, error) {
+		all, err := t.podsOfOrigin()
+		return len(all), err
+	}).Should(gomega.BeZero(), "pods of the istiod in the guest")
 	m.request("rollback")
-	restart(migration.Lead)
-	restart(migration.Roll)
+	m.restartsOrigin("back", migration.Lead, 1)
+	m.restartsOrigin("back", migration.Roll, 1)
 	m.returned()
 	m.arrives()
-	t.Logf("pods that were deleted: %v", restarted)
-	t.Expect(restarted).To(gomega.And(gomega.HaveKeyWithValue(migration.StandBy, gomega.BeNumerically(">", 0)),
-		gomega.HaveKeyWithValue(migration.Roll, gomega.BeNumerically(">", 0))))
+}
+
+// restartsOrigin waits until a phase begins, and deletes the pods of the istiod in the guest. It logs how many were not
+// ending already. With a number of at least one, it waits for them, and checks that the phase lasts until then. The
+// Lease is read before the deletion: on the way back, a restart in Roll leads to Lead.
+func (m *move) restartsOrigin(way string, phase migration.Phase, atLeast int) {
+	m.Helper()
+	m.reaches(phase)
+	deleted := 0
+	m.Eventually(func() (int, error) {
+		all, err := m.podsOfOrigin()
+		deleted = len(slices.DeleteFunc(all, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }))
+		return deleted, err
+	}).Should(gomega.BeNumerically(">=", atLeast), "pods of the istiod in the guest")
+	now := m.phaseNow()
+	pods := m.GuestClient.CoreV1().Pods(world.GuestNamespace)
+	m.Expect(pods.DeleteCollection(m.ctx, metav1.DeleteOptions{}, ofOrigin())).To(gomega.Succeed())
+	m.Logf("pods of istiod that were deleted at the beginning of %s on the way %s: %d, in %s", phase, way, deleted, now)
+	if atLeast > 0 {
+		m.Expect(now).To(gomega.Equal(phase), "the phase in which istiod is restarted")
+	}
+}
+
+// phaseNow returns the phase that the Lease shows, without the delay of a watch.
+func (t *migrationTest) phaseNow() migration.Phase {
+	t.Helper()
+	leases := t.MgmtClient.CoordinationV1().Leases(t.MgmtNamespace)
+	lease, err := leases.Get(t.ctx, migration.LeaseName(world.Revision), metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	record, _, err := migration.ParseRecord(lease.Annotations)
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return record.Memo.Phase
+}
+
+// ofOrigin selects the pods of the istiod in the guest.
+func ofOrigin() metav1.ListOptions { return metav1.ListOptions{LabelSelector: "app=istiod"} }
+
+func (t *migrationTest) podsOfOrigin() ([]corev1.Pod, error) {
+	all, err := t.GuestClient.CoreV1().Pods(world.GuestNamespace).List(t.ctx, ofOrigin())
+	return all.Items, err
 }
 
 // returnsAndIsParked scales the istiod in the guest up, and waits until hypergate has scaled it down again.
@@ -266,9 +298,9 @@ func changedWhileHeld(t *migrationTest) {
 // deletedUnderLoad deletes a small Gateway. The load of the story goes on without it.
 func (t *migrationTest) deletedUnderLoad(m *move, namespace, name string) {
 	t.Helper()
+	m.deleted[name] = time.Now()
 	t.Expect(t.Gateways.Gateways(namespace).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Expect(t.Gateways.HTTPRoutes(backends).Delete(t.ctx, name, metav1.DeleteOptions{})).To(gomega.Succeed())
-	m.deleted = append(m.deleted, name)
 	t.small = slices.DeleteFunc(t.small, func(s smallAt) bool { return s.name == name })
 }
 
@@ -483,12 +515,16 @@ func replacedMeanwhile(t *migrationTest) {
 	m.arrives()
 }
 
+// untilReadAgain is how long hypergate waits before it reads a guest again in which nothing is in progress: see
+// migrationAtRest of pkg/controller. A shorter look would not notice that it goes on with that.
+const untilReadAgain = time.Minute
+
 // restsAfterDone checks that a finished migration costs nothing: no election of istiod, and no request of hypergate.
 func (m *move) restsAfterDone() {
 	m.Helper()
 	m.afterwards(5 * time.Second)
 	began := time.Now()
-	m.afterwards(30 * time.Second)
+	m.afterwards(untilReadAgain + 30*time.Second)
 	all, err := audit.Read(m.AuditLog(model.SideGuest), m.GuestUser(), m.IstiodUser())
 	m.Expect(err).NotTo(gomega.HaveOccurred())
 	var out []string

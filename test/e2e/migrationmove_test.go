@@ -40,8 +40,8 @@ type move struct {
 	load  *traffic.Load
 	// mark is how many versions of the Lease there were before the last request.
 	mark int
-	// deleted are the names of Gateways that the story deletes. Their requests fail from then on.
-	deleted []string
+	// deleted is when the story deleted Gateways, by name. Their requests fail from then on.
+	deleted map[string]time.Time
 	// apiAway reports whether the story takes the guest's API server away. Then kubelet and kube-proxy read the order
 	// to end late.
 	apiAway bool
@@ -65,6 +65,7 @@ func (t *migrationTest) moving() *move {
 	t.Helper()
 	t.backAtOrigin()
 	m := &move{migrationTest: t, story: t.T.Name()[strings.LastIndex(t.T.Name(), "/")+1:], began: time.Now(), seen: t.watch(t.ctx)}
+	m.deleted = map[string]time.Time{}
 	var err error
 	m.load, err = traffic.Start(t.ctx, m.streams()...)
 	t.Expect(err).NotTo(gomega.HaveOccurred())
@@ -381,10 +382,10 @@ func (m *move) arrives() {
 		}
 	}
 	for _, f := range report.Failures {
-		switch name, _, _ := strings.Cut(f.Stream, ", "); {
+		switch {
 		case m.outlastedDrain(f):
 			row.cut++
-		case slices.Contains(m.deleted, name):
+		case m.isDeleted(f):
 		case m.aged && m.seen.wasAway(f.Ended):
 			row.aged++
 		default:
@@ -429,16 +430,25 @@ func (m *move) outlastedDrain(f traffic.Failure) bool {
 		(m.apiAway || f.Began.Before(ending.Add(routed))) && f.Ended.Sub(ending) > drainOfPods-watchDelay
 }
 
+// isDeleted reports whether a request failed after the story had deleted its Gateway. That includes one that was under
+// way then.
+func (m *move) isDeleted(f traffic.Failure) bool {
+	name, _, _ := strings.Cut(f.Stream, ", ")
+	at, is := m.deleted[name]
+	return is && !f.Ended.Before(at)
+}
+
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// printRows prints the table of all stories.
+// printRows prints the table of all stories. UNKNOWN is the number of moves that BEYOND ROLLOUT is not about.
 func (t *migrationTest) printRows() {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%-64s %8s %6s %4s %4s %7s %7s %12s %5s %12s %16s %8s\n", "STORY", "REQUESTS", "FAILED", "CUT", "AGED", "GAP", "P99",
-		"AWAY AT LEAD", "MOVES", "LONGEST MOVE", "BEYOND ROLLOUT", "TOOK")
+	fmt.Fprintf(&out, "%-64s %8s %6s %4s %4s %7s %7s %12s %5s %7s %12s %16s %8s\n", "STORY", "REQUESTS", "FAILED", "CUT", "AGED",
+		"GAP", "P99", "AWAY AT LEAD", "MOVES", "UNKNOWN", "LONGEST MOVE", "BEYOND ROLLOUT", "TOOK")
 	for _, r := range t.rows {
-		fmt.Fprintf(&out, "%-64s %8d %6d %4d %4d %7s %7s %12s %5d %12s %16s %8s\n", r.story, r.requests, r.failed, r.cut, r.aged,
-			seconds(r.gap), seconds(r.p99), seconds(r.away), r.moves, seconds(r.longest), seconds(r.beyondRollout), seconds(r.took))
+		fmt.Fprintf(&out, "%-64s %8d %6d %4d %4d %7s %7s %12s %5d %7d %12s %16s %8s\n", r.story, r.requests, r.failed, r.cut, r.aged,
+			seconds(r.gap), seconds(r.p99), seconds(r.away), r.moves, r.moves-r.known, seconds(r.longest),
+			seconds(r.beyondRollout), seconds(r.took))
 	}
 	t.Log("\n" + out.String())
 }

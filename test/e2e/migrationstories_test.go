@@ -221,8 +221,7 @@ func twoBehindTheTunnel(t *migrationTest) {
 func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 	allow := func() {}
 	if phase == migration.Hold {
-		allow = t.deny(noHold, gatewayUpdates(), fmt.Sprintf(
-			`object.metadata.name == %q && !(%s) && %s`, trafficGateway, isHeld("oldObject"), isHeld("object")))
+		allow = t.denyHoldOfEdge()
 	}
 	m := t.moving()
 	m.request("start")
