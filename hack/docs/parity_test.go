@@ -10,7 +10,7 @@ import (
 )
 
 // TestParityRowsNameTheirTests checks the tables of docs/reference/parity.md: each row has a known state, what is taken
-// over has a test, and each test exists in the named folder.
+// over has a test, each test exists in the named folder, and a row without a test says so.
 func TestParityRowsNameTheirTests(t *testing.T) {
 	t.Parallel()
 	page := read(t, filepath.Join(root, "docs/reference/parity.md"))
@@ -33,6 +33,9 @@ func TestParityRowsNameTheirTests(t *testing.T) {
 		tests := regexp.MustCompile("`([a-z/]+)` (Test\\w+)").FindAllStringSubmatch(shown, -1)
 		if len(tests) == 0 && (state == "taken over" || state == "more") {
 			t.Errorf("without a test: %s", line)
+		}
+		if marked := strings.HasSuffix(strings.TrimSpace(shown), "No test"); marked != (len(tests) == 0) {
+			t.Errorf("a row without a test, and no other one, ends with \"No test\": %s", line)
 		}
 		for _, test := range tests {
 			if !hasTest(t, test[1], test[2]) {

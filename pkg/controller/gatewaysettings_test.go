@@ -13,6 +13,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/rollout"
+	"github.com/hypergate/hypergate/pkg/status"
 )
 
 // TestSettingsOfTheGuestAreUsedOnceInTenMinutes checks when a guest that changes its proxy again and again gets which
@@ -250,5 +251,22 @@ func TestTriedDefaultsAreNoted(t *testing.T) {
 	want := map[string]time.Time{"denied": start, "reverted": start, "fought over": start}
 	if diff := cmp.Diff(want, e.memory.rollout.Tries); diff != "" || e.outcome.requeue != 2*time.Minute {
 		t.Errorf("the next pass is due after %s; tries (-want +got):\n%s", e.outcome.requeue, diff)
+	}
+}
+
+// TestConditionsKnowTheProxyOfTheGuest checks that conditions learn that the guest has proxy settings, also while they
+// do not learn the defaults of others, beside another istiod.
+func TestConditionsKnowTheProxyOfTheGuest(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []model.IstiodMode{model.IstiodAlone, model.IstiodLeading} {
+		for url, want := range map[string]bool{"": false, "http://a": true} {
+			k := known{
+				twoClusters: true, decision: noPlan{}, outcome: outcome{migration: migrationOutcome{mode: mode}},
+				observed: observation{guest: model.GuestObservation{Proxy: model.Proxy{HTTP: url}}},
+			}
+			if got := k.result(status.Result{}).ProxyIsSet; got != want {
+				t.Errorf("mode %q, proxy %q: %t", mode, url, got)
+			}
+		}
 	}
 }

@@ -52,8 +52,10 @@ type Result struct {
 	// reads. ResumedCRDs are those of them that serve it by now. istiod serves these again at ResumedAt.
 	IgnoredCRDs, ResumedCRDs []string
 	ResumedAt                time.Time
-	// OtherDefaults are defaults of others for the gateways of a class.
+	// OtherDefaults are defaults of others for the gateways of a class. ProxyIsSet reports whether the guest has proxy
+	// settings, which only hypergate's defaults have.
 	OtherDefaults []model.OtherDefaults
+	ProxyIsSet    bool
 	// OthersServe reports whether another controller serves the classes, for which hypergate installs nothing.
 	OthersServe bool
 	// Waiting is what the installation waits for. The guest may read it.

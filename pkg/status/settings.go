@@ -37,10 +37,9 @@ func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 		step = nextStep("remove spec.parametersRef of the class; a Gateway can name a ConfigMap in spec.infrastructure.parametersRef")
 		texts = append(texts, "istiod does not read spec.parametersRef of this GatewayClass")
 	}
-	if !r.SettingsAt.IsZero() {
+	if text := r.delayedProxy(); text != "" {
 		reason = ReasonChangeDelayed
-		texts = append(texts, "gateways get the new proxy settings at "+r.SettingsAt.UTC().Format(time.RFC3339)+
-			"; hypergate applies such changes at most every 10 minutes, because each one replaces their pods")
+		texts = append(texts, text)
 	}
 	if text, ofCRDs := r.ignoredKinds(); text != "" {
 		reason, step = ReasonUnsupportedCRDVersion, ofCRDs+step
@@ -55,19 +54,57 @@ func (r Result) settingsApplied(parameters bool) *metav1.Condition {
 		reason, step = ReasonUnsupportedTLSProfile, ofTLS+step
 		texts = append(texts, text)
 	}
-	if len(r.OtherDefaults) > 0 {
-		reason = ReasonOtherDefaults
-		step = nextStep("delete these ConfigMaps; a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef") + step
-		all := make([]string, 0, len(r.OtherDefaults))
-		for _, other := range r.OtherDefaults {
-			all = append(all, describeDefaults(other))
-		}
-		texts = append([]string{joinFirst(all)}, texts...)
+	if text, ofDefaults := r.otherDefaults(); text != "" {
+		reason, step = ReasonOtherDefaults, ofDefaults+step
+		texts = append([]string{text}, texts...)
 	}
 	if len(texts) == 0 {
 		return nil
 	}
 	return new(withType(SettingsApplied, isFalse(reason, strings.Join(texts, "; ")+step)))
+}
+
+// delayedProxy returns when gateways get changed proxy settings. It is empty if no change waits, or if no gateway would
+// get it: beside another istiod, hypergate's defaults of classes have no effect.
+func (r Result) delayedProxy() string {
+	if r.SettingsAt.IsZero() || r.Migration.Beside {
+		return ""
+	}
+	which := "gateways"
+	if r.othersReplace() {
+		which = "all other gateways"
+	}
+	return which + " get the new proxy settings at " + r.SettingsAt.UTC().Format(time.RFC3339) +
+		"; hypergate applies such changes at most every 10 minutes, because each one replaces their pods"
+}
+
+// othersReplace reports whether defaults of others replace hypergate's, for the gateways of any class.
+func (r Result) othersReplace() bool {
+	return slices.ContainsFunc(r.OtherDefaults, func(other model.OtherDefaults) bool { return other.Used })
+}
+
+// otherDefaults returns what istiod does with defaults of others, and the next step. The guest's proxy settings are in
+// hypergate's, so gateways lack them if others replace these.
+func (r Result) otherDefaults() (text, step string) {
+	const ownParameters = "a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef"
+	if r.ProxyIsSet && r.Migration.Beside && r.Migration.Report.Moved > 0 {
+		text = "gateways that have moved lack the guest's proxy settings, because the class defaults are those of the other istiod, " +
+			"until its installation is removed"
+		return text, nextStep("for a Gateway that needs them earlier, set the variables of the proxy in its own ConfigMap " +
+			"(spec.infrastructure.parametersRef)")
+	}
+	if len(r.OtherDefaults) == 0 {
+		return "", ""
+	}
+	all := make([]string, 0, len(r.OtherDefaults))
+	for _, other := range r.OtherDefaults {
+		all = append(all, describeDefaults(other))
+	}
+	if text = joinFirst(all); r.ProxyIsSet && r.othersReplace() {
+		return text + "; the guest's proxy settings have no effect on these gateways",
+			nextStep("delete these ConfigMaps, or add the variables of the proxy to them; " + ownParameters)
+	}
+	return text, nextStep("delete these ConfigMaps; " + ownParameters)
 }
 
 // ignoredKinds returns which kinds istiod ignores because of their CRDs, those that restrict access first, and the next

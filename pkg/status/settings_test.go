@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
 )
@@ -172,7 +173,8 @@ func TestIgnoredKinds(t *testing.T) {
 
 func TestOtherDefaults(t *testing.T) {
 	t.Parallel()
-	const step = " [delete these ConfigMaps; a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef]"
+	const parameters = "; a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef]"
+	const step = " [delete these ConfigMaps" + parameters
 	used := model.OtherDefaults{Class: "a", ConfigMap: "openshift-ingress/mine", Used: true}
 	broken := used
 	broken.Problem = `"deploymnet" is not one of the keys deployment`
@@ -197,11 +199,40 @@ func TestOtherDefaults(t *testing.T) {
 				"gateways ignore a part of the guest's proxy settings: x" + step +
 				" [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]",
 		},
+		"used, and a proxy": {
+			status.Result{OtherDefaults: []model.OtherDefaults{used}, ProxyIsSet: true, SettingsAt: now},
+			"gateways of class a have the defaults in ConfigMap openshift-ingress/mine, which is older than hypergate's and " +
+				"replaces them; the guest's proxy settings have no effect on these gateways; all other gateways get the new proxy " +
+				"settings at " + now.UTC().Format(time.RFC3339) + "; hypergate applies such changes at most every 10 minutes, because " +
+				"each one replaces their pods [delete these ConfigMaps, or add the variables of the proxy to them" + parameters,
+		},
+		"ignored, and a valid proxy": {
+			status.Result{OtherDefaults: []model.OtherDefaults{ignored}, ProxyIsSet: true},
+			"istiod ignores ConfigMap openshift-ingress/late: of defaults for gateways of class b, it reads only the oldest" + step,
+		},
+		"a proxy beside another istiod": {
+			status.Result{ProxyIsSet: true, SettingsAt: now, Migration: status.Migration{Beside: true, Report: migration.Report{Moved: 1}}},
+			"gateways that have moved lack the guest's proxy settings, because the class defaults are those of the other istiod, " +
+				"until its installation is removed [for a Gateway that needs them earlier, set the variables of the proxy in its own " +
+				"ConfigMap (spec.infrastructure.parametersRef)]",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			checkCondition(t, test.result, status.SettingsApplied, want{metav1.ConditionFalse, status.ReasonOtherDefaults, test.want})
 		})
+	}
+}
+
+// TestNoProxyChangeIsPromisedBesideAnotherIstiod checks that a change that waits is not announced while the defaults of
+// another istiod count, and that nothing is missing before a gateway has moved.
+func TestNoProxyChangeIsPromisedBesideAnotherIstiod(t *testing.T) {
+	t.Parallel()
+	result := status.Result{ProxyIsSet: true, SettingsAt: now, Migration: status.Migration{Beside: true}}
+	for _, c := range status.Conditions(model.GatewayClass{}, result, nil, now) {
+		if c.Type == status.SettingsApplied {
+			t.Errorf("%s: %s", c.Reason, c.Message)
+		}
 	}
 }
 

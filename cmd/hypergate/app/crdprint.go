@@ -118,21 +118,44 @@ func (r crdReport) table(out io.Writer) {
 		fmt.Fprintln(out, "\nReasons:")
 		columns(out, why...)
 	}
+	r.printIgnored(out)
+}
+
+// printIgnored prints the objects and the kinds that istiod ignores, with the next steps.
+func (r crdReport) printIgnored(out io.Writer) {
 	if len(r.ObjectsInUse) > 0 {
 		fmt.Fprintf(out, "\nObjects that use fields or kinds that istiod %s ignores:\n", r.IstioVersion)
 		columns(out, objectRows(r.ObjectsInUse)...)
-		printMore(out, r.ObjectsNotListed)
+		printMore(out, r.ObjectsNotListed, r.cut...)
+		step := "remove these fields and objects"
+		if r.couldServe() {
+			step += ", or let istiod serve their kinds (see below)"
+		}
+		fmt.Fprintf(out, "  Next step: %s\n", step)
 	}
 	if len(r.UnknownKinds) > 0 {
 		fmt.Fprintf(out, "\nServed kinds that istiod %s ignores: %s\n", r.IstioVersion, oneLine(strings.Join(r.UnknownKinds, ", ")))
+		fmt.Fprintf(out, "  Next step: list their objects with the guest's kubeconfig: %s\n", listing(r.UnknownKinds))
+		if r.couldServe() {
+			fmt.Fprintln(out, "  istiod serves a kind that it knows only if the CRD serves the version that istiod reads, "+
+				"and, for kinds of Istio, if --istio-resources names the kind.")
+		}
 	}
 }
 
-// printMore prints how many objects are not listed.
-func printMore(out io.Writer, objects int) {
+// printMore prints how many objects are not listed, and the command that lists all objects of the kinds that are cut.
+func printMore(out io.Writer, objects int, kinds ...string) {
 	if objects > 0 {
 		fmt.Fprintf(out, "  and %d more\n", objects)
 	}
+	if objects > 0 && len(kinds) > 0 {
+		fmt.Fprintf(out, "  To list all objects of the kinds that are cut, with the guest's kubeconfig: %s\n", listing(kinds))
+	}
+}
+
+// listing returns the command of kubectl that lists all objects of kinds. The name of a CRD is <resource>.<group>.
+func listing(kinds []string) string {
+	return oneLine("kubectl get " + strings.Join(kinds, ",") + " -A")
 }
 
 // objectRows returns the rows of a list of objects, with one row for each field.
@@ -200,7 +223,7 @@ func (t takeover) print(out io.Writer) {
 	if len(t.ObjectsInUse)+t.ObjectsNotListed > 0 {
 		fmt.Fprintln(out, "  Objects that use fields that would be removed:")
 		columns(out, objectRows(t.ObjectsInUse)...)
-		printMore(out, t.ObjectsNotListed)
+		printMore(out, t.ObjectsNotListed, t.Name)
 	}
 }
 

@@ -267,3 +267,40 @@ func TestObjectsThatIstiodCannotReadAreListedWhole(t *testing.T) {
 		t.Errorf("a takeover lists %+v", got)
 	}
 }
+
+// TestKindsThatAreCutHaveACommand checks that the table ends each list with a next step, and names a command for the
+// objects that it does not list.
+func TestKindsThatAreCutHaveACommand(t *testing.T) {
+	t.Parallel()
+	const policies, routes = "authorizationpolicies.security.istio.io", "tlsroutes.gateway.networking.k8s.io"
+	const mesh, known = "xmeshes.gateway.networking.x-k8s.io", "istiod serves a kind that it knows only if"
+	const remove, list = "  Next step: remove these fields and objects", "  Next step: list their objects with the guest's kubeconfig: "
+	found := crdFindings{
+		istio: "1.20.3", mode: crds.Managed, unserved: []string{policies, routes, mesh},
+		inUse:  []crds.InUse{{CRD: policies, Namespace: "app", Name: "a"}, {CRD: mesh, Name: "b"}},
+		totals: map[string]int{routes: 30, policies: 2, mesh: 1},
+	}
+	for name, tc := range map[string]struct {
+		unserved []string
+		want     []string
+		without  string
+	}{
+		"a kind that istiod knows": {found.unserved, []string{
+			"  and 31 more\n  To list all objects of the kinds that are cut, with the guest's kubeconfig: " +
+				"kubectl get " + policies + "," + routes + " -A\n" + remove + ", or let istiod serve their kinds (see below)\n",
+			list + "kubectl get " + policies + "," + routes + "," + mesh + " -A\n  " + known,
+		}, "\n\n\n"},
+		"only kinds that it does not know": {
+			[]string{routes, mesh}, []string{remove + "\n", list + "kubectl get " + routes + "," + mesh + " -A\n"}, known,
+		},
+	} {
+		found.unserved = tc.unserved
+		var out strings.Builder
+		found.report().table(&out)
+		for _, want := range tc.want {
+			if got := out.String(); !strings.Contains(got, want) || strings.Contains(got, tc.without) {
+				t.Errorf("%s: want %q, without %q:\n%s", name, want, tc.without, got)
+			}
+		}
+	}
+}

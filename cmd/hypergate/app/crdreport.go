@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // crdFindings is what is known about a guest's CRDs. The reports are made from it.
@@ -35,6 +36,8 @@ type crdReport struct {
 	// UnknownKinds lists the served CRDs of the Gateway API's and Istio's groups that istiod does not serve, or whose
 	// objects it cannot read, because the CRD does not serve the version that it reads.
 	UnknownKinds []string `json:"unknownKinds"`
+	// cut has the CRDs of the objects that are not listed, sorted.
+	cut []string
 }
 
 // crdLine is one CRD in a report.
@@ -136,12 +139,23 @@ func (f crdFindings) report() crdReport {
 	for _, crd := range f.crds {
 		out.CRDs = append(out.CRDs, lineOf(crd))
 	}
-	for _, total := range f.totals {
-		out.ObjectsNotListed += total
+	listed := map[string]int{}
+	for _, use := range f.inUse {
+		listed[use.CRD]++
 	}
+	for crd, total := range f.totals {
+		out.ObjectsNotListed += total
+		if total > listed[crd] {
+			out.cut = append(out.cut, crd)
+		}
+	}
+	slices.Sort(out.cut)
 	out.ObjectsNotListed = max(0, out.ObjectsNotListed-len(f.inUse))
 	return out
 }
+
+// couldServe reports whether istiod knows one of the kinds that it ignores.
+func (r crdReport) couldServe() bool { return len(model.ReadKindsOf(r.UnknownKinds)) > 0 }
 
 // wholes returns the objects in use. Those of kinds that istiod ignores have no fields.
 func (f crdFindings) wholes() []crds.InUse {
