@@ -2,11 +2,13 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -112,11 +114,20 @@ func (e *execution) restoreTemplate(ctx context.Context, gateway, deployment mod
 	over()
 	if err != nil {
 		e.logMigration(ctx, "Restoring the pods of a Gateway failed", err)
-		return patched{}
+		return unrestored(deployment, err)
 	}
 	return e.patchForeign(ctx, model.ReasonRestoreTemplate, one(deployment), func(of model.ForeignObject) (model.ForeignPatch, error) {
 		return model.TemplatePatch(of, template)
 	})
+}
+
+// unrestored returns what becomes of a Deployment whose pod template of before could not be read. Without that
+// template, each try fails, as if the guest denied the patch.
+func unrestored(deployment model.ForeignObject, err error) patched {
+	if _, is := errors.AsType[guest.NoTemplateError](err); is {
+		return patched{first: denied{deployment.UID, err.Error()}}
+	}
+	return patched{}
 }
 
 // one returns a list of an object that exists.

@@ -1,12 +1,14 @@
 package controller
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -20,6 +22,24 @@ func deniedFor(cause string, of ...types.UID) patched {
 		out.denied[uid] = cause
 	}
 	return out
+}
+
+// TestTheFormerPodsCannotBeRestored checks that a Gateway that has failed is reported with the cause for which it keeps
+// its new pods. A request without an answer is not a cause.
+func TestTheFormerPodsCannotBeRestored(t *testing.T) {
+	t.Parallel()
+	restore := migration.RestoreTemplate{Gateway: model.ForeignObject{UID: "gateway"}}
+	deployment := model.ForeignObject{UID: "deployment"}
+	missing := guest.NoTemplateError{Deployment: types.NamespacedName{Namespace: "shop", Name: "web"}}
+	for err, cause := range map[error]string{
+		missing:                  "the Deployment shop/web has no ReplicaSet of the istiod in the guest",
+		context.DeadlineExceeded: "",
+	} {
+		got := denialOf(restore, unrestored(deployment, err))
+		if want := (migration.Denial{Write: migration.WriteTemplate, Of: "gateway", Cause: cause}); got != want {
+			t.Errorf("%v: %+v, want %+v", err, got, want)
+		}
+	}
 }
 
 // TestDenialsOfAMigration checks from when on a denial is reported, with which cause, and when the guest is read again.

@@ -351,8 +351,16 @@ func (c *Cluster) OriginTemplate(ctx context.Context, deployment model.ForeignOb
 	case len(r.out.Unread) > 0:
 		return nil, fmt.Errorf("the guest does not permit: %s", r.out.Unread[0])
 	case template == nil:
-		return nil, fmt.Errorf("the Deployment %s has no ReplicaSet of the istiod in the guest", deployment.Key)
+		return nil, NoTemplateError{deployment.Key}
 	}
 	unstructured.RemoveNestedField(template, "metadata", "labels", appsv1.DefaultDeploymentUniqueLabelKey)
 	return template, nil
+}
+
+// NoTemplateError means that a Gateway's Deployment has no ReplicaSet whose pods connect to the origin. Their number is
+// limited by its spec.revisionHistoryLimit.
+type NoTemplateError struct{ Deployment types.NamespacedName }
+
+func (e NoTemplateError) Error() string {
+	return fmt.Sprintf("the Deployment %s has no ReplicaSet of the istiod in the guest", e.Deployment)
 }

@@ -2,9 +2,11 @@ package guest
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/guestconn"
@@ -45,17 +47,7 @@ func TestPodsOfEarlierTemplates(t *testing.T) {
 		"at the hosted istiod":       {[]any{set("d", origin, 1, 1)}, migration.OfHosted, 1, false},
 		"too many to know the other": {manySets(set("e", origin, 1, 1), set("d", origin, 1, 1)), migration.OfOrigin, 1, false},
 	} {
-		conn, err := guestconn.Fixed(apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSetList", "items": of.sets})
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cluster, err := New(conn, cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cluster := clusterWithReplicaSets(t, cfg, of.sets)
 		m := &migrationReader{inventoryReader: &inventoryReader{c: cluster}}
 		gateway := migration.InventoryGateway{}
 		gateway.UID, gateway.Of, gateway.Deployment.Old = "g", of.of, of.old
@@ -103,4 +95,57 @@ func manySets(other, first any) []any {
 		out = append(out, other)
 	}
 	return out
+}
+
+// TestTheTemplateOfBefore checks that the pods of a Gateway get the template of the latest ReplicaSet of the origin, and
+// that a missing one has an error of its own.
+func TestTheTemplateOfBefore(t *testing.T) {
+	t.Parallel()
+	cfg := model.Config{Revision: "r", GuestNamespace: "ns"}
+	origin := migration.OriginAddress(cfg)
+	set := func(number, address string) any {
+		return map[string]any{
+			"metadata": map[string]any{
+				"namespace": "shop", "name": "s" + number, "uid": "s" + number, "annotations": map[string]any{revisionAnnotation: number},
+				"ownerReferences": []any{map[string]any{"uid": "d", "controller": true}},
+			},
+			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"serviceAccountName": "a" + number, "containers": []any{
+				map[string]any{"name": "c", "env": []any{map[string]any{"name": "CA_ADDR", "value": address}}},
+			}}}},
+		}
+	}
+	for name, of := range map[string]struct {
+		sets []any
+		want string
+	}{
+		"the latest one":         {[]any{set("2", origin), set("9", origin), set("10", origin), set("11", "hosted:15012")}, "a10"},
+		"only the hosted istiod": {[]any{set("1", "hosted:15012")}, ""},
+		"none":                   {nil, ""},
+	} {
+		cluster := clusterWithReplicaSets(t, cfg, of.sets)
+		template, err := cluster.OriginTemplate(t.Context(), model.ForeignObject{
+			Key: types.NamespacedName{Namespace: "shop", Name: "web-c"}, UID: "d",
+		}, "web")
+		got, _, _ := unstructured.NestedString(template, "spec", "serviceAccountName")
+		if _, missing := errors.AsType[NoTemplateError](err); got != of.want || missing != (of.want == "") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// clusterWithReplicaSets returns a guest that answers each request with a list of ReplicaSets.
+func clusterWithReplicaSets(t *testing.T, cfg model.Config, sets []any) *Cluster {
+	t.Helper()
+	conn, err := guestconn.Fixed(apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSetList", "items": sets})
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := New(conn, cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
 }

@@ -9,7 +9,7 @@ func (r Report) Explain() (what, next string) {
 	case r.Why == WriteDenied, r.Why == WebhookReturns, r.Why == ConflictExists:
 		what += ": " + r.Cause
 	case r.Cause != "":
-		what += ", and the guest denies to restore the former ones: " + r.Cause
+		what += ", and the former ones cannot be restored: " + r.Cause
 	}
 	if r.IsDenied() {
 		next = "change what denies it in the guest; hypergate repeats the write"
