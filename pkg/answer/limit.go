@@ -15,7 +15,7 @@ import (
 const (
 	// writeLimit is for the response to a write, which is the resulting object. An API server accepts 256 KiB of
 	// annotations. With labels, managedFields and conditions, a normal object stays below half of this limit.
-	// hypergate reads eight such responses at once.
+	// hypergate reads up to 24 such responses at once: eight of each batch that it writes at the same time.
 	writeLimit = 512 << 10
 	// writeMemory limits the decoded size of such a response, as estimated by a Scanner.
 	writeMemory = 2 << 20
