@@ -14,7 +14,7 @@ import (
 
 // boundName matches the names of constants that are bounds. A name like maxParents is a bound. The name of a key, as
 // limitLabel, is not.
-var boundName = regexp.MustCompile(`^(max|Max|most|Most|longest|Longest)[A-Z]|(Limit|Kept)$`)
+var boundName = regexp.MustCompile(`^(max|Max|most|Most|longest|Longest)[A-Z]|^deepest$|(Limit|Kept|Burst)$`)
 
 // noRow returns the constants with such a name that need no row, each with the reason.
 func noRow() map[string]string {

@@ -212,7 +212,7 @@ func ofTruth() []mutation {
 func ofContent() []mutation {
 	return []mutation{
 		{
-			"sizes", "the size of an object that a webhook enlarged", "pkg/apply/apply.go",
+			"sizes", "the size of an object that a webhook enlarged", "pkg/apply/grown.go",
 			"if limit := len(j.JSON()) + grownLimit; got.Size() > limit {", "if limit := len(j.JSON()) + grownLimit; limit < 0 {",
 			"./pkg/apply", "TestAnOversizedObjectIsNamed",
 		},

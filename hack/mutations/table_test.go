@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -28,6 +29,19 @@ func TestTheTableIsUpToDate(t *testing.T) {
 	}
 	if got := slices.Compact(seen); !slices.Equal(got, guarantees()) {
 		t.Errorf("the table has the guarantees %q, want %q in this order", got, guarantees())
+	}
+}
+
+// TestTheGuaranteesNameTheNumberOfPlaces checks the number of rows in the documentation.
+func TestTheGuaranteesNameTheNumberOfPlaces(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`in (\d+)\s+places`).FindStringSubmatch(string(page))
+	if want := strconv.Itoa(len(mutations())); len(named) != 2 || named[1] != want {
+		t.Errorf("docs/reference/reliability.md names %q, and the table has %s places", named, want)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 const (
 	// writeLimit is for the response to a write, which is the resulting object. An API server accepts 256 KiB of
 	// annotations. With labels, managedFields and conditions, a normal object stays below half of this limit.
-	// hypergate reads eight such responses at once.
+	// hypergate reads up to 24 such responses at once: eight of each batch that it writes at the same time.
 	writeLimit = 512 << 10
 	// writeMemory limits the decoded size of such a response, as estimated by a Scanner.
 	writeMemory = 2 << 20
@@ -38,16 +38,25 @@ type TooLongError struct {
 	Limit int64
 	// decoded: Limit applies to the decoded size.
 	decoded bool
+	// changes: the request creates or changes an object, so a mutating webhook can have enlarged the response.
+	changes bool
 }
 
 // Error names the request and the limit.
 func (e *TooLongError) Error() string {
-	decoded := ""
-	if e.decoded {
-		decoded = " once it is decoded"
+	advice := "reduce the number or the size of the objects there"
+	if e.changes {
+		advice = "find the mutating webhook that may have enlarged it"
 	}
-	return fmt.Sprintf("%s answers %s with more than %d KiB%s, the most that hypergate reads: "+
-		"reduce the number or the size of the objects there", e.server, e.request, e.Limit>>10, decoded)
+	return fmt.Sprintf("%s answers %s with more than %s, the most that hypergate reads: %s", e.server, e.request, e.Most(), advice)
+}
+
+// Most returns the exceeded limit, and whether it applies to the decoded size.
+func (e *TooLongError) Most() string {
+	if e.decoded {
+		return fmt.Sprintf("%d KiB once it is decoded", e.Limit>>10)
+	}
+	return fmt.Sprintf("%d KiB", e.Limit>>10)
 }
 
 // IsTooLong reports whether an error is or wraps a TooLongError.
@@ -88,7 +97,10 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 		size, memory := limitsOf(r)
 		response.Body = &limitedBody{
 			ReadCloser: response.Body, left: size, memory: memory,
-			err: TooLongError{server: l.server, request: r.Method + " " + r.URL.Path, Limit: size},
+			err: TooLongError{
+				server: l.server, request: r.Method + " " + r.URL.Path, Limit: size,
+				changes: r.Method != http.MethodGet && r.Method != http.MethodDelete,
+			},
 		}
 	}
 	return response, nil

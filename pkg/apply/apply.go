@@ -233,44 +233,33 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	k := c.opts.Kinds[j.kind]
 	got, writes, err := c.send(ctx, j, k, p)
 	if err != nil {
+		cause := Classify(err, "patch", k.resource())
+		if now := c.enlarged(ctx, j, k, cause); now != nil {
+			return c.remember(j, now, c.failed(j, cause, err)).withWrites(writes)
+		}
 		c.tracker.failed(j.kind, j.id.Key)
 		if cutOff(ctx, err) {
 			return Skipped(j.id).withWrites(writes)
 		}
-		cause := Classify(err, "patch", k.resource())
 		if j.at != "" && cause.Class() == Conflict {
 			return Waiting(j.id).withWrites(writes)
 		}
-		return Failed(j.id, cause, fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err)).withWrites(writes)
+		return c.failed(j, cause, err).withWrites(writes)
 	}
 	if got == nil || got.DeletionTimestamp != nil {
 		c.tracker.failed(j.kind, j.id.Key)
 		return Waiting(j.id).withWrites(writes)
 	}
-	wrote := memo{hash: j.hash, rv: got.ResourceVersion, uid: got.UID, fields: c.fields().hash(got.ManagedFields)}
 	outcome := Applied(j.id)
 	if err := c.grown(j, got); err != nil {
-		outcome = Failed(j.id, Classify(err, "patch", k.resource()),
-			fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err))
-		wrote.refusal = &outcome
+		outcome = c.failed(j, Classify(err, "patch", k.resource()), err)
 	}
-	c.tracker.wrote(j.kind, j.id.Key, wrote)
-	return outcome.withWrites(writes)
+	return c.remember(j, got, outcome).withWrites(writes)
 }
 
-// grownLimit is how many bytes the metadata in a response can exceed the whole object that was sent. An API server
-// accepts 256 KiB of annotations, so an object beyond this limit was enlarged on purpose.
-//
-// Exceeding the limit is a failure that names the object. The object is not sent again before it has changed, because
-// another write would return the same size.
-const grownLimit = 256 << 10
-
-// grown returns an error if the object in the response is too large.
-func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
-	if limit := len(j.JSON()) + grownLimit; got.Size() > limit {
-		return TooLarge("the object in the response", limit)
-	}
-	return nil
+// failed returns the outcome of an object that could not be written.
+func (c *Cluster) failed(j job, cause Cause, err error) Outcome {
+	return Failed(j.id, cause, fmt.Errorf("applying %s to the %s cluster: %w", j.id, c.opts.Name, err))
 }
 
 // cutOff reports whether a request ended because the context of the call ended. A response, or a timeout of the

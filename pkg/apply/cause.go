@@ -56,7 +56,7 @@ const (
 	Refused
 	// Oversized means that the API server sends more than hypergate reads.
 	Oversized
-	// Enlarged means that the returned object is larger than hypergate accepts. Mutating webhooks can cause this.
+	// Enlarged means that the response to a write is larger than hypergate accepts. Mutating webhooks can cause this.
 	Enlarged
 	// UnknownError is any other cause, such as a binding whose role does not exist.
 	UnknownError
@@ -207,12 +207,23 @@ func Classify(err error, verb string, resource schema.GroupResource) Cause {
 		return cause.as(Cancelled, "cancelled before the API server answered")
 	}
 	if tooLong, is := errors.AsType[*answer.TooLongError](err); is {
-		return cause.as(Oversized, "the API server's answer is longer than %d KiB", tooLong.Limit>>10)
+		return cause.tooLong(tooLong.Most())
 	}
 	if reason := unreachable(err); reason != "" {
 		return cause.as(Unreachable, "the API server cannot be reached: %s", reason)
 	}
 	return cause.other()
+}
+
+// tooLong returns the cause for a response that exceeds its limit. The response to a read, or to a deletion, is as long
+// as the objects. Mutating webhooks decide how long the response to a write is.
+func (c Cause) tooLong(limit string) Cause {
+	switch c.verb {
+	case "patch", "create", "update":
+		return c.as(Enlarged, "the API server's answer is longer than %s: a mutating webhook may have enlarged it", limit)
+	default:
+		return c.as(Oversized, "the API server's answer is longer than %s", limit)
+	}
 }
 
 func (c Cause) other() Cause { return c.as(UnknownError, "%s %s failed", c.verb, c.resource) }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/hypergate/hypergate/pkg/answer"
 	"github.com/hypergate/hypergate/pkg/watch"
 )
 
@@ -61,6 +62,10 @@ func TestClassifyPermissions(t *testing.T) {
 		},
 		"a bound": {
 			err: &watch.LimitError{Resource: "x", Bound: "b"}, class: Oversized, want: "the API server sends too much of x: b",
+		},
+		"a long answer to a write": {
+			err: &answer.TooLongError{Limit: 1 << 10}, class: Enlarged,
+			want: "the API server's answer is longer than 1 KiB: a mutating webhook may have enlarged it",
 		},
 		"pod security": {
 			err: forbidden("violates PodSecurity"), class: Denied, want: "denied by admission",

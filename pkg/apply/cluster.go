@@ -165,6 +165,8 @@ type Cluster struct {
 	client  metadata.Interface
 	seed    maphash.Seed
 	tracker *tracker
+	// enlargedReads has room for one read at a time, see enlarged.
+	enlargedReads chan struct{}
 }
 
 // New validates the options and prepares a client. It sends nothing.
@@ -192,7 +194,10 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client of the %s cluster: %w", opts.Name, err)
 	}
-	c := &Cluster{opts: opts, kinds: map[schema.GroupVersionKind]int{}, client: client, seed: maphash.MakeSeed()}
+	c := &Cluster{
+		opts: opts, kinds: map[schema.GroupVersionKind]int{}, client: client, seed: maphash.MakeSeed(),
+		enlargedReads: make(chan struct{}, 1),
+	}
 	for i, k := range opts.Kinds {
 		c.kinds[k.GVK] = i
 	}

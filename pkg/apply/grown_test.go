@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
 type settings struct{}
@@ -33,8 +35,7 @@ func TestAnOversizedObjectIsNamed(t *testing.T) {
 	t.Parallel()
 	var patches, annotation atomic.Int64
 	annotation.Store(300 << 10)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
+	c := newGrown(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,`+
@@ -44,15 +45,7 @@ func TestAnOversizedObjectIsNamed(t *testing.T) {
 		fmt.Fprintf(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x","namespace":"ns","uid":"u",`+
 			`"resourceVersion":"%d","annotations":{"a":"%s"}}}`,
 			10*patches.Add(1), strings.Repeat("x", int(annotation.Load())))
-	}))
-	defer server.Close()
-	c, err := New(&rest.Config{Host: server.URL}, Options{
-		Name: "guest", FieldManager: "us", OwnerKey: "owner", OwnerValue: "us",
-		Kinds: []Kind{{GVK: settings{}.GVK(), Resource: "configmaps", Namespaced: true, Prune: true}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	notified := 0
 	c.tracker.start(func() { notified++ }, func() uint64 { return 0 })
 	try := func(wantPatches int64, want Verdict) {
@@ -93,6 +86,70 @@ func TestAnOversizedObjectIsNamed(t *testing.T) {
 	c.tracker.saw(source{}, tracked, sighting{state: present, rv: "22", uid: "u"})
 	try(3, VerdictApplied)
 	try(3, VerdictUnchanged)
+}
+
+// TestAnAnswerToAWriteThatIsTooLong checks the cause, and that an object that is itself too large is not sent again
+// before it has changed. If only the answer is too long, the object is sent again.
+func TestAnAnswerToAWriteThatIsTooLong(t *testing.T) {
+	t.Parallel()
+	annotation := `,"annotations":{"a":"` + strings.Repeat("x", 600<<10) + `"}`
+	elements := `,"managedFields":[` + strings.Repeat("{},", 10<<10) + `{}]`
+	for name, tc := range map[string]struct {
+		written, stored, most string
+		patches               int64
+	}{
+		"a large object":      {annotation, annotation, "512 KiB", 1},
+		"only a large answer": {annotation, "", "512 KiB", 3},
+		"many elements":       {elements, annotation, "2048 KiB once it is decoded", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var patches atomic.Int64
+			c := newGrown(t, func(w http.ResponseWriter, r *http.Request) {
+				more := tc.written
+				if r.Method == http.MethodGet {
+					more = tc.stored
+				} else {
+					patches.Add(1)
+				}
+				_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`+
+					`"metadata":{"name":"x","namespace":"ns","uid":"u","resourceVersion":"10","labels":{"owner":"us"}`+more+`}}`)
+			})
+			for range 3 {
+				o := Apply(t.Context(), c, []settings{{}}).Outcomes()[0]
+				want := "the API server's answer is longer than " + tc.most + ": a mutating webhook may have enlarged it"
+				if o.Verdict() != VerdictFailed || o.Cause().Class() != Enlarged || o.Cause().String() != want {
+					t.Errorf("%s, %s: %q, want %q", o.Verdict(), o.Cause().Class(), o.Cause(), want)
+				}
+				if strings.Contains(o.Err().Error(), "the size of the objects") {
+					t.Errorf("%v", o.Err())
+				}
+			}
+			if patches.Load() != tc.patches {
+				t.Errorf("%d writes, want %d", patches.Load(), tc.patches)
+			}
+		})
+	}
+}
+
+// newGrown returns the cluster of an API server that answers in JSON.
+func newGrown(t *testing.T, handle http.HandlerFunc) *Cluster {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		handle(w, r)
+	}))
+	t.Cleanup(server.Close)
+	config := &rest.Config{Host: server.URL}
+	config.Wrap(answer.Limit("the guest's API server"))
+	c, err := New(config, Options{
+		Name: "guest", FieldManager: "us", OwnerKey: "owner", OwnerValue: "us",
+		Kinds: []Kind{{GVK: settings{}.GVK(), Resource: "configmaps", Namespaced: true, Prune: true}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // TestFailuresKeepLittleMemory checks that the kept size is small, whatever the API server responds. It checks the

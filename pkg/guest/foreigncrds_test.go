@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // crdEvents is a client whose watch shows the events that a test sends.
@@ -49,7 +50,7 @@ func TestForeignCRDsDoNotNotify(t *testing.T) {
 		t.Helper()
 		select {
 		case <-changed:
-		case <-time.After(time.Minute):
+		case <-time.After(hang.Deadline):
 			t.Fatal("no notification: " + why)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/watch"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 const ourController, otherController = "example.com/ours", "example.com/other"
@@ -96,7 +97,7 @@ func TestForeignClassesDoNotNotify(t *testing.T) {
 		t.Helper()
 		select {
 		case <-woken:
-		case <-time.After(time.Minute):
+		case <-time.After(hang.Deadline):
 			t.Fatal("no notification: " + why)
 		}
 	}

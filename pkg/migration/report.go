@@ -226,9 +226,12 @@ func (d decision) onItsWay(g Gateway) bool {
 	return g.Of != OfHosted || !d.arrived(g)
 }
 
+// mostFindings and mostLeftovers are how many of them a report has. The first ones matter most, and a condition names a
+// few.
+const mostFindings, mostLeftovers = 5, 5
+
 // clean returns the report with as much of it as an encoding can have.
 func (r Report) clean() Report {
-	const mostFindings, mostLeftovers = 5, 5
 	r.Leftovers = slices.Clone(r.Leftovers[:min(len(r.Leftovers), mostLeftovers)])
 	for i := range r.Leftovers {
 		r.Leftovers[i] = r.Leftovers[i].clean()

@@ -64,7 +64,7 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 			mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion",
 		},
 		apply.NotServed: {mgmt: "install the API of this kind, or remove the setting that needs it"},
-		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects, and exempt these objects from it"},
+		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects and requests, and exempt them from it"},
 		apply.Oversized: {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {

@@ -149,7 +149,10 @@ func TestAnOversizedTokenIsRefused(t *testing.T) {
 			if written.Load() > 0 {
 				t.Errorf("%d writes of %d bytes to the management API", written.Load(), bytes.Load())
 			}
-			eventually(t, "the class gives the reason", func() bool { return classSays(g, "demo", "KiB") })
+			eventually(t, "the class gives the reason", func() bool { return classSays(g, "demo", "KiB: a mutating webhook may have enlarged it") })
+			eventually(t, "the HostedControlPlane gives the next step", func() bool {
+				return reported(m, "KiB: a mutating webhook may have enlarged it [find the mutating webhook that adds to hypergate's objects")
+			})
 			g.Between(nil)
 			eventually(t, "istiod has a token when the webhook is gone", func() bool { return written.Load() > 0 && installed(m, g) })
 			if bytes.Load() > 1<<20 {
@@ -168,40 +171,54 @@ func classSays(g *adversary.Server, class, what string) bool {
 }
 
 // TestAnObjectEnlargedByAWebhookIsNamed checks the report about an object that a webhook enlarges. A mutating
-// webhook adds 300 KiB to a ConfigMap of hypergate. The condition names the ConfigMap, and hypergate does not write
-// it repeatedly.
+// webhook adds to a ConfigMap of hypergate: 300 KiB, or more than hypergate reads of an answer to a write. The
+// condition names the ConfigMap and the webhook, and hypergate does not write it repeatedly.
 func TestAnObjectEnlargedByAWebhookIsNamed(t *testing.T) {
 	t.Parallel()
-	m, g, _ := start(t)
-	var writes atomic.Int64
-	g.Between(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/configmaps/") {
-			return false
-		}
-		writes.Add(1)
-		answer := httptest.NewRecorder()
-		g.Real(answer, r)
-		var o map[string]any
-		if json.Unmarshal(answer.Body.Bytes(), &o) == nil {
-			if meta, is := o["metadata"].(map[string]any); is {
-				meta["annotations"] = map[string]any{"evil.example.com/x": strings.Repeat("x", 300<<10)}
+	for name, size := range map[string]int{"300 KiB": 300 << 10, "600 KiB": 600 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, g, _ := start(t)
+			var writes atomic.Int64
+			g.Between(func(w http.ResponseWriter, r *http.Request) bool {
+				isWrite, isRead := r.Method == http.MethodPatch, r.Method == http.MethodGet && !r.URL.Query().Has("watch")
+				if _, name, one := strings.Cut(r.URL.Path, "/configmaps/"); !one || name == "" || !isWrite && !isRead {
+					return false
+				}
+				if isWrite {
+					writes.Add(1)
+				}
+				enlarge(g, size, w, r)
+				return true
+			})
+			putClass(g, "demo")
+			eventually(t, "the HostedControlPlane names the ConfigMap and the next step", func() bool {
+				return reported(m, "applying ConfigMap ") &&
+					reported(m, "a mutating webhook may have enlarged it [find the mutating webhook that adds to hypergate's objects")
+			})
+			first := writes.Load()
+			for i := range 30 { // each change triggers a pass
+				putClass(g, fmt.Sprintf("more-%d", i))
+				eventually(t, "the condition names the ConfigMap", func() bool { return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap") })
 			}
+			if more := writes.Load() - first; more > 40 { // each class has its own ConfigMap, written once
+				t.Errorf("%d writes of ConfigMaps, %d before", more, first)
+			}
+		})
+	}
+}
+
+// enlarge answers a request with an annotation of this size more.
+func enlarge(g *adversary.Server, size int, w http.ResponseWriter, r *http.Request) {
+	answer := httptest.NewRecorder()
+	g.Real(answer, r)
+	var o map[string]any
+	if json.Unmarshal(answer.Body.Bytes(), &o) == nil && answer.Code < http.StatusBadRequest {
+		if meta, is := o["metadata"].(map[string]any); is {
+			meta["annotations"] = map[string]any{"evil.example.com/x": strings.Repeat("x", size)}
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(answer.Code)
-		_ = json.NewEncoder(w).Encode(o)
-		return true
-	})
-	putClass(g, "demo")
-	eventually(t, "the HostedControlPlane names the ConfigMap", func() bool {
-		return reported(m, "applying ConfigMap ") && reported(m, "a mutating webhook may have enlarged it")
-	})
-	first := writes.Load()
-	for i := range 30 { // each change triggers a pass
-		putClass(g, fmt.Sprintf("more-%d", i))
-		eventually(t, "the condition names the ConfigMap", func() bool { return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap") })
 	}
-	if more := writes.Load() - first; more > 40 { // each class has its own ConfigMap, written once
-		t.Errorf("%d writes of ConfigMaps, %d before", more, first)
-	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(answer.Code)
+	_ = json.NewEncoder(w).Encode(o)
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/test/adversary"
@@ -30,7 +29,7 @@ func TestTheFirstTokenDoesNotWaitForRoles(t *testing.T) {
 						select {
 						case <-requested:
 							inTime = true
-						case <-time.After(3 * time.Second):
+						case <-r.Context().Done():
 						}
 						early = len(m.Names("apps/v1", "deployments"))
 					})

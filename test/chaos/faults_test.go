@@ -20,7 +20,7 @@ type fault struct {
 	name string
 	// run causes the fault, waits until it has an effect, and ends it. It returns the time of the end.
 	run func(*run) time.Time
-	// quick faults are part of the one-minute selection for CI.
+	// quick faults are part of the selection that make e2e runs, in about two minutes. make test runs none.
 	quick bool
 	// installs is true if the fault occurs during an installation. Then istiod and the CA are new.
 	installs bool

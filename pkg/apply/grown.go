@@ -1,0 +1,56 @@
+package apply
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// grownLimit is how many bytes the metadata in a response can exceed the whole object that was sent. An API server
+// accepts 256 KiB of annotations, so an object beyond this limit was enlarged on purpose.
+//
+// Exceeding the limit is a failure that names the object. The object is not sent again before it has changed, because
+// another write would return the same size.
+const grownLimit = 256 << 10
+
+// grown returns an error if the object in the response is too large.
+func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
+	if limit := len(j.JSON()) + grownLimit; got.Size() > limit {
+		return TooLarge("the object in the response", limit)
+	}
+	return nil
+}
+
+// enlarged reads an object after the response to its write was too long. It returns the metadata if the object is ours
+// and too large. Otherwise it returns nil: the cause is another one, the object is not there or could not be read, or
+// only the response was long.
+// Such an object is sent again, because nothing shows that another write would return the same size.
+//
+// One object is read at a time, because its metadata can be much larger than the response to a write.
+func (c *Cluster) enlarged(ctx context.Context, j job, k Kind, cause Cause) *metav1.PartialObjectMetadata {
+	if cause.Class() != Enlarged {
+		return nil
+	}
+	select {
+	case c.enlargedReads <- struct{}{}:
+		defer func() { <-c.enlargedReads }()
+	case <-ctx.Done():
+		return nil
+	}
+	now, err := c.look(ctx, k, j.id.Key)
+	if err != nil || now.DeletionTimestamp != nil || !c.Ours(now) || c.grown(j, now) == nil {
+		return nil
+	}
+	return now
+}
+
+// remember ends a write after which the object is known. The object is not sent again before it has changed. outcome is
+// the outcome of the write.
+func (c *Cluster) remember(j job, now *metav1.PartialObjectMetadata, outcome Outcome) Outcome {
+	wrote := memo{hash: j.hash, rv: now.ResourceVersion, uid: now.UID, fields: c.fields().hash(now.ManagedFields)}
+	if outcome.verdict == VerdictFailed {
+		wrote.refusal = &outcome
+	}
+	c.tracker.wrote(j.kind, j.id.Key, wrote)
+	return outcome
+}
