@@ -97,8 +97,8 @@ func manySets(other, first any) []any {
 	return out
 }
 
-// TestTheTemplateOfBefore checks that the pods of a Gateway get the template of the latest ReplicaSet of the origin, and
-// that a missing one has an error of its own.
+// TestTheTemplateOfBefore checks that the pods of a Gateway get the template of the latest ReplicaSet of the origin. A
+// missing one has an error of its own.
 func TestTheTemplateOfBefore(t *testing.T) {
 	t.Parallel()
 	cfg := model.Config{Revision: "r", GuestNamespace: "ns"}
