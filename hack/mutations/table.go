@@ -234,7 +234,7 @@ func ofContent() []mutation {
 		},
 		{
 			"text", "the content of a CRD in a condition", "pkg/status/crds.go",
-			"return plain(crd.Explain()) + nextStep(plain(next))", "return crd.Explain() + nextStep(next)",
+			"return plain(crd.Explain()) + stepAbout(crd)", "return crd.Explain() + stepAbout(crd)",
 			"./pkg/status", "TestForeignTextIsOnePrintableLine",
 		},
 		{

@@ -13,8 +13,10 @@ import (
 const (
 	// requestLimit ends each request that is not a watch, in both clusters, even if the caller's deadline is later or
 	// missing. It is longer than all deadlines of callers. The longest of those is 35 s, because a webhook of the guest
-	// may take 30 s. A request beyond the limit fails like a request without an answer. For a watch, it is the limit
-	// until the header of the response: an API server sends the header before it has an event.
+	// may take 30 s.
+	//
+	// A request beyond the limit fails like a request without an answer. For a watch, it is the limit until the header
+	// of the response: an API server sends the header before it has an event.
 	requestLimit = 40 * time.Second
 	// watchLimit ends each watch. A reflector asks the API server to end a watch after 5 to 10 minutes, and continues
 	// with a new watch. The limit is for API servers that do not end it.

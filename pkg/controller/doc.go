@@ -3,9 +3,9 @@
 // # Workflow
 //
 //	observe   reads both sides                                            observe.go
-//	decide    a pure function from the observation to one decision       decide.go, ca.go, plancache.go
-//	execute   carries the decision out: the only part that writes, but  execute*.go
-//	            for hypergate's own Lease                               lease.go, leasesummary.go
+//	decide    the observation to one decision, without requests          decide.go, ca.go, plancache.go
+//	execute   carries the decision out: the only part that writes, in    execute*.go
+//	            a file for each subject; hypergate's own Lease apart     lease.go, leasesummary.go
 //	            guest: CRDs, what istiod needs, then the rest          ┐
 //	            mgmt: what istiod mounts, a token that is due          ┘ at the same time
 //	            guest: hold or release Gateways                         execute_rollout.go
@@ -15,7 +15,9 @@
 //	report    logs, metrics, conditions of the HostedControlPlane and    conditions.go, report.go, hcpreport.go,
 //	          of each GatewayClass                                       classes.go
 //
-// A decision is one of onHold, waitForSync, noPlan, pruneManagement and converge.
+// A decision is one of onHold, waitForSync, noPlan, pruneManagement and converge. The same observation has the same
+// decision. decide is not pure: it keeps the computed plan, and the random keys of the CA of a first installation, so
+// that the next pass neither computes the one nor makes the other again.
 //
 // # Invariants
 //

@@ -30,9 +30,10 @@ const (
 // How long a pass may work in the guest, and what runs outside of passes.
 const (
 	// guestTime is how long a pass may work in the guest. It is longer than the longest request (35 s, see package
-	// apply). So an object that a slow webhook of the guest's admin delays can be written. What is left then is left
-	// for the next pass. That pass begins with a new observation, renews what is due, and continues with
-	// the remaining work in the guest.
+	// apply). So an object that a slow webhook of the guest's admin delays can be written.
+	//
+	// What is left then is left for the next pass. That pass begins with a new observation, renews what is due, and
+	// continues with the remaining work in the guest.
 	guestTime = 40 * time.Second
 	// startupCheck is how long the comparison of the two clusters at startup may take. After it the controller starts
 	// without the result, and the first pass compares them.
@@ -49,15 +50,18 @@ const (
 	// outageAtLeast is how long the guest's API server must not answer before that counts as an outage. After a shorter
 	// one, other clients connect again within seconds, too.
 	outageAtLeast = 3 * time.Second
-	// standbyTime is how long a hypergate on standby lets the hypergate that owned the guest go first.
+	// standbyTime is how long a hypergate on standby lets the hypergate that owned the guest go first. Its
+	// Leases can be deleted by mistake, and its installation must not move.
 	standbyTime = 5 * time.Second
 	// acquireBurst and acquireEvery limit how often a guest is acquired, and released. It may delete a Lease, or create
 	// one in our name, in a loop.
 	acquireBurst = 10
 	acquireEvery = 10 * time.Second
 	// releaseRetry is when a Lease that the guest refuses to release is tried again. Another hypergate waits for it,
-	// and its admin can delete the Lease. After a failure that usually ends without an action, it is tried again
-	// after acquireEvery: after a rollback, the conditions show the other istiod once the guest is released.
+	// and its admin can delete the Lease.
+	//
+	// After a failure that usually ends without an action, it is tried again after acquireEvery: after a rollback, the
+	// conditions show the other istiod once the guest is released.
 	releaseRetry = 5 * time.Minute
 	// identityTimeout is how long the guest has to list its namespaces.
 	identityTimeout = 10 * time.Second
@@ -73,17 +77,22 @@ const (
 	// shortestLifetime is the shortest that Kubernetes grants, and what istiod can live with: it reads the file once a
 	// minute.
 	shortestLifetime = 10 * time.Minute
-	// tokenRetry is when a token is requested again after that failed.
+	// tokenRetry is when a token is requested again after that failed. Most causes end within seconds, and a Limiter
+	// bounds the requests.
 	tokenRetry = 5 * time.Second
 	// formerAccessTime is how long istiod's former service account exists after istiod's Secret has a token of its new
-	// one. A kubelet brings a changed Secret within 90 seconds. It looks at each pod once a minute, with a jitter of
-	// half of that (kubernetes pkg/kubelet/pod_workers.go). client-go reads the file again after 50 seconds
-	// (transport/token_source.go). The rest is for a busy node.
+	// one. A kubelet brings a changed Secret within 90 seconds, and client-go reads the file again after 50 seconds.
+	// The rest is for a busy node.
+	//
+	// A kubelet looks at each pod once a minute, with a jitter of half of that (kubernetes pkg/kubelet/pod_workers.go).
+	// For client-go, see transport/token_source.go.
 	formerAccessTime = 3 * time.Minute
 	// usualTokenPickup and lateTokenPickup are the times after which an istiod whose account was replaced has its
 	// new token. A kubelet takes up to a minute to bring it, and client-go reads the file again after fifty seconds
-	// (transport/token_source.go). Until then each of istiod's writes is refused, and it gives up on what it was to
-	// write. It looks at everything again when the class changes, see status.Result.Since.
+	// (transport/token_source.go).
+	//
+	// Until then each of istiod's writes is refused, and it gives up on what it was to write. It looks at everything
+	// again when the class changes, see status.Result.Since.
 	usualTokenPickup = 65 * time.Second
 	lateTokenPickup  = 125 * time.Second
 )

@@ -99,7 +99,7 @@ const (
 )
 
 // leadTime is how long a process leads after it sent the last request that renewed its Lease. Another process takes the
-// Lease leaseDuration after it first sees that renewal, which is later than it was sent. The 4 s in between are for the
+// Lease leaseDuration after it first sees that renewal, which is later than it was sent. The 4 s in between are for
 // running work to end, and for clocks that run at different speeds.
 const leadTime = retryPeriod + renewDeadline
 

@@ -203,14 +203,14 @@ func bothVersions(tb testing.TB) map[string]desired.ChartSource {
 	return map[string]desired.ChartSource{charts.EmbeddedVersion: embedded(tb), "1.28.2": fromDir(tb, testcharts.Dir1282(tb))}
 }
 
-// nextVersion names the development snapshot that stands for the next minor.
-const nextVersion = "next"
+// nextVersion and laterVersion name the development snapshots that stand for minors to come.
+const nextVersion, laterVersion = "next", "later"
 
-// allVersions also returns the charts of the development snapshot.
+// allVersions also returns the charts of the development snapshots.
 func allVersions(tb testing.TB) map[string]desired.ChartSource {
 	tb.Helper()
 	all := bothVersions(tb)
-	all[nextVersion] = fromDir(tb, testcharts.DirNext(tb))
+	all[nextVersion], all[laterVersion] = fromDir(tb, testcharts.DirNext(tb)), fromDir(tb, testcharts.DirLater(tb))
 	return all
 }
 

@@ -25,7 +25,7 @@ func TestEveryRenderedObjectHasOneRoute(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) // the same combinations in each run
 	for i := range 60 {
 		cfg, mgmt, guest := anyInput(t, random)
-		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion, nextVersion)
+		version := one(random, "1.28.2", charts.EmbeddedVersion, charts.EmbeddedVersion, nextVersion, laterVersion)
 		t.Run(fmt.Sprintf("%d-%s-%s", i, version, cfg.Topology), func(t *testing.T) {
 			recorded := &recordingSource{ChartSource: sources[version]}
 			plan := compute(t, cfg, recorded, mgmt, guest)

@@ -35,6 +35,7 @@ func istioDirs(t *testing.T) map[string]string {
 		charts.EmbeddedVersion: strings.TrimSpace(string(out)),
 		"1.28.2":               filepath.Dir(filepath.Dir(testcharts.Dir1282(t))),
 		nextVersion:            filepath.Dir(filepath.Dir(testcharts.DirNext(t))),
+		laterVersion:           filepath.Dir(filepath.Dir(testcharts.DirLater(t))),
 	}
 }
 

@@ -34,7 +34,8 @@ const (
 	maxQuietTime = 2 * time.Second
 	// readTimeout is for one CRD of up to 2 MiB.
 	readTimeout = 15 * time.Second
-	// firstReadDelay and maxReadDelay are the delays before a CRD that could not be read is read again.
+	// firstReadDelay and maxReadDelay are the delays before a CRD that could not be read is read again. Most causes end
+	// within seconds. While one lasts, each CRD costs two requests a minute.
 	firstReadDelay = time.Second
 	maxReadDelay   = 30 * time.Second
 )

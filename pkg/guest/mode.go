@@ -56,7 +56,8 @@ func (i *modeItem) KeptBytes() int { return stringSize + len(i.mode) }
 // maxMode is how many bytes of the mode are kept. An unknown mode is logged. The rest is cut.
 const maxMode = 100
 
-// modeBurst and modeEvery limit the log lines about unknown modes.
+// modeBurst and modeEvery limit the log lines about unknown modes. The guest can change its mode as often as it
+// likes.
 const (
 	modeBurst = 3
 	modeEvery = time.Minute

@@ -17,7 +17,8 @@ const (
 	// defaultEvery is the interval between reads of the kubeconfig. The kubelet needs a minute to update a changed
 	// Secret in a pod.
 	defaultEvery = 10 * time.Second
-	// soonest is the minimum interval between two reads.
+	// soonest is the minimum interval between two reads. The guest can refuse requests without a pause, and each
+	// refusal asks for a read.
 	soonest = time.Second
 	// verifyTimeout limits the verification of a kubeconfig whose server does not answer.
 	verifyTimeout = 10 * time.Second

@@ -81,12 +81,11 @@ type controlPlanes struct {
 
 // Delays until the kind is requested again. HyperShift usually exists before its control planes do. A later
 // installation is noticed within longestAbsence.
-//
-// A starting API server forbids everything until it has read its roles. Therefore hypergate retries soon after a
-// Forbidden error, and believes only the fourth in a row.
 const (
-	absentDelay     = 30 * time.Second
-	longestAbsence  = 10 * time.Minute
+	absentDelay    = 30 * time.Second
+	longestAbsence = 10 * time.Minute
+	// forbiddenDelay is the delay after a Forbidden error, of which only the fourth in a row is believed. A starting
+	// API server forbids everything until it has read its roles.
 	forbiddenDelay  = 250 * time.Millisecond
 	believeRefusals = 4
 )

@@ -22,10 +22,12 @@ const (
 	// leadTime is how long the origin has 0 replicas while the lock moves. Meanwhile, no istiod configures its proxies.
 	// Within a minute, a pod of the origin serves them again: it has 15 s to start.
 	leadTime = 45 * time.Second
-	// lockTime is how long after the origin was scaled to 0 the hosted istiod may take to get the lock. A pod that ends
-	// gives its lock up. One that is killed does not: a follower takes a lock that has not changed for 30 s, and looks
-	// every 7.5 to 16.5 s (pilot/pkg/leaderelection), so that it needs up to 63 s. An origin that starts after leadTime
-	// needs longer than that, and becomes the follower.
+	// lockTime is how long after the origin was scaled to 0 the hosted istiod may take to get the lock. It needs up to
+	// 63 s if a pod of the origin was killed. An origin that starts after leadTime needs longer than that, and becomes
+	// the follower.
+	//
+	// A pod that ends gives its lock up. One that is killed does not: a follower takes a lock that has not changed for
+	// 30 s, and looks every 7.5 to 16.5 s (pilot/pkg/leaderelection).
 	lockTime = 90 * time.Second
 	// originTime is how long the origin may take, from the beginning of the phase Lead, to serve its proxies again.
 	// After that, Gateways move without it.

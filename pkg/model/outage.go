@@ -3,9 +3,11 @@ package model
 import "time"
 
 // settleTime is how long clients in the guest may lag behind after an outage of its API server. They connect again
-// after a pause that grows with each attempt, up to 30 seconds and a jitter of as much
-// (k8s.io/client-go/tools/cache/reflector.go). A new address goes through two of them: the controller for
-// EndpointSlices, and kube-proxy. Until then, a pod that is replaced can end before kube-proxy knows the new one.
+// within a minute. A new address goes through two of them: the controller for EndpointSlices, and kube-proxy.
+//
+// The pause before a connection grows with each attempt, up to 30 seconds and a jitter of as much
+// (k8s.io/client-go/tools/cache/reflector.go). Until then, a pod that is replaced can end before kube-proxy knows the
+// new one.
 const settleTime = 2 * time.Minute
 
 // Outage is the last outage of the guest's API server. The zero value means that none is known.

@@ -27,7 +27,7 @@ const (
 	settleTime = 5 * time.Second
 	// electionTime is the same for this long after istiod changed, if several istiods elect the one that deploys
 	// Gateways. Another one takes over when the Lease of 30 s has ended, and it looks every 7.5 to 16.5 s
-	// (istio pilot/pkg/leaderelection/leaderelection.go). Before that, no released Gateway changes.
+	// (pilot/pkg/leaderelection/leaderelection.go). Before that, no released Gateway changes.
 	electionTime = 50 * time.Second
 	// refusedTime is when a release that was refused is tried again.
 	refusedTime = time.Minute

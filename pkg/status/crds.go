@@ -159,14 +159,23 @@ func crdStateOfWritten(crd crds.CRD, outcome apply.Outcome) (crdState, string) {
 		return ours, managed
 	case apply.VerdictFailed:
 		if outcome.Cause().Class() == apply.Denied {
-			return denied, plain(outcome.Cause().String()) + serverAnswer(outcome.Cause())
+			return denied, plain(outcome.Cause().String()) + serverAnswer(outcome.Cause()) + nextStepFor(model.SideGuest, apply.Denied)
 		}
-		return failing, "cannot be written: " + plain(outcome.Cause().String())
+		return failing, "cannot be written: " + plain(outcome.Cause().String()) + stepOfWrite(outcome.Cause().Class())
 	case apply.VerdictRateLimited:
-		return failing, reverted(crd, outcome)
+		return failing, reverted(crd, outcome) + nextStep(stopReverting)
 	default: // the write waits, or was not tried yet
 		return pending, "not installed yet"
 	}
+}
+
+// stepOfWrite returns the next step about a CRD that could not be written, in brackets. The usual step about a conflict
+// deletes the object, and with a CRD all objects of its kind.
+func stepOfWrite(class apply.ErrorClass) string {
+	if class == apply.Conflict {
+		return nextStep("stop that client from managing this CRD")
+	}
+	return nextStepFor(model.SideGuest, class)
 }
 
 // managed is the text about a CRD that hypergate owns and that is as hypergate installs it.
@@ -175,17 +184,20 @@ const managed = "managed by hypergate"
 // unserved returns the state of a CRD that the API server does not serve.
 func unserved(crd crds.CRD) (crdState, string) {
 	if crd.Definition.State == crds.Rejected {
-		return rejected, "the API server rejects its names: " + quoted(crd.Definition.Why, longestQuote)
+		return rejected, "the API server rejects its names: " + quoted(crd.Definition.Why, longestQuote) + stepAbout(crd)
 	}
 	return pending, "the API server does not serve it yet"
 }
 
 // explained returns the reason of the decision about a CRD, and the next step.
-func explained(crd crds.CRD) string {
+func explained(crd crds.CRD) string { return plain(crd.Explain()) + stepAbout(crd) }
+
+// stepAbout returns the next step about a CRD, in brackets. It returns an empty string if no action is required.
+func stepAbout(crd crds.CRD) string {
 	if next := crd.NextStep(); next != "" {
-		return plain(crd.Explain()) + nextStep(plain(next))
+		return nextStep(plain(next))
 	}
-	return plain(crd.Explain())
+	return ""
 }
 
 // differing returns how a CRD that is left unchanged differs from hypergate's. It returns an empty string if it does

@@ -91,6 +91,11 @@ func another(f crds.Fact) crds.Fact {
 	return f
 }
 
+func older(f crds.Fact) crds.Fact {
+	f.Difference = crds.Difference{Gained: []crds.Field{{Path: "spec.cors", Versions: []string{"v1"}}}}
+	return f
+}
+
 func claiming(f crds.Fact, version, channel string) crds.Fact {
 	f.Metadata.Version, f.Metadata.Channel = version, channel
 	return f
@@ -312,6 +317,8 @@ func TestCRDsReadyBlocked(t *testing.T) {
 
 // TestCRDsNotReady checks the condition of CRDs that are not served or cannot be written.
 func TestCRDsNotReady(t *testing.T) {
+	const takenNames = " [resolve the name conflict with the other CRD, which status.conditions shows: kubectl get crd " +
+		routes + " -o yaml]"
 	checkCRDsReady(t, map[string]crdsReadyCase{
 		"being deleted": {
 			map[string]crds.Fact{gateways: own(), routes: leaving(own())},
@@ -322,12 +329,12 @@ func TestCRDsNotReady(t *testing.T) {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Rejected, `"httproutes" is already in use`)},
 			nil,
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes +
-				`: the API server rejects its names: "'httproutes' is already in use"`},
+				`: the API server rejects its names: "'httproutes' is already in use"` + takenNames},
 		},
 		"third party, and its names are taken": {
 			map[string]crds.Fact{routes: unserved(theirs(), crds.Rejected, "taken")},
 			nil,
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server rejects its names: \"taken\""},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": the API server rejects its names: \"taken\"" + takenNames},
 		},
 		"not served yet": {
 			map[string]crds.Fact{gateways: own(), routes: unserved(own(), crds.Installing, "")},
@@ -350,44 +357,53 @@ func TestCRDsNotReady(t *testing.T) {
 			want{
 				metav1.ConditionFalse, status.ReasonDeniedByAdmissionPolicy, routes + ": denied by the admission policy keep " +
 					"(\"customresourcedefinitions.apiextensions.k8s.io '" + routes +
-					"' is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team\")",
+					"' is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: ask the platform team\") " +
+					"[allow this request in the admission webhook or policy, or correct what it was denied for]",
 			},
 		},
+	})
+	t.Run("refused", func(t *testing.T) {
+		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady,
+			want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown while the plan is rejected: see ControllerInstalled"})
+	})
+}
+
+// TestCRDsNotWritten checks the condition of CRDs that cannot be written, or that another client reverts.
+func TestCRDsNotWritten(t *testing.T) {
+	checkCRDsReady(t, map[string]crdsReadyCase{
 		"managed by another client": {
 			map[string]crds.Fact{routes: own()},
 			[]apply.Outcome{crdFailed(routes, crdConflict())},
-			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: .spec.versions is managed by argocd"},
+			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: .spec.versions is managed by argocd " +
+				"[stop that client from managing this CRD]"},
 		},
 		"undone again and again by one who is seen": {
 			map[string]crds.Fact{routes: ownUnread()},
 			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second).By("helm (spec.names.shortNames)")},
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": helm (spec.names.shortNames) keeps reverting it, so " +
-				"hypergate restores it at a limited rate"},
+				"hypergate restores it at a limited rate [stop that client from changing it]"},
 		},
 		"undone again and again": {
 			map[string]crds.Fact{routes: ownUnread()},
 			[]apply.Outcome{apply.RateLimited(crdID(routes), time.Second)},
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": kubectl (spec.versions) keeps reverting it, so hypergate " +
-				"restores it at a limited rate"},
+				"restores it at a limited rate [stop that client from changing it]"},
 		},
 		"none is there, and none may be installed": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
 			[]apply.Outcome{crdFailed(gateways, crdForbidden()), crdFailed(routes, crdForbidden())},
 			want{
 				metav1.ConditionFalse, status.ReasonNoneExist, "none of the CRDs exists: " + gateways + ", " + routes +
-					": cannot be written: not allowed to create customresourcedefinitions.apiextensions.k8s.io (RBAC)",
+					": cannot be written: not allowed to create customresourcedefinitions.apiextensions.k8s.io (RBAC) " +
+					"[" + grantPermission + "]",
 			},
 		},
 		"some could not be installed": {
 			map[string]crds.Fact{gateways: absent(), routes: absent()},
 			[]apply.Outcome{crdFailed(routes, crdForbidden())},
 			want{metav1.ConditionFalse, status.ReasonNotReady, routes + ": cannot be written: not allowed to create " +
-				"customresourcedefinitions.apiextensions.k8s.io (RBAC)"},
+				"customresourcedefinitions.apiextensions.k8s.io (RBAC) [" + grantPermission + "]"},
 		},
-	})
-	t.Run("refused", func(t *testing.T) {
-		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.CRDsReady,
-			want{metav1.ConditionUnknown, status.ReasonNotReady, "unknown while the plan is rejected: see ControllerInstalled"})
 	})
 }
 
@@ -552,15 +568,6 @@ func TestSupportedVersion(t *testing.T) {
 					" (claims v1.6.0, experimental)",
 			},
 		},
-		"others, under our version": {
-			crds.Managed,
-			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
-			want{
-				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "these CRDs differ from Gateway API v1.4.1 (standard " +
-					"channel), which istiod 1.20.3 supports; istiod ignores what they add: " + routes +
-					" (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
-			},
-		},
 		"Istio's are none of the Gateway API's": {
 			crds.Managed,
 			map[string]crds.Fact{gateways: own(), filters: another(olm())},
@@ -590,6 +597,38 @@ func TestSupportedVersion(t *testing.T) {
 		checkCondition(t, status.Result{PlanProblem: errors.New("no")}, status.SupportedVersion,
 			want{metav1.ConditionUnknown, status.ReasonNotRead, "unknown while the plan is rejected: see ControllerInstalled"})
 	})
+}
+
+// TestAnotherVersionHasItsConsequence checks that the condition says what follows from the differences, of either kind.
+func TestAnotherVersionHasItsConsequence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		facts map[string]crds.Fact
+		about string
+	}{
+		"others, under our version": {
+			map[string]crds.Fact{gateways: own(), routes: another(theirs())},
+			"; istiod ignores the fields that they add: " + routes +
+				" (claims v1.4.1, standard): " + another(theirs()).Difference.String(),
+		},
+		"older ones, without some fields": {
+			map[string]crds.Fact{gateways: own(), routes: older(theirs())},
+			"; objects cannot set the fields that they lack: " + routes +
+				" (claims v1.4.1, standard): it lacks: spec.cors (v1)",
+		},
+		"both": {
+			map[string]crds.Fact{gateways: another(theirs()), routes: older(theirs())},
+			"; istiod ignores the fields that they add, and objects cannot set the fields " +
+				"that they lack: " + gateways + " (claims v1.4.1, standard): it also has: spec.retry (v1); " + routes +
+				" (claims v1.4.1, standard): it lacks: spec.cors (v1)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkCondition(t, resultOf(decided(crds.Managed, tc.facts)), status.SupportedVersion, want{
+				metav1.ConditionFalse, status.ReasonUnsupportedVersion, "these CRDs differ from Gateway API v1.4.1 (standard channel), " +
+					"which istiod 1.20.3 supports" + tc.about + " [see who owns each CRD, and what can be done, with hypergate crds]",
+			})
+		})
+	}
 }
 
 // TestObjectsThatAreStillLookedFor: the condition keeps what was found before until the new search is complete.

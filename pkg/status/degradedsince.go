@@ -9,12 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// How long a transient problem lasts before it counts as Degraded. A kube-apiserver with one replica is replaced
-// within two minutes. A load balancer and its DNS name exist within ten minutes, and so do the nodes of a guest for the
-// relays of the tunnel. An address that answered before is only restarted, or moved: that takes less than two minutes.
+// How long a transient problem lasts before it counts as Degraded.
 const (
-	gracePeriod             = 2 * time.Minute
-	newEndpointGracePeriod  = 10 * time.Minute
+	// gracePeriod is how long most transient problems last before they count. A kube-apiserver with one replica is
+	// replaced within two minutes.
+	gracePeriod = 2 * time.Minute
+	// newEndpointGracePeriod is the same for a new address. A load balancer and its DNS name exist within ten minutes,
+	// and so do the nodes of a guest for the relays of the tunnel.
+	newEndpointGracePeriod = 10 * time.Minute
+	// lostEndpointGracePeriod is the same for an address that answered before. It is only restarted, or moved: that
+	// takes less than two minutes.
 	lostEndpointGracePeriod = 2 * time.Minute
 )
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,6 +25,8 @@ type failure struct {
 const (
 	// keepsReverting follows the name of a client that reverts hypergate's writes.
 	keepsReverting = " keeps reverting it, so hypergate restores it at a limited rate"
+	// stopReverting is the next step about such a client.
+	stopReverting = "stop that client from changing it"
 	// anotherClient is the name of a client that is unknown, or that must not be shown.
 	anotherClient = "another client"
 )
@@ -50,14 +54,53 @@ func (r Result) failures() []failure {
 	return out
 }
 
-// publicFailures returns the text about all failures for the guest. It returns an empty string if there are none.
+// publicFailures returns the text about all failures for the guest, and the next steps at its end. It returns an empty
+// string if there are none.
 func (r Result) publicFailures() string {
+	text, steps := r.publicProblems()
+	if len(steps) > 0 {
+		text += nextStep(strings.Join(steps, "; "))
+	}
+	return text
+}
+
+// publicProblems returns the text about all failures for the guest, and the next steps about those that it names.
+func (r Result) publicProblems() (text string, steps []string) {
 	groups := groupBy(r.failures(), failure.public)
 	texts := make([]string, 0, len(groups))
-	for _, group := range groups {
+	for i, group := range groups {
 		texts = append(texts, group[0].public())
+		step := group[0].publicStep()
+		if i < maxListed && step != "" && !slices.Contains(steps, step) {
+			steps = append(steps, step)
+		}
 	}
-	return joinFirst(texts)
+	return joinFirst(texts), steps
+}
+
+// publicStep returns the next step for the guest. It returns an empty string if no action is required.
+func (f failure) publicStep() string {
+	if f.Verdict() == apply.VerdictRateLimited && f.side == model.SideGuest {
+		return stopReverting
+	}
+	return publicStepOf(f.side, f.Cause().Class())
+}
+
+// publicStep returns what the guest can do about a cause of a class on a side, in brackets.
+func publicStep(side model.Side, class apply.ErrorClass) string {
+	if step := publicStepOf(side, class); step != "" {
+		return nextStep(step)
+	}
+	return ""
+}
+
+// publicStepOf: what the management side needs is for its operator. A permission is the same on a standalone cluster,
+// which shows a problem only here.
+func publicStepOf(side model.Side, class apply.ErrorClass) string {
+	if side == model.SideMgmt {
+		return askOperator
+	}
+	return stepFor(side, class)
 }
 
 func (f failure) public() string {
@@ -179,7 +222,7 @@ func (f failure) problem(more int) problem {
 	phase := fmt.Sprintf("applying %s on the %s side", what, f.side)
 	if f.Verdict() == apply.VerdictRateLimited {
 		client := cmp.Or(plain(f.OtherManager()), anotherClient)
-		text := phase + ": " + client + keepsReverting + nextStep("stop that client from changing it")
+		text := phase + ": " + client + keepsReverting + nextStep(stopReverting)
 		return problem{reason: ReasonWriteConflict, text: text}
 	}
 	return ofCause(phase, f.side, f.Cause())

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -119,12 +120,12 @@ func (c ClassConditions) Of(class model.GatewayClass, previous []metav1.Conditio
 func (r Result) controllerInstalled() metav1.Condition {
 	c := r.installed()
 	if c.Status == metav1.ConditionTrue && r.Endpoint != EndpointReached() {
-		c = isUnknown(ReasonPending, c.Message+"; it "+r.unreached())
+		c = isUnknown(ReasonPending, beforeStep(c.Message, "; it "+r.unreached()))
 	}
 	if r.ExternalWebhooks && r.Plan.Installed {
-		c.Message += "; another party writes the webhooks that check Istio's resources"
+		c.Message = beforeStep(c.Message, "; another party writes the webhooks that check Istio's resources")
 	}
-	c.Message += r.insecureSettings()
+	c.Message = beforeStep(c.Message, r.insecureSettings())
 	return c
 }
 
@@ -135,7 +136,7 @@ func (r Result) installed() metav1.Condition {
 	case r.PlanProblem != nil:
 		return r.installedWithoutPlan()
 	case r.unmanaged():
-		return isFalse(ReasonUnmanaged, r.unmanagedText(failures))
+		return isFalse(ReasonUnmanaged, r.unmanagedText())
 	case r.isRolledBack():
 		return isUnknown(ReasonPending, "the hosted istiod is being removed, because a rollback was requested")
 	case failures != "" && r.Istiod == model.Available:
@@ -170,7 +171,8 @@ func (r Result) unmanaged() bool { return r.Plan.Mode != crds.Managed && r.Plan.
 
 // unmanagedText returns what mode Unmanaged means, how far the removal of hypergate's own objects is, and how to
 // return to mode Managed.
-func (r Result) unmanagedText(failures string) string {
+func (r Result) unmanagedText() string {
+	failures, steps := r.publicProblems()
 	text := "the management mode is not Managed, so hypergate removes istiod and its webhooks, and leaves CRDs, GatewayClasses, Gateways " +
 		"and their proxies unchanged, without updates"
 	switch {
@@ -181,12 +183,13 @@ func (r Result) unmanagedText(failures string) string {
 	default:
 		text += "; the removal is complete"
 	}
-	return text + nextStep("to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in "+
+	steps = append(steps, "to let hypergate manage them again, set spec.gatewayAPI.managementMode: Managed in "+
 		"ingresses.operator.openshift.io cluster; if that field does not exist, ask the operator of this cluster's control plane "+
 		"to set hypergate's flag --crd-management=Managed")
+	return text + nextStep(strings.Join(steps, "; "))
 }
 
-// insecureSettings returns the end of a message that says how many insecure settings are in use.
+// insecureSettings returns the part of a message that says how many insecure settings are in use.
 func (r Result) insecureSettings() string {
 	switch r.InsecureSettings {
 	case 0:

@@ -37,6 +37,13 @@ func unmanaged(removal string) string {
 		"--crd-management=Managed]"
 }
 
+// Next steps of problems in messages for the guest.
+const (
+	askOperator     = " [the operator of this cluster's control plane sees the reason with hypergate status]"
+	grantPermission = "grant this permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or " +
+		"deploy/standalone)"
+)
+
 const serves = "istiod 1.20.3 has been serving since 2026-11-21T10:00:00Z"
 
 // id returns an object whose names must not be in a message for the guest if the object is on the management side.
@@ -146,7 +153,7 @@ func TestControllerInstalled(t *testing.T) {
 				Guest: apply.ReportOf(apply.RateLimited(configMap, time.Second)),
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap: another " +
-				"client keeps reverting it, so hypergate restores it at a limited rate"},
+				"client keeps reverting it, so hypergate restores it at a limited rate [stop that client from changing it]"},
 		},
 		"only the guest names the third party": {
 			status.Result{
@@ -158,7 +165,8 @@ func TestControllerInstalled(t *testing.T) {
 				metav1.ConditionTrue, status.ReasonInstalled,
 				serves + ", but there are problems: management side: ConfigMap: another client keeps reverting it, so hypergate " +
 					"restores it at a limited rate; " +
-					"guest side: ConfigMap: helm (data.a) keeps reverting it, so hypergate restores it at a limited rate",
+					"guest side: ConfigMap: helm (data.a) keeps reverting it, so hypergate restores it at a limited rate" +
+					strings.TrimSuffix(askOperator, "]") + "; stop that client from changing it]",
 			},
 		},
 	})
@@ -207,7 +215,8 @@ func TestControllerInstalledPending(t *testing.T) {
 				Endpoint: status.EndpointUnreached(model.SideMgmt, "no answer"),
 			},
 			want{metav1.ConditionUnknown, status.ReasonPending, serves + ", but there are problems: management side: not allowed to " +
-				"patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)"},
+				"patch deployments.apps (RBAC); it has not been reached at its published address (management side: no answer)" +
+				askOperator},
 		},
 		"that is being found out": {
 			status.Result{
@@ -234,20 +243,23 @@ func TestControllerInstalledForbidden(t *testing.T) {
 	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"forbidden on the management side": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: forbiddenReport, Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps " +
+				"(RBAC)" + askOperator},
 		},
 		"forbidden in the guest": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: forbiddenReport},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: not allowed to patch deployments.apps (RBAC)"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: not allowed to patch deployments.apps (RBAC) " +
+				"[" + grantPermission + "]"},
 		},
 		"forbidden for many objects of a kind": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: forbiddenReport.And(forbiddenReport), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps " +
+				"(RBAC)" + askOperator},
 		},
 		"a failure while istiod serves": {
 			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: forbiddenReport, Guest: done},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: management side: not allowed to " +
-				"patch deployments.apps (RBAC)"},
+				"patch deployments.apps (RBAC)" + askOperator},
 		},
 		"a watch that is forbidden": {
 			status.Result{
@@ -255,7 +267,7 @@ func TestControllerInstalledForbidden(t *testing.T) {
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(forbidden(), "watch", deployments)}},
 			},
 			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: not allowed to patch " +
-				"deployments.apps (RBAC)"},
+				"deployments.apps (RBAC) [" + grantPermission + "]"},
 		},
 		"a watch that will come back": {
 			status.Result{
@@ -266,7 +278,8 @@ func TestControllerInstalledForbidden(t *testing.T) {
 		},
 		"unreachable": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, unreachable())), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection" +
+				askOperator},
 		},
 	})
 }
@@ -278,12 +291,12 @@ func TestControllerInstalledWithFailures(t *testing.T) {
 	checkControllerInstalled(t, map[string]controllerInstalledCase{
 		"a conflict on the management side": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, conflict())), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by another client"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: managed by another client" + askOperator},
 		},
 		"a conflict in the guest": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, conflict()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: .metadata.labels.secret-label is managed " +
-				"by secret-manager"},
+				"by secret-manager [if the object is not needed, delete it, and hypergate creates its own]"},
 		},
 		"the guest sends too much": {
 			status.Result{
@@ -291,20 +304,20 @@ func TestControllerInstalledWithFailures(t *testing.T) {
 				GuestWatches: []apply.WatchProblem{{GVK: configMap.GVK, Cause: apply.Classify(tooMuch(), "list", deployments)}},
 			},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: the API server sends too much of gatewayclasses: a " +
-				"list has more than 64 MiB"},
+				"list has more than 64 MiB [reduce the number or the size of the objects; hypergate tries again within 5 minutes]"},
 		},
 		"denied on the management side": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, denied())), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: denied by admission"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: denied by admission" + askOperator},
 		},
 		"denied in the guest": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: apply.ReportOf(failed(configMap, denied()))},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap: denied by the admission webhook " +
-				"secret-hook.example.com"},
+				"secret-hook.example.com [allow this request in the admission webhook or policy, or correct what it was denied for]"},
 		},
 		"invalid on the management side": {
 			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: apply.ReportOf(failed(deployment, invalid())), Guest: done},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: rejected as invalid"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: Deployment: rejected as invalid" + askOperator},
 		},
 		"both sides": {
 			status.Result{
@@ -312,7 +325,8 @@ func TestControllerInstalledWithFailures(t *testing.T) {
 				Guest: forbiddenReport,
 			},
 			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no " +
-				"connection; guest side: not allowed to patch deployments.apps (RBAC)"},
+				"connection; guest side: not allowed to patch deployments.apps (RBAC)" + strings.TrimSuffix(askOperator, "]") + "; " +
+				grantPermission + "]"},
 		},
 	})
 }
@@ -335,8 +349,9 @@ func TestControllerInstalledUnmanaged(t *testing.T) {
 				Plan: desired.Plan{Mode: crds.Unmanaged}, Istiod: model.Available, Since: since, Mgmt: forbiddenReport,
 				Guest: done,
 			},
-			want{metav1.ConditionFalse, status.ReasonUnmanaged, unmanaged("not complete: management side: not allowed to patch " +
-				"deployments.apps (RBAC)")},
+			want{metav1.ConditionFalse, status.ReasonUnmanaged, strings.Replace(
+				unmanaged("not complete: management side: not allowed to patch deployments.apps (RBAC)"), " [",
+				strings.TrimSuffix(askOperator, "]")+"; ", 1)},
 		},
 		"refused": {
 			status.Result{PlanProblem: errors.New("Deployment secret-namespace/secret-object is planned twice")},
@@ -345,11 +360,13 @@ func TestControllerInstalledUnmanaged(t *testing.T) {
 		},
 		"refused because the CA cannot be read": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", forbidden())},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps (RBAC)"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: not allowed to patch deployments.apps " +
+				"(RBAC)" + askOperator},
 		},
 		"refused because the management side does not answer": {
 			status.Result{PlanProblem: fmt.Errorf("reading Secret secret-object on the management side: %w", unreachable())},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection"},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "management side: the API server cannot be reached: no connection" +
+				askOperator},
 		},
 	})
 }

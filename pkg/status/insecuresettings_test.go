@@ -34,8 +34,8 @@ func TestInsecureSettings(t *testing.T) {
 		},
 		"it is refused": {
 			status.Result{PlanProblem: errors.New("secret-object"), InsecureSettings: 1},
-			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed " +
-				"[the operator of this cluster's control plane sees the reason with hypergate status]" + one},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "the plan was rejected and nothing was changed" +
+				one + askOperator},
 		},
 	} {
 		t.Run(name, func(t *testing.T) { checkCondition(t, tc.result, status.ControllerInstalled, tc.want) })

@@ -40,8 +40,16 @@ func sideOf(err error, usual model.Side) model.Side {
 	return usual
 }
 
-// nextStepFor returns what to do about a cause of a class on a side.
+// nextStepFor returns what to do about a cause of a class on a side, in brackets.
 func nextStepFor(side model.Side, class apply.ErrorClass) string {
+	if step := stepFor(side, class); step != "" {
+		return nextStep(step)
+	}
+	return ""
+}
+
+// stepFor returns what to do about a cause of a class on a side. It returns an empty string if no action is required.
+func stepFor(side model.Side, class apply.ErrorClass) string {
 	// guest is empty if the step is the same on both sides.
 	step, known := map[apply.ErrorClass]struct{ mgmt, guest string }{
 		apply.Unreachable: {
@@ -64,6 +72,9 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 			mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion",
 		},
 		apply.NotServed: {mgmt: "install the API of this kind, or remove the setting that needs it"},
+		apply.Refused: {
+			mgmt: "report this as a defect of hypergate, with the archive that hypergate bundle writes",
+		},
 		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects and requests, and exempt them from it"},
 		apply.Oversized: {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
 	}[class]
@@ -71,11 +82,12 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 	case !known && class.IsTransient():
 		return ""
 	case !known:
-		return nextStep("correct what the API server's answer names; hypergate bundle collects what a report needs")
+		return "correct what the answer or hypergate's log names; if that does not help, report it as a defect of hypergate, " +
+			"with the archive that hypergate bundle writes"
 	case side == model.SideGuest:
-		return nextStep(cmp.Or(step.guest, step.mgmt))
+		return cmp.Or(step.guest, step.mgmt)
 	default:
-		return nextStep(step.mgmt)
+		return step.mgmt
 	}
 }
 
@@ -83,3 +95,12 @@ func nextStepFor(side model.Side, class apply.ErrorClass) string {
 const guestRoles = "deploy/hosted/guest in the guest, or deploy/standalone"
 
 func nextStep(text string) string { return " [" + text + "]" }
+
+// beforeStep returns a message with a text before the next step at its end, so that the next step remains the end.
+func beforeStep(message, text string) string {
+	at := strings.LastIndex(message, " [")
+	if at < 0 || !strings.HasSuffix(message, "]") {
+		return message + text
+	}
+	return message[:at] + text + message[at:]
+}

@@ -1,8 +1,13 @@
 package status_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -29,5 +34,58 @@ func TestAMissingPermissionNamesTheManifestsOfBothTopologies(t *testing.T) {
 		if !strings.Contains(got.Message, "apply deploy/hosted/guest in the guest, or deploy/standalone") {
 			t.Errorf("%s: %s: %s", name, got.Reason, got.Message)
 		}
+	}
+}
+
+// TestARequestThatWasNotSentHasItsNextStep checks that no step names an answer of an API server that was not asked.
+func TestARequestThatWasNotSentHasItsNextStep(t *testing.T) {
+	t.Parallel()
+	refused := refusedObject(t)
+	for name, side := range map[string]func(*status.Result){
+		"management": func(r *status.Result) { r.Mgmt = refused },
+		"guest":      func(r *status.Result) { r.Guest = refused },
+	} {
+		got := degradedIn(status.ControlPlane(with(serving(), side), status.DegradedSince{}, nil, now))
+		if got.Reason != "Refused" ||
+			!strings.HasSuffix(got.Message, " [report this as a defect of hypergate, with the archive that hypergate bundle writes]") {
+			t.Errorf("%s: %s: %s", name, got.Reason, got.Message)
+		}
+	}
+	unknown := apply.ReportOf(failed(configMap, errors.New("no kind is registered")))
+	got := degradedIn(status.ControlPlane(with(serving(), func(r *status.Result) { r.Guest = unknown }), status.DegradedSince{}, nil, now))
+	if strings.Contains(got.Message, "API server's answer names") {
+		t.Errorf("an error without an answer: %s", got.Message)
+	}
+}
+
+// refusedObject returns the report about an object that a cluster without any kind refuses.
+func refusedObject(t *testing.T) apply.Report {
+	t.Helper()
+	cluster, err := apply.New(&rest.Config{}, apply.Options{FieldManager: "m", OwnerKey: "k", OwnerValue: "v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return apply.Apply(t.Context(), cluster, []unlisted{{}})
+}
+
+// unlisted is an object of a kind that no cluster lists.
+type unlisted struct{}
+
+func (unlisted) GVK() schema.GroupVersionKind { return configMap.GVK }
+func (unlisted) Key() types.NamespacedName    { return configMap.Key }
+func (unlisted) JSON() []byte                 { return []byte("{}") }
+
+// TestTheNextStepIsTheEndOfAMessage checks that no text follows the next step of a class, beside a failure.
+func TestTheNextStepIsTheEndOfAMessage(t *testing.T) {
+	t.Parallel()
+	const end = "; another party writes the webhooks that check Istio's resources; 2 of hypergate's settings are insecure: see Insecure " +
+		"settings in docs/security.md" + askOperator
+	result := status.Result{
+		Plan: plan(), Istiod: model.Available, Since: since, Mgmt: apply.ReportOf(failed(deployment, forbidden())),
+		ExternalWebhooks: true, InsecureSettings: 2,
+	}
+	got := find(t, status.Conditions(model.GatewayClass{}, result, nil, now), status.ControllerInstalled)
+	if !strings.HasSuffix(got.Message, "(RBAC)"+end) {
+		t.Error(got.Message)
 	}
 }

@@ -40,9 +40,12 @@ func planProblemOf(err error) planProblem {
 	}
 }
 
+// askOperator is the next step in the guest for a problem of the management side.
+const askOperator = "the operator of this cluster's control plane sees the reason with hypergate status"
+
 // reasonElsewhere is the next step for a reason that the guest must not see.
 func reasonElsewhere() string {
-	return nextStep("the operator of this cluster's control plane sees the reason with hypergate status")
+	return nextStep(askOperator)
 }
 
 // rejectedPlan returns the problem of a plan that is rejected, with its text and its fingerprint.
@@ -90,7 +93,7 @@ func ownerUnknown(err error) (planProblem, bool) {
 	cause := apply.Classify(e.Err, e.Verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
 	const unclear = "%s; it is unknown whether this cluster belongs to another hypergate, so nothing was changed"
 	return planProblem{
-		public:  fmt.Sprintf(unclear, onSide(model.SideGuest, cause)),
+		public:  fmt.Sprintf(unclear, onSide(model.SideGuest, cause)) + publicStep(model.SideGuest, cause.Class()),
 		problem: ofCause(acquiring, model.SideGuest, cause),
 	}, true
 }
@@ -100,7 +103,8 @@ func requestFailed(err error) (planProblem, bool) {
 	switch cause := apply.Classify(err, "get", schema.GroupResource{}); cause.Class() {
 	case apply.Forbidden, apply.Unauthorized, apply.Unreachable:
 		side := sideOf(err, model.SideMgmt)
-		return planProblem{public: onSide(side, cause), problem: ofRequest(observing(side), side, err, cause)}, true
+		public := onSide(side, cause) + publicStep(side, cause.Class())
+		return planProblem{public: public, problem: ofRequest(observing(side), side, err, cause)}, true
 	default:
 		return planProblem{}, false
 	}

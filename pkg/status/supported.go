@@ -45,7 +45,8 @@ func (r Result) supportedVersion() metav1.Condition {
 		return isUnknown(ReasonNotRead, noPlan)
 	case len(found.other) > 0:
 		return isFalse(ReasonUnsupportedVersion,
-			"these CRDs differ from "+of+"supports; istiod ignores what they add: "+strings.Join(found.other, "; "))
+			"these CRDs differ from "+of+"supports"+found.consequences()+": "+strings.Join(found.other, "; ")+
+				nextStep("see who owns each CRD, and what can be done, with hypergate crds"))
 	case len(found.unread) > 0:
 		return isUnknown(ReasonNotRead, "not read yet: "+strings.Join(found.unread, ", ")+"; supported: "+wanted)
 	case found.same == 0:
@@ -66,8 +67,24 @@ type survey struct {
 	claims []string
 	// other are the CRDs with other content, and the differences.
 	other []string
+	// adds and lacks report whether one of them has fields in addition, or does not have all fields.
+	adds, lacks bool
 	// unread are the CRDs whose content is unknown.
 	unread []string
+}
+
+// consequences returns what follows from the differences. Other rules for a field have no consequence for all objects.
+func (s survey) consequences() string {
+	switch {
+	case s.adds && s.lacks:
+		return "; istiod ignores the fields that they add, and objects cannot set the fields that they lack"
+	case s.adds:
+		return "; istiod ignores the fields that they add"
+	case s.lacks:
+		return "; objects cannot set the fields that they lack"
+	default:
+		return ""
+	}
 }
 
 func surveyOf(statuses []crdStatus) survey {
@@ -82,6 +99,7 @@ func surveyOf(statuses []crdStatus) survey {
 		case s.Content != crds.Read:
 			found.unread = append(found.unread, plain(s.Name))
 		case !s.Same():
+			found.adds, found.lacks = found.adds || len(s.Difference.Lost) > 0, found.lacks || len(s.Difference.Gained) > 0
 			found.other = append(found.other, plain(s.Name+" ("+claim(s.CRD)+"): "+s.Difference.String()))
 		default:
 			found.same++

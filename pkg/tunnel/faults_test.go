@@ -218,7 +218,7 @@ func TestClockSkew(t *testing.T) {
 	if more := sidecar.counts.reconnects[Unproven].Load() - before; more > 1 { // one was under way
 		t.Errorf("a difference of 4 minutes was refused %d times", more)
 	}
-	for ahead, want := range map[time.Duration]string{time.Hour: "the tunnel is up", 31 * 24 * time.Hour: "has expired"} {
+	for ahead, want := range map[time.Duration]string{time.Hour: "The tunnel is up", 31 * 24 * time.Hour: "has expired"} {
 		b := newBench(t, defaultLimits(), supportedVersions())
 		b.identityAt(time.Now().Add(-ahead), b.ca, tunnelName)
 		b.sidecar(defaultLimits(), supportedVersions())

@@ -104,7 +104,7 @@ func (s *Sidecar) watch(ctx context.Context) {
 		if failed++; failed < failedChecks {
 			continue
 		}
-		s.Log.Info("the tunnels accept no more streams", "error", err.Error())
+		s.Log.Info("The tunnels accept no more streams", "err", err.Error())
 		for _, one := range serving {
 			one.refuse()
 		}

@@ -97,7 +97,8 @@ const (
 	firstByteTime = 10 * time.Second
 	// idleTime ends a connection without any byte. istiod and gateways send HTTP/2 pings every 30 s.
 	idleTime = 5 * time.Minute
-	// stallTime ends a connection whose receiver accepts nothing.
+	// stallTime ends a connection whose receiver accepts nothing. A receiver that works is never that slow, and
+	// the connection keeps memory.
 	stallTime = 30 * time.Second
 	// closeTime is the time in which the other direction of a half-closed connection ends.
 	closeTime = 5 * time.Second

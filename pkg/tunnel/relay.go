@@ -96,7 +96,7 @@ func (r *Relay) tunnel(ctx context.Context, conn net.Conn) {
 	if err != nil {
 		_ = conn.Close()
 		r.counts.rejected.Add(1)
-		r.Log.Info("rejected a connection on the port for tunnels", "source", sourceOf(conn).String(), "reason", err.Error())
+		r.Log.Info("Rejected a connection on the port for tunnels", "source", sourceOf(conn).String(), "reason", err.Error())
 		return
 	}
 	r.hold(ctx, one)
@@ -146,14 +146,14 @@ func (r *Relay) hold(ctx context.Context, one *session) {
 	r.add(one)
 	defer context.AfterFunc(ctx, func() { one.finish(errStopped) })()
 	r.counts.tunnels.Add(1)
-	r.Log.Info("a tunnel is up", "version", int(one.version))
+	r.Log.Info("A tunnel is up", "version", int(one.version))
 	_, err := one.mux.AcceptStream()
 	if err == nil {
 		err = errors.New("the sidecar opened a stream, which only a relay does")
 	}
 	one.finish(err)
 	r.remove(one)
-	r.Log.Info("a tunnel ended", "reason", one.cause.Error())
+	r.Log.Info("A tunnel ended", "reason", one.cause.Error())
 }
 
 // add adds a tunnel. Beyond the limit, another one ends.
@@ -283,14 +283,14 @@ func (r *Relay) connection(ctx context.Context, conn net.Conn, sorted order) {
 	leave, ok := r.sources.take(source)
 	if !ok {
 		r.counts.turnedAway.Add(1)
-		r.Log.Info("rejected a gateway: too many connections from its address", "source", source.String(), "limit", r.limits.perSource)
+		r.Log.Info("Rejected a gateway: too many connections from its address", "source", source.String(), "limit", r.limits.perSource)
 		return
 	}
 	defer leave()
 	defer r.counts.gateways.Add(-1)
 	if r.counts.gateways.Add(1) > int64(r.limits.gateways) {
 		r.counts.turnedAway.Add(1)
-		r.Log.Info("rejected a gateway: too many connections", "limit", r.limits.gateways)
+		r.Log.Info("Rejected a gateway: too many connections", "limit", r.limits.gateways)
 		return
 	}
 	tcp, is := conn.(halfCloser)
@@ -300,7 +300,7 @@ func (r *Relay) connection(ctx context.Context, conn net.Conn, sorted order) {
 	stream, err := r.open(ctx, sorted)
 	if err != nil {
 		r.counts.turnedAway.Add(1)
-		r.Log.Info("closed a gateway's connection", "reason", err.Error())
+		r.Log.Info("Closed a gateway's connection", "reason", err.Error())
 		return
 	}
 	r.counts.streams.Add(1)

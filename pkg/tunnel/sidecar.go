@@ -90,7 +90,7 @@ func (s *Sidecar) keep(ctx context.Context, to *link) {
 		if replaced := to.current.Swap(one); replaced != nil {
 			old.Go(func() { s.retire(ctx, replaced) })
 		}
-		log.Info("the tunnel is up", "version", int(one.version))
+		log.Info("The tunnel is up", "version", int(one.version))
 		begin := time.Now()
 		old.Go(func() { s.serve(ctx, to, one) })
 		select {
@@ -126,7 +126,7 @@ func (s *Sidecar) failed(ctx context.Context, log *slog.Logger, pause *throttle.
 	reason := reasonOf(err)
 	s.counts.reconnect(reason)
 	wait := pause.Failed(time.Now(), s.limits.firstPause, s.limits.longestPause)
-	log.Info("the tunnel is down", "reason", string(reason), "error", err.Error(), "retryIn", wait.String())
+	log.Info("The tunnel is down", "reason", string(reason), "err", err.Error(), "retryIn", wait.String())
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait):
@@ -229,7 +229,7 @@ func (s *Sidecar) stream(ctx context.Context, of *session, stream streamEnd) {
 	conn, err := s.target(context.WithoutCancel(ctx))
 	if err != nil {
 		s.counts.failed.Add(1)
-		s.Log.Info("istiod does not accept a connection", "error", err.Error())
+		s.Log.Info("A connection to istiod is not accepted", "err", err.Error())
 		if refuses(err) {
 			of.refuse()
 		}

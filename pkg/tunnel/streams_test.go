@@ -145,7 +145,7 @@ func TestEachLimitOfStreams(t *testing.T) {
 			if !ended(sidecar) {
 				t.Fatal("the tunnel did not end")
 			}
-			b.logs("the tunnel is down") // it is logged after it is counted
+			b.logs("The tunnel is down") // it is logged after it is counted
 			if !strings.Contains(b.log.String(), tc.want.Error()) {
 				t.Errorf("the tunnel did not end with %q:\n%s", tc.want, b.log.String())
 			}

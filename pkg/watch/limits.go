@@ -71,8 +71,10 @@ const (
 	// second as broken.
 	drainDelay = 1200 * time.Millisecond
 	// reopenBurst and reopenEvery limit how often streams that had a large event are opened again. This many in a row
-	// open at once, over all watches of the API server, and then one per reopenEvery. Each such stream ends after one
-	// large event, and the guest decides how many there are. A delay that doubles would delay the last events of an
+	// open at once, over all watches of the API server, and then one per reopenEvery. The guest decides how many
+	// large events there are, and each ends its stream.
+	//
+	// A delay that doubles would delay the last events of an
 	// installation of 20 CRDs for minutes. Rate, too, allows about one message of LargeMessage per reopenEvery.
 	reopenBurst = 100
 	reopenEvery = 100 * time.Millisecond

@@ -9,7 +9,7 @@ import (
 )
 
 // restTime is how long a watch whose Patience ended waits before it tries again, if Set brings no new version
-// earlier.
+// earlier. The kind is usually not installed, so that more requests would find nothing.
 const restTime = 5 * time.Minute
 
 // Switch is a watch of objects that do not always exist, such as the objects of a CRD. It is on while they can exist,

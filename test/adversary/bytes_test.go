@@ -149,9 +149,12 @@ func TestAnOversizedTokenIsRefused(t *testing.T) {
 			if written.Load() > 0 {
 				t.Errorf("%d writes of %d bytes to the management API", written.Load(), bytes.Load())
 			}
-			eventually(t, "the class gives the reason", func() bool { return classSays(g, "demo", "KiB: a mutating webhook may have enlarged it") })
+			eventually(t, "the class gives the reason", func() bool {
+				return classSays(g, "demo", "KiB: a mutating webhook may have enlarged it")
+			})
 			eventually(t, "the HostedControlPlane gives the next step", func() bool {
-				return reported(m, "KiB: a mutating webhook may have enlarged it [find the mutating webhook that adds to hypergate's objects")
+				return reported(m, "KiB: a mutating webhook may have enlarged it "+
+					"[find the mutating webhook that adds to hypergate's objects")
 			})
 			g.Between(nil)
 			eventually(t, "istiod has a token when the webhook is gone", func() bool { return written.Load() > 0 && installed(m, g) })
@@ -199,7 +202,9 @@ func TestAnObjectEnlargedByAWebhookIsNamed(t *testing.T) {
 			first := writes.Load()
 			for i := range 30 { // each change triggers a pass
 				putClass(g, fmt.Sprintf("more-%d", i))
-				eventually(t, "the condition names the ConfigMap", func() bool { return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap") })
+				eventually(t, "the condition names the ConfigMap", func() bool {
+					return classSays(g, fmt.Sprintf("more-%d", i), "ConfigMap")
+				})
 			}
 			if more := writes.Load() - first; more > 40 { // each class has its own ConfigMap, written once
 				t.Errorf("%d writes of ConfigMaps, %d before", more, first)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// patience is how long a command waits in silence.
+// patience is how long a command waits in silence. Most are done earlier, and a line would only be noise.
 const patience = time.Second
 
 // progress prints what a command waits for. Its zero value prints nothing.

@@ -34,7 +34,8 @@ const (
 	outputJSON  = "json"
 	outputYAML  = "yaml"
 	outputHTML  = "html"
-	// usualWait is what --wait without a value waits for.
+	// usualWait is what --wait without a value waits for. Usual installations and rollouts are complete within it, and
+	// a script must end.
 	usualWait = 5 * time.Minute
 	// statusEvery and fleetEvery are the intervals between two reads while a command waits or watches.
 	statusEvery = 2 * time.Second
