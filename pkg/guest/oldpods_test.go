@@ -109,9 +109,10 @@ func TestTheTemplateOfBefore(t *testing.T) {
 				"namespace": "shop", "name": "s" + number, "uid": "s" + number, "annotations": map[string]any{revisionAnnotation: number},
 				"ownerReferences": []any{map[string]any{"uid": "d", "controller": true}},
 			},
-			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"serviceAccountName": "a" + number, "containers": []any{
-				map[string]any{"name": "c", "env": []any{map[string]any{"name": "CA_ADDR", "value": address}}},
-			}}}},
+			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+				"serviceAccountName": "a" + number,
+				"containers":         []any{map[string]any{"name": "c", "env": []any{map[string]any{"name": "CA_ADDR", "value": address}}}},
+			}}},
 		}
 	}
 	for name, of := range map[string]struct {
