@@ -39,12 +39,12 @@ func run(args []string, out io.Writer) error {
 		return fmt.Errorf("-tree: %q is not a folder: give the path of a checkout of github.com/openshift/hypershift", *tree)
 	}
 	if *record {
-		return write(*path, *tree)
+		return write(*path, *tree, out)
 	}
 	return compare(*path, *tree, out)
 }
 
-func write(path, tree string) error {
+func write(path, tree string, out io.Writer) error {
 	taken, err := drift.Take(os.DirFS(tree), hypershift.Commit, hypershift.Recorded())
 	if err != nil {
 		return err
@@ -53,7 +53,12 @@ func write(path, tree string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(drift.Write(file, taken), file.Close())
+	if err := errors.Join(drift.Write(file, taken), file.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "recorded as %s: if the tree has another commit, set Commit in test/hypershift/rules.go, and record again\n",
+		taken.Commit)
+	return nil
 }
 
 func compare(path, tree string, out io.Writer) error {

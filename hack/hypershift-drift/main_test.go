@@ -41,6 +41,10 @@ func TestDrift(t *testing.T) {
 	if err := run([]string{"-tree", dir, "-file", file, "-record"}, &out); err != nil {
 		t.Fatal(err)
 	}
+	if !strings.HasPrefix(out.String(), "recorded as "+hypershift.Commit) || !strings.Contains(out.String(), "set Commit") {
+		t.Errorf("after recording: %s", out.String())
+	}
+	out.Reset()
 	if err := run([]string{"-tree", dir, "-file", file}, &out); err != nil || !strings.HasPrefix(out.String(), "0 differences") {
 		t.Errorf("the same tree: %v\n%s", err, out.String())
 	}

@@ -261,9 +261,13 @@ func handshake(ctx context.Context, dial dialer, about probeTarget, certificate 
 }
 
 // unreachedSide returns where to look for the reason of a failed handshake. The guest's API server and the relays
-// behind it are on the guest's side. What hypergate presents to them is on the management side, and so is istiod.
+// behind it are on the guest's side, and so is what fails behind a relay, because that one comes first. What hypergate
+// presents to them is on the management side, and so is istiod.
 func unreachedSide(err error) model.Side {
 	if reason, is := tunnel.DialReason(err); is && reason != tunnel.Unconfigured {
+		return model.SideGuest
+	}
+	if _, is := errors.AsType[behindRelayError](err); is {
 		return model.SideGuest
 	}
 	return model.SideMgmt
@@ -274,6 +278,9 @@ func unreachedSide(err error) model.Side {
 func unreachedReason(err error) string {
 	if reason, is := tunnel.DialReason(err); is {
 		return "no relay of the tunnel can be reached: " + string(reason)
+	}
+	if behind, is := errors.AsType[behindRelayError](err); is {
+		return "the cause is a relay or istiod: " + unreachedReason(behind.error)
 	}
 	if _, is := errors.AsType[*net.DNSError](err); is {
 		return "its host name does not resolve"

@@ -66,7 +66,23 @@ func (r *Reconciler) throughRelay() dialer {
 	caller := tunnel.Caller{
 		Server: api.Server, CA: api.CABundle, Token: token, Cert: pair.Cert, Key: pair.Key, Namespace: r.config.GuestNamespace,
 	}
+	return byRelay(caller)
+}
+
+// byRelay returns how to connect to istiod through the relays of a caller.
+func byRelay(caller tunnel.Caller) dialer {
 	return func(ctx context.Context, istiod *tls.Config) (*tls.Conn, error) {
-		return caller.DialAny(ctx, model.RelayPodNames(), istiod)
+		conn, err := caller.DialAny(ctx, model.RelayPodNames(), istiod)
+		if _, ofDial := tunnel.DialReason(err); err != nil && !ofDial {
+			return nil, behindRelayError{err}
+		}
+		return conn, err
 	}
 }
+
+// behindRelayError is a failure after a relay, or a pod in its place, accepted the connection. hypergate proves its
+// identity to a relay, and a relay proves none. So the guest can cause this failure, as well as istiod.
+type behindRelayError struct{ error }
+
+// Unwrap returns the cause.
+func (e behindRelayError) Unwrap() error { return e.error }

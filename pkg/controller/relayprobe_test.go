@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,6 +129,47 @@ func TestTheLastHandshakeCountsWithoutARelay(t *testing.T) {
 		if got, again := r.probeEndpoint(t.Context(), o, desired.Plan{}, start); got != step.want || again != step.again {
 			t.Errorf("%s with %d relays: %+v, again in %s; want %+v, %s", step.access, step.ready, got, again, step.want, step.again)
 		}
+	}
+}
+
+// TestAPodInTheRelaysPlace checks what is reported if a pod of the guest accepts a connection of hypergate as a relay
+// does, and ends it instead of passing it on to istiod.
+func TestAPodInTheRelaysPlace(t *testing.T) {
+	t.Parallel()
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		_, _ = buffered.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n" +
+			"Upgrade: " + r.Header.Get("Upgrade") + "\r\n\r\n")
+		_ = buffered.Flush()
+		accepts := tls.Client(conn, &tls.Config{
+			MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"hypergate-gateway/1"},
+		})
+		if err := accepts.HandshakeContext(r.Context()); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(api.Close)
+	ca, err := pki.New(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := ca.Serving(time.Now(), "tunnel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller := tunnel.Caller{
+		Server: api.URL, Token: "a", Cert: pair.Cert, Key: pair.Key,
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}),
+	}
+	_, err = byRelay(caller)(t.Context(), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "istiod"})
+	side, why := unreachedSide(err), unreachedReason(err)
+	if side != model.SideGuest || !strings.HasPrefix(why, "the cause is a relay or istiod: ") {
+		t.Errorf("%v: %s side: %s", err, side, why)
 	}
 }
 

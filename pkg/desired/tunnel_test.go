@@ -52,15 +52,16 @@ func TestTheSidecarHasOnePermission(t *testing.T) {
 			if strings.Contains(string(o.JSON()), "pods/proxy") {
 				t.Errorf("%s grants pods/proxy in all namespaces", o)
 			}
-		case "RoleBinding":
-			binding := as[rbacv1.RoleBinding](t, u)
+		case "RoleBinding", "ClusterRoleBinding":
+			binding := as[rbacv1.RoleBinding](t, u) // both kinds have the same fields
 			for _, subject := range binding.Subjects {
-				if (binding.RoleRef.Name == model.TunnelAccountName) != (subject.Name == model.TunnelAccountName) {
+				isTunnels := o.GVK().Kind == "RoleBinding" && binding.RoleRef.Name == model.TunnelAccountName
+				if isTunnels != (subject.Name == model.TunnelAccountName) {
 					t.Errorf("%s binds role %s to %s", o, binding.RoleRef.Name, subject.Name)
 				}
 			}
 		case "ServiceAccount":
-			if as[corev1.ServiceAccount](t, u).AutomountServiceAccountToken == nil {
+			if mounts := as[corev1.ServiceAccount](t, u).AutomountServiceAccountToken; mounts == nil || *mounts {
 				t.Errorf("pods mount the token of %s", o)
 			}
 		}

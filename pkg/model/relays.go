@@ -45,12 +45,12 @@ const (
 
 // Requests of a relay and of the sidecar, and their memory limits. A relay has no limit for the sum of the buffers of
 // all streams. It can have 250 MiB of them if 1,000 gateways read slowly. The sidecar has such a limit for each relay.
-// Its memory limit also has room for the buffers of the kernel.
+// Their memory limits also have room for the buffers of the kernel (docs/tunnel.md).
 const (
 	tunnelCPU          = "10m"
 	tunnelMemory       = "24Mi"
 	relayMemoryLimit   = "384Mi"
-	sidecarMemoryLimit = "384Mi"
+	sidecarMemoryLimit = "544Mi"
 )
 
 // relayLeaving is how long a relay that is asked to end still serves, in seconds. Meanwhile each node learns that new

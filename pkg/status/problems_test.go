@@ -324,7 +324,8 @@ func TestTheNextStepOfATunnel(t *testing.T) {
 		got := conditionsOf(status.ControlPlane(report, since, nil, now.Add(again))).degraded
 		expected := want{metav1.ConditionTrue, "EndpointUnreachable", "opening the tunnel: istiod " + name + " at its published address " +
 			"(guest side: " + why + ") [find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and RoleBinding " +
-			"istiod-tunnel in the guest, and its admission policies for pods/proxy]"}
+			"istiod-tunnel in the guest, and its admission policies for pods/proxy; if the cause is a relay or istiod, check " +
+			"that the pods istiod-relay in the guest are hypergate's, then istiod's log]"}
 		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}

@@ -104,7 +104,7 @@ func (s *Sidecar) dial(ctx context.Context, to *link) (*session, error) {
 	if err != nil {
 		return nil, dialError{Unconfigured, err}
 	}
-	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", api.address)
+	raw, err := apiBuffers().dialer(0).DialContext(ctx, "tcp", api.address)
 	if err != nil {
 		return nil, dialError{Unreachable, fmt.Errorf("connecting to the guest's API server: %w", err)}
 	}

@@ -37,11 +37,11 @@ func TestHostilePods(t *testing.T) {
 		return certificate
 	}
 	for name, certificate := range map[string]tls.Certificate{
-		"another CA":                 pair(b.newCA(), tunnelName),
-		"a workload of the mesh":     b.workload(b.ca),
-		"istiod's own certificate":   pair(b.ca, "istiod.istio-system.svc"),
-		"a name below the tunnel's":  pair(b.ca, "x."+tunnelName),
-		"the name with another case": pair(b.ca, "tunnel.istiod.istio-system.svc.example"),
+		"another CA":                pair(b.newCA(), tunnelName),
+		"a workload of the mesh":    b.workload(b.ca),
+		"istiod's own certificate":  pair(b.ca, "istiod.istio-system.svc"),
+		"a name below the tunnel's": pair(b.ca, "x."+tunnelName),
+		"a name above the tunnel's": pair(b.ca, tunnelName+".example"),
 	} {
 		server := tls.Server(b.upgraded(), &tls.Config{
 			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, NextProtos: alpn(supportedVersions()),

@@ -19,7 +19,7 @@ func (s *Sidecar) target(ctx context.Context) (*net.TCPConn, error) {
 	}
 	dialed := make(chan result, 1)
 	go func() {
-		conn, err := (&net.Dialer{Timeout: s.limits.target}).DialContext(ctx, "tcp", s.Target.String())
+		conn, err := istiodBuffers().dialer(s.limits.target).DialContext(ctx, "tcp", s.Target.String())
 		dialed <- result{conn, err}
 	}()
 	out := <-dialed
@@ -30,10 +30,6 @@ func (s *Sidecar) target(ctx context.Context) (*net.TCPConn, error) {
 	if !is {
 		_ = out.conn.Close()
 		return nil, fmt.Errorf("%T is not a TCP connection", out.conn)
-	}
-	if err := tcp.SetWriteBuffer(istiodBuffer); err != nil {
-		_ = tcp.Close()
-		return nil, err
 	}
 	return tcp, nil
 }

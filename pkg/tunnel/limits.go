@@ -58,10 +58,19 @@ const (
 	// maxUnread is how many bytes of a relay can wait for istiod, over all its tunnels. yamux needs up to twice as
 	// much.
 	maxUnread = 8 << 20
-	// istiodBuffer is the size of the kernel's buffer for a stream until istiod's kernel accepts the data. The kernel
-	// doubles it, and adds small writes to the last one: up to 50 KiB, as measured. Without this limit, it would keep
-	// up to 4 MiB of each stream of a hostile relay.
-	istiodBuffer = 4 << 10
+	// istiodBuffer and istiodReadBuffer are the sizes of the kernel's buffers for a stream to istiod, and from it. The
+	// kernel doubles them, and adds small writes to the last one: up to 54 KiB and 40 KiB, as measured. Without these
+	// limits, it would keep up to 4 MiB and 32 MiB of each stream of a hostile relay. Most data are from istiod. With
+	// 4 KiB, they need twice the CPU time of 16 KiB.
+	istiodBuffer     = 4 << 10
+	istiodReadBuffer = 16 << 10
+	// gatewayBuffer and gatewayReadBuffer are those of a relay for a gateway: up to 54 KiB and 20 KiB. Gateways send
+	// little.
+	gatewayBuffer     = 16 << 10
+	gatewayReadBuffer = 8 << 10
+	// apiBuffer is the size of each of both for a connection between an end and the API server: up to 256 KiB each. All
+	// streams of a tunnel share it, and a round trip of 1 ms still allows 128 MB/s.
+	apiBuffer = 128 << 10
 	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
 	pingBurst = 10
 	// serverLimit, certificateLimit and tokenLimit are the maximum sizes of the files that an end reads.

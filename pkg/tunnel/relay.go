@@ -70,6 +70,9 @@ func (r *Relay) Ready() bool {
 // ServeTunnels accepts tunnels from a listener until the context ends. It closes the listener and all tunnels, and
 // returns the reason if it could not continue.
 func (r *Relay) ServeTunnels(ctx context.Context, listener net.Listener) error {
+	if err := apiBuffers().listen(listener); err != nil {
+		return err
+	}
 	return serve(ctx, listener, r.tunnel)
 }
 
@@ -270,6 +273,9 @@ func (r *Relay) await(ctx context.Context) error {
 // ServeGateways accepts connections of gateways from a listener until the context ends. It closes the listener, and
 // returns the reason if it could not continue.
 func (r *Relay) ServeGateways(ctx context.Context, listener net.Listener) error {
+	if err := gatewayBuffers().listen(listener); err != nil {
+		return err
+	}
 	return serve(ctx, listener, r.gateway)
 }
 

@@ -59,7 +59,10 @@ func TestLimitsFitTogether(t *testing.T) {
 	t.Parallel()
 	perPod := maxPerSource / placeTime.Seconds() // new connections of one pod, in a second
 	inGo, inKernel := mostSidecarMemory()
-	soft, hard := sidecarLimits(t)
+	soft, hard := memoryLimits(t, model.Config{}.SidecarContainer(), model.SidecarSoftLimit)
+	relaySoft, relayHard := memoryLimits(t, relayContainer(t), model.RelaySoftLimit)
+	// Little is written to a connection that has proven nothing.
+	const ofRelay = maxGateways*(kernelToGateway+kernelFromGateway) + (2*maxTunnels+maxUnproven)*kernelAPI
 	for name, is := range map[string]bool{
 		"a half-open tunnel is noticed within 20 s":            silenceTime <= 20*time.Second,
 		"an answer to a keepalive has time":                    silenceTime >= pingEvery+5*time.Second,
@@ -77,6 +80,8 @@ func TestLimitsFitTogether(t *testing.T) {
 		"streams of honest relays are never more than allowed": maxGateways <= maxStreams,
 		"hostile relays do not fill the sidecar's Go memory":   inGo <= soft,
 		"they leave its container 24 MiB for other sockets":    inGo+inKernel+24<<20 <= hard,
+		"those to the API server, and 16 MiB, fit into these":  model.RelayReplicas*3*2*kernelAPI+16<<20 <= 24<<20,
+		"the relay's sockets fit its container beside Go":      relaySoft+ofRelay <= relayHard,
 		"five pods are needed to use up the new streams":       perPod*5 >= 1/streamEvery.Seconds() && perPod*4 < 1/streamEvery.Seconds(),
 	} {
 		if !is {
@@ -85,23 +90,49 @@ func TestLimitsFitTogether(t *testing.T) {
 	}
 }
 
+// What the kernel keeps of one connection in one direction, at most, with the sizes in limits.go: measured with writes
+// of 1 byte to 64 KiB, and with a page that it reserves.
+const (
+	kernelToIstiod, kernelFromIstiod   = 54 << 10, 40 << 10
+	kernelToGateway, kernelFromGateway = 54 << 10, 20 << 10
+	kernelAPI                          = 2 * apiBuffer
+)
+
 // mostSidecarMemory returns how much memory hostile relays can fill in a sidecar, in bytes: in Go, and in what the
-// kernel holds for istiod.
+// kernel holds for istiod and of it.
 func mostSidecarMemory() (inGo, inKernel int64) {
-	const empty, stream, inSocket = 10 << 20, 20 << 10, 50 << 10 // measured: docs/tunnel.md
+	const empty, stream = 10 << 20, 20 << 10 // measured: docs/tunnel.md
 	const streams, large = model.RelayReplicas * maxRelayStreams, largeBuffers * largeBuffer
 	const unread = model.RelayReplicas * 2 * maxUnread // yamux doubles a buffer that is full
-	return empty + streams*stream + unread + large, streams * inSocket
+	return empty + streams*stream + unread + large, streams * (kernelToIstiod + kernelFromIstiod)
 }
 
-// sidecarLimits returns the sidecar's GOMEMLIMIT and the memory limit of its container, in bytes.
-func sidecarLimits(t *testing.T) (soft, hard int64) {
+// relayContainer returns the container of a relay.
+func relayContainer(t *testing.T) map[string]any {
 	t.Helper()
-	limit, _, err := unstructured.NestedString(model.Config{}.SidecarContainer(), "resources", "limits", "memory")
+	relays, err := model.NewRelays(model.Config{GuestNamespace: "guest"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := relays.Unstructured()
+	if err != nil {
+		t.Fatal(err)
+	}
+	containers, _, err := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("%d containers: %v", len(containers), err)
+	}
+	return containers[0].(map[string]any)
+}
+
+// memoryLimits returns the GOMEMLIMIT of a container, and its memory limit, in bytes.
+func memoryLimits(t *testing.T, container map[string]any, goLimit string) (soft, hard int64) {
+	t.Helper()
+	limit, _, err := unstructured.NestedString(container, "resources", "limits", "memory")
 	if err != nil {
 		t.Fatal(err)
 	}
 	quantity := resource.MustParse(limit)
-	memory := resource.MustParse(strings.TrimSuffix(model.SidecarSoftLimit, "B"))
+	memory := resource.MustParse(strings.TrimSuffix(goLimit, "B"))
 	return memory.Value(), quantity.Value()
 }

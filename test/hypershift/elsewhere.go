@@ -40,7 +40,8 @@ func Others() []Elsewhere {
 }
 
 // frameworkAPI returns what deploy/cpo/component calls of the framework. The stand-in in the folder stub has the same
-// signatures. A change of one of them can mean that the component no longer compiles in HyperShift.
+// signatures. A change of one of them can mean that the component no longer compiles in HyperShift. What the component
+// calls of HyperShift's other packages is not recorded.
 func frameworkAPI() []Elsewhere {
 	var out []Elsewhere
 	for file, names := range map[string][]string{
