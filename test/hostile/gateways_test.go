@@ -2,12 +2,15 @@ package hostile_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 const (
@@ -99,25 +102,58 @@ func (w *hostileRun) restartForGateways() {
 	w.reach(gatewayWrites, w.restart)
 }
 
-// reach begins a move, and waits until hypergate makes such a write. It does not wait for long, because another lie can
-// keep hypergate from it.
+// reach begins a move, and waits until hypergate makes such a write. While the guest lies, it does not wait for long,
+// because another lie can keep hypergate from it.
 func (w *hostileRun) reach(kind string, begin func()) {
-	x := w.watcher
-	writes := func() int {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.totals[kind]
-	}
+	writes := func() int { return w.watcher.total(kind) }
 	before := writes()
 	begin()
-	for range polls(3 * time.Second) {
+	for range polls(w.patience) {
 		if writes() > before {
 			return
 		}
 	}
 }
 
-// gatewayWrites counts the writes to Gateways. Its total shows that the moves reach a rollout of gateways.
+// reachable returns the kinds of writes that moves reach, each with one of these moves.
+func reachable() map[string]string {
+	return map[string]string{
+		gatewayWrites:   "Gateways lose their hold as soon as they are held",
+		poolWrites:      "the CRD of InferencePools comes and goes, with any versions",
+		migrationWrites: "a migration from an istiod of the guest",
+	}
+}
+
+// reached returns how many writes of each kind there were.
+func (w *hostileRun) reached() map[string]int {
+	out := map[string]int{}
+	for kind := range reachable() {
+		out[kind] = w.watcher.total(kind)
+	}
+	return out
+}
+
+// reachAll fails if the moves of a whole run reached no write of a kind. In the run, other lies can have kept hypergate
+// from it. So it makes such a move again, alone and with time, after the guest has become honest.
+func (w *hostileRun) reachAll(before map[string]int) {
+	w.t.Helper()
+	w.patience = hang.Deadline
+	for _, kind := range slices.Sorted(maps.Keys(reachable())) {
+		if w.watcher.total(kind) > before[kind] {
+			continue
+		}
+		w.t.Logf("no move has reached %s, so one is made alone", kind)
+		all := moves()
+		again := all[slices.IndexFunc(all, func(m move) bool { return m.name == reachable()[kind] })]
+		undo := again.make(w)
+		if w.watcher.total(kind) == before[kind] {
+			w.t.Errorf("no move reaches %s, even alone: %s", kind, again.name)
+		}
+		undo()
+	}
+}
+
+// gatewayWrites counts the writes to Gateways. A run fails if no move reaches one.
 const gatewayWrites = "writes to Gateways"
 
 // gatewayNS is the namespace of the Gateways.

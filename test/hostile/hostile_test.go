@@ -56,8 +56,10 @@ func TestHostile(t *testing.T) {
 	t.Logf("make hostile SEED=%d DURATION=%s", seed, *durationFlag)
 	w := newHostileRun(t, seed, nil)
 	w.installHonestly()
+	before := w.reached()
 	w.lie(*durationFlag)
 	w.becomeHonest()
+	w.reachAll(before)
 }
 
 // seedOf returns the seed of the flag, or a random one if the flag is 0.
@@ -85,6 +87,8 @@ type hostileRun struct {
 	// original holds the guest's objects while the guest was honest.
 	original map[string]map[string]any
 	active   []*lie
+	// patience is how long a move waits for a write that it must reach.
+	patience time.Duration
 
 	mu          sync.Mutex
 	liar        *adversary.Liar
@@ -104,7 +108,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 	w := &hostileRun{
 		t: t, group: group, random: rand.New(rand.NewPCG(seed, 0)), liar: adversary.NewLiar(seed, longestText),
 		m: adversary.Mgmt(t, namespace), g: adversary.Guest(t), elsewhere: adversary.New(t),
-		handlers: map[string]adversary.Handler{}, alterations: map[string]adversary.Alteration{},
+		handlers: map[string]adversary.Handler{}, alterations: map[string]adversary.Alteration{}, patience: 3 * time.Second,
 	}
 	w.watcher = newWatcher(w)
 	serveMore(w.g)

@@ -503,6 +503,13 @@ func (x *watcher) writes() int {
 	return n
 }
 
+// total returns how many writes of a kind there were.
+func (x *watcher) total(kind string) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.totals[kind]
+}
+
 // summary logs the totals of a run.
 func (x *watcher) summary() {
 	x.mu.Lock()
