@@ -165,8 +165,8 @@ type Cluster struct {
 	client  metadata.Interface
 	seed    maphash.Seed
 	tracker *tracker
-	// enlargedReads has room for one read at a time, see enlarged.
-	enlargedReads chan struct{}
+	// reads has room for one read at a time, see look.
+	reads chan struct{}
 }
 
 // New validates the options and prepares a client. It sends nothing.
@@ -196,7 +196,7 @@ func New(cfg *rest.Config, opts Options) (*Cluster, error) {
 	}
 	c := &Cluster{
 		opts: opts, kinds: map[schema.GroupVersionKind]int{}, client: client, seed: maphash.MakeSeed(),
-		enlargedReads: make(chan struct{}, 1),
+		reads: make(chan struct{}, 1),
 	}
 	for i, k := range opts.Kinds {
 		c.kinds[k.GVK] = i
@@ -245,8 +245,15 @@ func (c *Cluster) labelled(o *metav1.PartialObjectMetadata) bool {
 
 func (c *Cluster) fields() fieldsOf { return fieldsOf{c.seed, c.opts.FieldManager} }
 
-// look reads the metadata of an object.
+// look reads the metadata of an object. One object is read at a time, because its metadata can be much larger than the
+// response to a write, and each of the objects that are written at once can need it.
 func (c *Cluster) look(ctx context.Context, k Kind, key types.NamespacedName) (*metav1.PartialObjectMetadata, error) {
+	select {
+	case c.reads <- struct{}{}:
+		defer func() { <-c.reads }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.opts.Timeout)
 	defer cancel()
 	return c.resource(k, key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})

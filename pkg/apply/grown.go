@@ -25,16 +25,8 @@ func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 // and too large. Otherwise it returns nil: the cause is another one, the object is not there or could not be read, or
 // only the response was long.
 // Such an object is sent again, because nothing shows that another write would return the same size.
-//
-// One object is read at a time, because its metadata can be much larger than the response to a write.
 func (c *Cluster) enlarged(ctx context.Context, j job, k Kind, cause Cause) *metav1.PartialObjectMetadata {
 	if cause.Class() != Enlarged {
-		return nil
-	}
-	select {
-	case c.enlargedReads <- struct{}{}:
-		defer func() { <-c.enlargedReads }()
-	case <-ctx.Done():
 		return nil
 	}
 	now, err := c.look(ctx, k, j.id.Key)

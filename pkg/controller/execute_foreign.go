@@ -37,6 +37,8 @@ type denied struct {
 	of types.UID
 	// cause has the object and the cause.
 	cause string
+	// unsent reports whether the patch could not be sent.
+	unsent bool
 }
 
 // patchForeign patches the first objects of a list, side by side. The next pass patches the rest. An object that has
@@ -121,7 +123,7 @@ func (p *patched) addFailure(of model.ForeignObject, why model.ForeignReason, er
 	}
 	if class := cause.Class(); p.first.cause == "" && (class == apply.Denied || class == apply.Invalid) {
 		name := text.Line(strings.TrimPrefix(of.Key.String(), "/"), longestDeniedName)
-		p.first = denied{of.UID, name + ": " + cause.String()}
+		p.first = denied{of: of.UID, cause: name + ": " + cause.String()}
 	}
 	return true
 }

@@ -125,7 +125,7 @@ func (e *execution) restoreTemplate(ctx context.Context, gateway, deployment mod
 // template, each try fails, as if the guest denied the patch.
 func unrestored(deployment model.ForeignObject, err error) patched {
 	if _, is := errors.AsType[guest.NoTemplateError](err); is {
-		return patched{first: denied{deployment.UID, err.Error()}}
+		return patched{first: denied{deployment.UID, err.Error(), true}}
 	}
 	return patched{}
 }

@@ -77,7 +77,7 @@ func (d deniedWrite) denial(now time.Time) migration.Denial {
 
 // denialOf returns the denial of an action. Without one, its cause is empty.
 func denialOf(a migration.Action, did patched) migration.Denial {
-	out := migration.Denial{Write: a.Writes(), Of: did.first.of, Cause: did.first.cause}
+	out := migration.Denial{Write: a.Writes(), Of: did.first.of, Cause: did.first.cause, Unsent: did.first.unsent}
 	switch a := a.(type) {
 	case migration.ScaleOrigin:
 		out.Replicas = a.Replicas

@@ -17,7 +17,7 @@ func requestedStart() migration.Intent { return migration.Intent{Goal: migration
 
 // deniedFor returns patches of which the first ones are denied, for a cause.
 func deniedFor(cause string, of ...types.UID) patched {
-	out := patched{denied: map[types.UID]string{}, first: denied{of[0], cause}}
+	out := patched{denied: map[types.UID]string{}, first: denied{of: of[0], cause: cause}}
 	for _, uid := range of {
 		out.denied[uid] = cause
 	}
@@ -36,7 +36,7 @@ func TestTheFormerPodsCannotBeRestored(t *testing.T) {
 		context.DeadlineExceeded: "",
 	} {
 		got := denialOf(restore, unrestored(deployment, err))
-		if want := (migration.Denial{Write: migration.WriteTemplate, Of: "gateway", Cause: cause}); got != want {
+		if want := (migration.Denial{Write: migration.WriteTemplate, Of: "gateway", Cause: cause, Unsent: cause != ""}); got != want {
 			t.Errorf("%v: %+v, want %+v", err, got, want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestDenialsOfAMigration(t *testing.T) {
 		"another object first": {[]write{{0, hold, no}, {long, hold, deniedFor("never", "b", "a")}}, known},
 		"objects in turns":     {[]write{{0, hold, no}, {long, hold, deniedFor("never", "b")}}, known},
 		"another object alone": {
-			[]write{{0, hold, no}, {long, hold, patched{succeeded: done.succeeded, first: denied{"b", "never"}}}},
+			[]write{{0, hold, no}, {long, hold, patched{succeeded: done.succeeded, first: denied{of: "b", cause: "never"}}}},
 			migration.Denial{Write: migration.WriteHold, Of: "b", Cause: "never"},
 		},
 		"the origin gets the pods that it has": {

@@ -3,6 +3,7 @@ package guest
 import (
 	"context"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -309,12 +310,16 @@ func addressOf(pod corev1.PodSpec) string {
 	return ""
 }
 
-// isProxied reports whether a pod has an HTTP proxy in its environment.
+// isProxied reports whether a pod has an HTTP proxy of the mesh configuration, which istiod writes to this variable. One
+// that the Gateway's own parameters set is not there, and stays.
 func isProxied(pod corev1.PodSpec) bool {
-	names := []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"}
 	return slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Env, func(env corev1.EnvVar) bool {
-			return slices.Contains(names, env.Name) && (env.Value != "" || env.ValueFrom != nil)
+			var config struct{ ProxyMetadata map[string]string }
+			if env.Name != "PROXY_CONFIG" || json.Unmarshal([]byte(env.Value), &config) != nil {
+				return false
+			}
+			return config.ProxyMetadata["HTTP_PROXY"] != "" || config.ProxyMetadata["HTTPS_PROXY"] != ""
 		})
 	})
 }

@@ -189,9 +189,11 @@ func TestInventoryOfAProxy(t *testing.T) {
 	t.Parallel()
 	for env, want := range map[string]bool{
 		`{name: CA_ADDR, value: "`: false,
-		`{name: HTTPS_PROXY, value: "http://proxy:3128"}, {name: CA_ADDR, value: "`: true,
-		`{name: http_proxy, value: "http://proxy:3128"}, {name: CA_ADDR, value: "`:  true,
-		`{name: HTTP_PROXY}, {name: NO_PROXY, value: a}, {name: CA_ADDR, value: "`:  false,
+		`{name: PROXY_CONFIG, value: '{"proxyMetadata": {"HTTPS_PROXY": "http://proxy:3128"}}'}, {name: CA_ADDR, value: "`: true,
+		`{name: PROXY_CONFIG, value: '{"proxyMetadata": {"HTTP_PROXY": "http://proxy:3128"}}'}, {name: CA_ADDR, value: "`:  true,
+		`{name: PROXY_CONFIG, value: '{"proxyMetadata": {"NO_PROXY": "a"}}'}, {name: CA_ADDR, value: "`:                    false,
+		`{name: PROXY_CONFIG, value: "{"}, {name: CA_ADDR, value: "`:                                                       false,
+		`{name: HTTPS_PROXY, value: "http://own:3128"}, {name: CA_ADDR, value: "`:                                          false,
 	} {
 		w := newInventoried(t)
 		deployment := w.deployment("web", migration.OriginAddress(w.cfg))

@@ -264,9 +264,10 @@ func resourceRows() []row {
 		{
 			// The origin passes the guest's proxy in its mesh configuration (cluster-ingress-operator,
 			// pkg/operator/controller/gatewayclass/istio_sail_installer.go), and hypergate in its class defaults.
-			Blocker, ProxyLost, "its pods have the proxy of the guest, and its new pods lose it until the istiod in the guest is removed",
-			"if its pods need the proxy, set the environment variables with spec.infrastructure.parametersRef of the Gateway; " +
-				"accept the rest with --allow-proxy-loss",
+			Blocker, ProxyLost, "its pods have the proxy of the mesh configuration, and its new pods lose it until the istiod " +
+				"in the guest is removed",
+			"if its pods need the proxy, set its variables with spec.infrastructure.parametersRef of the Gateway; then accept the loss " +
+				"with --allow-proxy-loss",
 			onGateways(func(_ Inventory, g InventoryGateway) bool {
 				return g.Of == OfOrigin && g.remains() && g.Proxied && !g.Skip
 			},

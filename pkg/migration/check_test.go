@@ -335,6 +335,18 @@ func TestThePlanOfASkippedGateway(t *testing.T) {
 	}
 }
 
+// TestSkippedGatewaysKeepTheOthersHeld checks that only a migration to the hosted istiod, which then does not reach the
+// phase Park, says that all Gateways stay held.
+func TestSkippedGatewaysKeepTheOthersHeld(t *testing.T) {
+	t.Parallel()
+	for goal, want := range map[migration.Goal]bool{migration.Forward: true, migration.Retired: true, migration.Backward: false} {
+		what, next := migration.Report{Why: migration.Skipped, Intent: migration.Intent{Goal: goal}}.Explain()
+		if strings.Contains(what, "stay held") != want || next == "" {
+			t.Errorf("%s: %s [%s]", goal, what, next)
+		}
+	}
+}
+
 // TestALostProxyConcernsGatewaysThatMove checks that the row is only about Gateways whose pods are still to be replaced
 // in the migration.
 func TestALostProxyConcernsGatewaysThatMove(t *testing.T) {

@@ -157,12 +157,13 @@ func (d decision) waited(p Phase, why Reason) Step {
 func (d decision) counts(at time.Time) bool { return !at.IsZero() && !at.Before(d.i.At) }
 
 // blocked returns the findings that block. Without any, it returns none. Once the hosted istiod serves, an origin that
-// is gone, or that has no Deployment, does not block: the Gateways must get another one.
+// is gone, or that has no Deployment, does not block: the Gateways must get another one. Nor does a proxy of Gateways:
+// all of them are held then, and those that have moved have lost it.
 func (d decision) blocked() []Finding {
 	begun := d.e.Hosted.Mode != HostedAbsent
 	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool {
 		isGone := f.Code == OriginMissing || f.Code == OriginUnknown && d.e.Origin.Undeployed
-		return f.Severity != Blocker || begun && isGone
+		return f.Severity != Blocker || begun && (isGone || f.Code == ProxyLost)
 	})
 }
 

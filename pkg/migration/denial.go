@@ -17,6 +17,8 @@ type Denial struct {
 	Replicas int32
 	// Cause has the object and the cause, without a full stop.
 	Cause string
+	// Unsent reports whether the write cannot even be sent: the guest does not deny it.
+	Unsent bool
 }
 
 // causeOf returns the cause of the denial if a step is the denied write, or if it follows from the denial. Otherwise,
@@ -83,6 +85,9 @@ func stopsAfter(w Write) []Reason {
 // deny changes what a report says of a step to the denial that it follows from. A Gateway whose pods of before cannot
 // be restored has failed before that: both are reported.
 func (r *Report) deny(denial Denial, cause string) {
+	if denial.Unsent && r.Progress != Stopped {
+		cause = "" // it is tried again, and needs no action yet
+	}
 	if r.Cause = cause; cause == "" || denial.Write == WriteTemplate && r.Progress == Stopped {
 		return
 	}

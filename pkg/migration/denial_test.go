@@ -39,6 +39,11 @@ func TestReportsOfADenial(t *testing.T) {
 		s.e.Gateways[0].Connected, s.e.Gateways[0].Hold, s.e.Gateways[1].Of = false, model.Held, migration.OfOrigin
 		s.memo = migration.Memo{Phase: migration.Roll, Since: start, Released: "uid-a", ReleasedAt: start, Failed: "uid-a", FailedAt: start}
 	})
+	restoring := failed.with(func(s *situation) { s.memo.Failed, s.memo.FailedAt = "", time.Time{} })
+	unsent := func(s *situation) {
+		denies(migration.WriteTemplate, 0)(s)
+		s.e.Denial.Unsent = true
+	}
 	locked := held(migration.HostedLeading, migration.LockOrigin).with(func(s *situation) {
 		s.memo = migration.Memo{Phase: migration.Lead, Since: start, ScaledAt: start, LeadFailedAt: start}
 	})
@@ -74,6 +79,8 @@ func TestReportsOfADenial(t *testing.T) {
 		"a Gateway could not be released":        {released.with(denies(migration.WriteRelease, 0)), "Roll Stopped WriteDenied"},
 		"a person has released it, and it fails": {free.with(denies(migration.WriteRelease, 0)), "Roll Acting"},
 		"the pods of before cannot be restored":  {failed.with(denies(migration.WriteTemplate, 0)), "Roll Stopped GatewayFailed"},
+		"the pods of before are not found yet":   {restoring.with(unsent), "Roll Acting"},
+		"the pods of before are not found":       {failed.with(unsent), "Roll Stopped GatewayFailed"},
 		"the origin could not be scaled":         {locked.with(denies(migration.WriteReplicas, 0)), "Lead Stopped WriteDenied"},
 		"the origin could not be started":        {locked.with(denies(migration.WriteReplicas, 2)), "Lead Stopped LockPending"},
 		"the origin is being parked":             {toPark.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
@@ -87,7 +94,7 @@ func TestReportsOfADenial(t *testing.T) {
 	} {
 		r := reported(t, tc.of, migration.Report{}, now)
 		got := strings.Join(strings.Fields(fmt.Sprintln(r.Phase, r.Progress, r.Why)), " ")
-		hasCause := strings.HasSuffix(tc.want, "WriteDenied") || tc.of.e.Denial.Write == migration.WriteTemplate
+		hasCause := strings.HasSuffix(tc.want, "WriteDenied") || strings.HasSuffix(tc.want, "GatewayFailed")
 		if got != tc.want || (r.Cause == denialCause) != hasCause {
 			t.Errorf("%s: %q, cause %q, want %q", name, got, r.Cause, tc.want)
 		}

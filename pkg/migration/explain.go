@@ -8,6 +8,8 @@ func (r Report) Explain() (what, next string) {
 	switch {
 	case r.Why == WriteDenied, r.Why == WebhookReturns, r.Why == ConflictExists:
 		what += ": " + r.Cause
+	case r.Why == Skipped && r.Intent.Goal != Backward:
+		what += ". All Gateways stay held, so their Services get no new ports"
 	case r.Cause != "":
 		what += ", and the former ones cannot be restored: " + r.Cause
 	}
@@ -124,8 +126,7 @@ func gatewayTexts() []reasonText {
 			"compare its routes with those before the move, " + thenResume,
 		},
 		{
-			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so both istiods keep their pods. " +
-				"All Gateways stay held, so their Services get no new ports",
+			Skipped, "the Gateways that are left have the annotation " + SkipAnnotation + ", so both istiods keep their pods",
 			"remove the annotation to move them too",
 		},
 	}

@@ -140,7 +140,7 @@ type InventoryGateway struct {
 	Class string
 	// Root is the ConfigMap with the roots that its pods trust. Address is the address of their istiod.
 	Root, Address string
-	// Proxied reports whether the environment of its pods has an HTTP proxy.
+	// Proxied reports whether its pods have an HTTP proxy of the origin's mesh configuration.
 	Proxied bool
 	// Second are the first ones of its other Deployments that should have pods. istiod leaves that of an earlier class
 	// or name.

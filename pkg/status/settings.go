@@ -88,8 +88,8 @@ func (r Result) othersReplace() bool {
 func (r Result) otherDefaults() (text, step string) {
 	const ownParameters = "a Gateway can name its own ConfigMap in spec.infrastructure.parametersRef"
 	if r.ProxyIsSet && r.Migration.Beside && r.Migration.Report.Moved > 0 {
-		text = "gateways that have moved lack the guest's proxy settings, because the class defaults are those of the other istiod, " +
-			"until its installation is removed"
+		text = "gateways that have moved lack the guest's proxy settings, unless their own ConfigMap has them, because the class " +
+			"defaults are those of the other istiod, until its installation is removed"
 		return text, nextStep("for a Gateway that needs them earlier, set the variables of the proxy in its own ConfigMap " +
 			"(spec.infrastructure.parametersRef)")
 	}

@@ -69,7 +69,7 @@ const (
 	gatewayBuffer     = 16 << 10
 	gatewayReadBuffer = 8 << 10
 	// apiBuffer is the size of each of both for a connection between an end and the API server: up to 256 KiB each. All
-	// streams of a tunnel share it, and a round trip of 1 ms still allows 128 MB/s.
+	// streams of a tunnel share it. A round trip of 1 ms still allows 128 MB/s, and one of 50 ms 2.6 MB/s.
 	apiBuffer = 128 << 10
 	// pingBurst is how many pings the other end can send in a row. yamux starts a goroutine for each.
 	pingBurst = 10
