@@ -310,8 +310,8 @@ func addressOf(pod corev1.PodSpec) string {
 	return ""
 }
 
-// isProxied reports whether a pod has an HTTP proxy of the mesh configuration, which istiod writes to this variable. One
-// that the Gateway's own parameters set is not there, and stays.
+// isProxied reports whether a pod has an HTTP proxy of the mesh configuration, which istiod writes to this variable. A
+// proxy that the Gateway's own parameters set is not there, and stays.
 func isProxied(pod corev1.PodSpec) bool {
 	return slices.ContainsFunc(pod.Containers, func(c corev1.Container) bool {
 		return slices.ContainsFunc(c.Env, func(env corev1.EnvVar) bool {

@@ -212,7 +212,8 @@ func TestOtherDefaults(t *testing.T) {
 		},
 		"a proxy beside another istiod": {
 			status.Result{ProxyIsSet: true, SettingsAt: now, Migration: status.Migration{Beside: true, Report: migration.Report{Moved: 1}}},
-			"gateways that have moved lack the guest's proxy settings, unless their own ConfigMap has them, because the class defaults are those of the other istiod, " +
+			"gateways that have moved lack the guest's proxy settings, unless their own ConfigMap has them, because the class " +
+				"defaults are those of the other istiod, " +
 				"until its installation is removed [for a Gateway that needs them earlier, set the variables of the proxy in its own " +
 				"ConfigMap (spec.infrastructure.parametersRef)]",
 		},
