@@ -194,10 +194,15 @@ func (r *endpointProbe) assume(last summary.Summary) {
 
 // isReady reports whether the newest istiod is rolled out, and has answered where it is published.
 func (r *endpointProbe) isReady(hosted model.ManagementObservation) bool {
-	if hosted.Istiod != model.Available || hosted.Rollout != model.RolledOut {
+	if !isRolledOut(hosted) {
 		return false
 	}
 	return r.probe.Off || r.answered.since.Equal(hosted.IstiodSince) && r.answered.at != (model.HostPort{})
+}
+
+// isRolledOut reports whether the newest istiod is available.
+func isRolledOut(hosted model.ManagementObservation) bool {
+	return hosted.Istiod == model.Available && hosted.Rollout == model.RolledOut
 }
 
 // collect takes the result of a handshake that has ended. It discards the result for an old target.

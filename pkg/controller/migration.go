@@ -32,6 +32,9 @@ type observedMigration struct {
 	denial migration.Denial
 	// ready reports whether the istiod of this installation is rolled out, and was seen where it is published.
 	ready bool
+	// needsRoots reports whether it is rolled out behind a tunnel, whose relays cannot start before the guest has the
+	// roots of the mesh CA.
+	needsRoots bool
 }
 
 // goal returns the goal of the request on the Lease. It is migration.NoGoal if there is none, or if it cannot be read.
@@ -238,7 +241,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 	origin, deployment := facts.Inventory.Origin, facts.Inventory.Origin.Deployment
 	out := migration.Evidence{
 		Origin: migration.Origin{Exists: origin.Kind() != migration.NoOrigin},
-		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.ready, Trusted: facts.Trusted},
+		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.isReady(facts.Trusted), Trusted: facts.Trusted},
 		Lock:   leaderOf(facts),
 		Outage: o.outage,
 	}
@@ -265,6 +268,11 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 	out.Findings, out.Leftovers = migration.Run(r.checked, accepted), facts.Inventory.Leftovers()
 	return out
 }
+
+// isReady reports whether the hosted istiod is ready for its next phase. The relays of a tunnel mount its roots, so they
+// cannot start before the guest has them. While the origin has the lock of the controller that publishes roots, istiod
+// only has to be available: the origin gives up this lock in the phase Lead.
+func (m observedMigration) isReady(trusted bool) bool { return m.ready || m.needsRoots && !trusted }
 
 // leaderOf returns which istiod deploys Gateways. A name that is not that of an existing pod counts as none: its lock
 // expires.

@@ -259,6 +259,26 @@ func TestHoldsOfARollout(t *testing.T) {
 	}
 }
 
+// TestRelaysNeedTheRoots checks that a tunnel, whose relays cannot start without the roots, is not needed before the
+// guest has the roots: the origin can have the lock of the controller that publishes them.
+func TestRelaysNeedTheRoots(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		of            observedMigration
+		trusted, want bool
+	}{
+		"it answers":                       {observedMigration{ready: true}, true, true},
+		"it answers, without roots":        {observedMigration{ready: true}, false, true},
+		"the guest has no roots":           {observedMigration{needsRoots: true}, false, true},
+		"the guest has the roots":          {observedMigration{needsRoots: true}, true, false},
+		"no tunnel, or it is not available": {observedMigration{}, false, false},
+	} {
+		if got := tc.of.isReady(tc.trusted); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // TestMigrationEvidence checks what a step follows from.
 func TestMigrationEvidence(t *testing.T) {
 	d, webhook := newTestDecider(t), model.ForeignObject{UID: "w", ResourceVersion: "7"}

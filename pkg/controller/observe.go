@@ -97,6 +97,7 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	o.useSettings(&r.memory.settings, &r.memory.ignoring)
 	o.ownership, o.claim = r.owner(o)
 	o.migration = r.memory.migration.observe(o, r.guest.Session(), r.memory.endpointProbe.isReady(o.mgmt))
+	o.migration.needsRoots = isRolledOut(o.mgmt) && publish.UsesTunnel(r.config, o.mgmt.ControlPlane)
 	if o.hold == nil && o.identityProblem == nil {
 		before := o.mgmt.ControlPlane
 		r.passContext.endWhen(func() error { return r.onHoldNow(before) })
