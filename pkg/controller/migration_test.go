@@ -267,10 +267,10 @@ func TestRelaysNeedTheRoots(t *testing.T) {
 		of            observedMigration
 		trusted, want bool
 	}{
-		"it answers":                       {observedMigration{ready: true}, true, true},
-		"it answers, without roots":        {observedMigration{ready: true}, false, true},
-		"the guest has no roots":           {observedMigration{needsRoots: true}, false, true},
-		"the guest has the roots":          {observedMigration{needsRoots: true}, true, false},
+		"it answers":                        {observedMigration{ready: true}, true, true},
+		"it answers, without roots":         {observedMigration{ready: true}, false, true},
+		"the guest has no roots":            {observedMigration{needsRoots: true}, false, true},
+		"the guest has the roots":           {observedMigration{needsRoots: true}, true, false},
 		"no tunnel, or it is not available": {observedMigration{}, false, false},
 	} {
 		if got := tc.of.isReady(tc.trusted); got != tc.want {
