@@ -202,9 +202,9 @@ func kindsOf(r audit.Request) (kinds []migration.Write, known bool) {
 	}
 }
 
-// isHypergates reports whether a request is for an object of hypergate's own.
+// isHypergates reports whether a request is for an object of hypergate's own, which includes those of the tunnel.
 func isHypergates(r audit.Request) bool {
-	return strings.HasPrefix(r.Name, "hypergate-")
+	return strings.HasPrefix(r.Name, "hypergate-") || r.Name == model.RelayName || r.Name == model.TunnelAccountName
 }
 
 // secretsOf returns the requests of a user for Secrets.
@@ -258,6 +258,8 @@ func TestAuditOfMigrations(t *testing.T) {
 	deleted.Verb = "delete"
 	g.Expect(notPermitted([]audit.Request{hold, own}, hypergate, in(migration.Hold))).To(gomega.BeEmpty())
 	g.Expect(notPermitted([]audit.Request{replicas, own}, hypergate, in(migration.Park))).To(gomega.BeEmpty())
+	relay, sidecar := write(hypergate, "statefulsets", model.RelayName), write(hypergate, "roles", model.TunnelAccountName)
+	g.Expect(notPermitted([]audit.Request{relay, sidecar}, hypergate, in(migration.StandBy))).To(gomega.BeEmpty())
 	for _, bad := range []audit.Request{
 		replicas, write(hypergate, "deployments", gateway), crd, deleted, write(hypergate, "secrets", "s"),
 	} {
