@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -234,7 +235,7 @@ func asDryRun(r *http.Request) (dry *http.Request, body []byte, err error) {
 }
 
 // read returns the object of a request as it is now. Empty: it does not exist, or the request creates it. The object
-// has its status. hypergate's roles allow patch of the subresource status alone, so read does not request that.
+// has its status. Of a resource whose status hypergate writes, its roles allow list and watch, but not get.
 func (t transport) read(r *http.Request, target target) (map[string]any, error) {
 	if r.Method == http.MethodPost {
 		return map[string]any{}, nil
@@ -242,7 +243,8 @@ func (t transport) read(r *http.Request, target target) (map[string]any, error) 
 	get := r.Clone(r.Context())
 	get.Method, get.URL.RawQuery = http.MethodGet, ""
 	if target.subresource == "status" {
-		get.URL.Path = strings.TrimSuffix(get.URL.Path, "/status")
+		get.URL.Path = path.Dir(strings.TrimSuffix(get.URL.Path, "/status"))
+		get.URL.RawQuery = url.Values{"fieldSelector": {"metadata.name=" + target.name}}.Encode()
 	}
 	get.Body, get.GetBody, get.ContentLength = http.NoBody, nil, 0
 	get.Header.Set("Accept", "application/json")
@@ -259,9 +261,21 @@ func (t transport) read(r *http.Request, target target) (map[string]any, error) 
 		return map[string]any{}, nil
 	case response.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("reading %s: the API server answers %s", r.URL.Path, response.Status)
+	case target.subresource == "status":
+		return only(object), nil
 	default:
 		return object, nil
 	}
+}
+
+// only returns the first object of a list. Without one, it returns an empty object.
+func only(list map[string]any) map[string]any {
+	items, _ := list["items"].([]any)
+	if len(items) == 0 {
+		return map[string]any{}
+	}
+	object, _ := items[0].(map[string]any)
+	return object
 }
 
 // content returns the body of a response as an object, and puts the body back. An empty result means that it is not

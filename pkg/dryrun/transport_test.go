@@ -78,8 +78,10 @@ func TestPatchesAreDryRuns(t *testing.T) {
 		},
 		"a status": {
 			method: "PATCH", path: role + "/status",
-			answers: map[string]string{"GET": `200 {"status":{"x":1}}`, "PATCH": `200 {"status":{"x":2}}`},
-			sent:    []string{"GET " + role, "PATCH " + role + "/status?dryRun=All"},
+			answers: map[string]string{"GET": `200 {"items":[{"status":{"x":1}}]}`, "PATCH": `200 {"status":{"x":2}}`},
+			sent: []string{
+				"GET " + strings.TrimSuffix(role, "/r") + "?fieldSelector=metadata.name%3Dr", "PATCH " + role + "/status?dryRun=All",
+			},
 			want: []Write{{
 				Side: "guest", Verb: Update, Resource: "clusterroles.rbac.authorization.k8s.io/status", Name: "r",
 				Fields: []string{"status.x"},
