@@ -154,6 +154,21 @@ func TestAPodInTheRelaysPlace(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
+	_, pair := tunnelPair(t)
+	caller := tunnel.Caller{
+		Server: api.URL, Token: "a", Cert: pair.Cert, Key: pair.Key,
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}),
+	}
+	_, err := byRelay(caller)(t.Context(), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "istiod"})
+	side, why := unreachedSide(err), unreachedReason(err)
+	if side != model.SideGuest || !strings.HasPrefix(why, "the cause is a relay or istiod: ") {
+		t.Errorf("%v: %s side: %s", err, side, why)
+	}
+}
+
+// tunnelPair returns a CA, and a key pair of it for the tunnel.
+func tunnelPair(t *testing.T) (pki.CA, pki.Serving) {
+	t.Helper()
 	ca, err := pki.New(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -162,15 +177,7 @@ func TestAPodInTheRelaysPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := tunnel.Caller{
-		Server: api.URL, Token: "a", Cert: pair.Cert, Key: pair.Key,
-		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw}),
-	}
-	_, err = byRelay(caller)(t.Context(), &tls.Config{MinVersion: tls.VersionTLS13, ServerName: "istiod"})
-	side, why := unreachedSide(err), unreachedReason(err)
-	if side != model.SideGuest || !strings.HasPrefix(why, "the cause is a relay or istiod: ") {
-		t.Errorf("%v: %s side: %s", err, side, why)
-	}
+	return ca, pair
 }
 
 // TestTheSideOfAnUnreachedRelay checks on which side a failed attempt through a relay is to be looked for: a file for
@@ -186,14 +193,7 @@ func TestTheSideOfAnUnreachedRelay(t *testing.T) {
 		w.WriteHeader(status)
 	}))
 	t.Cleanup(api.Close)
-	ca, err := pki.New(time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := ca.Serving(time.Now(), "tunnel")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, pair := tunnelPair(t)
 	roots := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
 	for _, tc := range []struct {
 		reason tunnel.Reason

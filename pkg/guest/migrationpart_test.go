@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -42,15 +41,7 @@ func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *
 		_ = json.NewEncoder(w).Encode(object)
 	})
 	config.QPS = -1
-	conn, err := guestconn.Fixed(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := New(conn, cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cluster
+	return clusterOf(t, config, cfg)
 }
 
 // TestAFailedReadLeavesTheOrigin checks that a reading that fails at what tenants create has the origin and the lock.

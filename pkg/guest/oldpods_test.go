@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -137,10 +138,16 @@ func TestTheTemplateOfBefore(t *testing.T) {
 // clusterWithReplicaSets returns a guest that answers each request with a list of ReplicaSets.
 func clusterWithReplicaSets(t *testing.T, cfg model.Config, sets []any) *Cluster {
 	t.Helper()
-	conn, err := guestconn.Fixed(apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+	return clusterOf(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSetList", "items": sets})
-	}))
+	}), cfg)
+}
+
+// clusterOf returns the guest at an API server.
+func clusterOf(t *testing.T, config *rest.Config, cfg model.Config) *Cluster {
+	t.Helper()
+	conn, err := guestconn.Fixed(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func TestTLSListeners(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if crd.newer && servers.HasOlderGuest() {
-				t.Skip("no guest of this version of Kubernetes can have this CRD")
+				t.Skip("Kubernetes of this version rejects the CRD")
 			}
 			refusesTLS(t, crd)
 		})
