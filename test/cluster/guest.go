@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"path/filepath"
 	"strings"
@@ -17,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/hypergate/hypergate/test/cluster/internal/plane"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // fieldManager is the field manager of the guest's manifests.
@@ -125,16 +123,11 @@ func (c *Cluster) guestManifests(pki *plane.PKI) ([]*unstructured.Unstructured, 
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return objects, nil
-		} else if err != nil {
-			return nil, fmt.Errorf("reading guest.yaml: %w", err)
-		}
-		objects = append(objects, object)
+	objects, err := fromyaml.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading guest.yaml: %w", err)
 	}
+	return objects, nil
 }
 
 // guestAPIServerFlags returns the flags of the guest's API server.

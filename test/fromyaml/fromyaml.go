@@ -7,6 +7,7 @@ package fromyaml
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -19,13 +20,9 @@ import (
 // Object returns the object in a YAML document. The document must have a kind.
 func Object[T ~string | ~[]byte](tb testing.TB, text T) *unstructured.Unstructured {
 	tb.Helper()
-	data, err := yaml.YAMLToJSON([]byte(text))
+	u, err := parse([]byte(text))
 	if err != nil {
-		tb.Fatalf("%v:\n%s", err, text)
-	}
-	u := &unstructured.Unstructured{}
-	if err := u.UnmarshalJSON(data); err != nil {
-		tb.Fatalf("%v:\n%s", err, text)
+		tb.Fatal(err)
 	}
 	return u
 }
@@ -34,20 +31,47 @@ func Object[T ~string | ~[]byte](tb testing.TB, text T) *unstructured.Unstructur
 // example documents that only contain comments.
 func Objects[T ~string | ~[]byte](tb testing.TB, text T) []*unstructured.Unstructured {
 	tb.Helper()
+	out, err := Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return out
+}
+
+// Parse is Objects for code that starts clusters without a test.
+func Parse[T ~string | ~[]byte](text T) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
 	for reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(string(text)))); ; {
 		document, err := reader.Read()
 		if errors.Is(err, io.EOF) {
-			return out
+			return out, nil
 		} else if err != nil {
-			tb.Fatal(err)
+			return nil, err
 		}
 		var content any
 		if err := yaml.Unmarshal(document, &content); err != nil {
-			tb.Fatalf("%v:\n%s", err, document)
+			return nil, fmt.Errorf("%w:\n%s", err, document)
 		}
-		if content != nil {
-			out = append(out, Object(tb, document))
+		if content == nil {
+			continue
 		}
+		u, err := parse(document)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, u)
 	}
+}
+
+// parse returns the object in a document. Its errors contain the document.
+func parse(document []byte) (*unstructured.Unstructured, error) {
+	data, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, fmt.Errorf("%w:\n%s", err, document)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("%w:\n%s", err, document)
+	}
+	return u, nil
 }

@@ -1,6 +1,7 @@
 package fromyaml_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,5 +37,20 @@ kind: B # ---
 	}
 	if none := fromyaml.Objects(t, ""); len(none) != 0 {
 		t.Errorf("got %v", none)
+	}
+}
+
+// TestParse checks that an error contains the document that is wrong, and not the others.
+func TestParse(t *testing.T) {
+	got, err := fromyaml.Parse("{apiVersion: v1, kind: A}\n---\n{apiVersion: v1, kind: B}")
+	if err != nil || len(got) != 2 || got[1].GetKind() != "B" {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, wrong := range []string{"{apiVersion: v1, of: B}", "kind: [B", "--- of: B"} {
+		got, err := fromyaml.Parse("{apiVersion: v1, kind: A}\n---\n" + wrong + "\n---\n{apiVersion: v1, kind: C}")
+		if got != nil || err == nil || !strings.Contains(err.Error(), "of: B") && !strings.Contains(err.Error(), wrong) ||
+			strings.Contains(err.Error(), "kind: A") || strings.Contains(err.Error(), "kind: C") {
+			t.Errorf("%s: got %v, %v", wrong, got, err)
+		}
 	}
 }

@@ -1,13 +1,11 @@
 package origin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/hypergate/hypergate/pkg/charts"
 	"github.com/hypergate/hypergate/pkg/crds"
 	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/cluster/servers"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/proc"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -255,7 +253,7 @@ func applyOLM(ctx context.Context, g Guest, o Options) error {
 		if err != nil {
 			return err
 		}
-		objects, err := parse(text)
+		objects, err := fromyaml.Parse(text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -270,7 +268,7 @@ func applyOLM(ctx context.Context, g Guest, o Options) error {
 		if err != nil {
 			return err
 		}
-		objects, err := parse(text)
+		objects, err := fromyaml.Parse(text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -335,20 +333,4 @@ func label(object *unstructured.Unstructured, labels map[string]string) {
 	}
 	maps.Copy(all, labels)
 	object.SetLabels(all)
-}
-
-// parse returns the objects of a YAML file.
-func parse(text []byte) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		object := &unstructured.Unstructured{}
-		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return out, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if len(object.Object) > 0 {
-			out = append(out, object)
-		}
-	}
 }

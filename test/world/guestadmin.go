@@ -8,7 +8,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"text/template"
@@ -21,11 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/fromyaml"
 	"github.com/hypergate/hypergate/test/ocpcrds"
 	"github.com/hypergate/hypergate/test/xds"
 )
@@ -43,18 +42,16 @@ func (w *World) Apply(ctx context.Context, manifest string, values map[string]st
 	if err != nil {
 		return err
 	}
-	decoder := yaml.NewYAMLOrJSONDecoder(filled, 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		if err := decoder.Decode(&u.Object); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("reading manifest %s: %w", manifest, err)
-		}
+	objects, err := fromyaml.Parse(filled.Bytes())
+	if err != nil {
+		return fmt.Errorf("reading manifest %s: %w", manifest, err)
+	}
+	for _, u := range objects {
 		if err := w.ApplyObject(ctx, u); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // fill returns one of the manifest templates, filled with values.

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	testcharts "github.com/hypergate/hypergate/test/charts"
+	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
 // render runs "hypergate render" and returns its output as YAML documents.
@@ -26,16 +24,10 @@ func render(t *testing.T, args ...string) []map[string]any {
 		t.Fatalf("code %d, error %q", r.code, r.errOut)
 	}
 	var out []map[string]any
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(r.out), 4096)
-	for {
-		var doc map[string]any
-		if err := decoder.Decode(&doc); errors.Is(err, io.EOF) {
-			return out
-		} else if err != nil {
-			t.Fatalf("the output is not YAML: %v", err)
-		}
-		out = append(out, doc)
+	for _, u := range fromyaml.Objects(t, r.out) {
+		out = append(out, u.Object)
 	}
+	return out
 }
 
 // describe returns the kind, the namespace and the name of each object.

@@ -24,10 +24,10 @@ const (
 // appliedFor is a golden file of pkg/mgmt.
 type appliedFor struct {
 	// Publication is the address of istiod, as {host:port}, or why --publish=auto has none.
-	Publication string         `json:"publication"`
-	Objects     []string       `json:"objects"`
-	Guest       []string       `json:"guest"`
-	Deployment  map[string]any `json:"deployment"`
+	Publication string                    `json:"publication"`
+	Objects     []string                  `json:"objects"`
+	Guest       []string                  `json:"guest"`
+	Deployment  unstructured.Unstructured `json:"deployment"`
 }
 
 func readGolden(t *testing.T, name string) appliedFor {
@@ -85,7 +85,7 @@ func TestRenderIsWhatRunApplies(t *testing.T) {
 }
 
 // summarize returns objects in the form of a golden file, and the Deployment among them.
-func summarize(t *testing.T, objects []map[string]any) (identities []string, deployment map[string]any) {
+func summarize(t *testing.T, objects []map[string]any) (identities []string, deployment unstructured.Unstructured) {
 	t.Helper()
 	for i, name := range describe(objects) {
 		u := unstructured.Unstructured{Object: objects[i]}
@@ -95,7 +95,7 @@ func summarize(t *testing.T, objects []map[string]any) (identities []string, dep
 		}
 		identities = append(identities, name+", "+owners+golden.Digest(t, &u))
 		if u.GetKind() == "Deployment" {
-			deployment = objects[i]
+			deployment = u
 		}
 	}
 	return identities, deployment
@@ -105,7 +105,7 @@ func summarize(t *testing.T, objects []map[string]any) (identities []string, dep
 // API server, for which render has a placeholder.
 func normalized(t *testing.T, of appliedFor) appliedFor {
 	t.Helper()
-	containers, _, err := unstructured.NestedSlice(of.Deployment, "spec", "template", "spec", "containers")
+	containers, _, err := unstructured.NestedSlice(of.Deployment.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) == 0 {
 		t.Fatalf("%d containers: %v", len(containers), err)
 	}
@@ -114,11 +114,11 @@ func normalized(t *testing.T, of appliedFor) appliedFor {
 			delete(container.(map[string]any), field)
 		}
 	}
-	if err := unstructured.SetNestedSlice(of.Deployment, containers, "spec", "template", "spec", "containers"); err != nil {
+	if err := unstructured.SetNestedSlice(of.Deployment.Object, containers, "spec", "template", "spec", "containers"); err != nil {
 		t.Fatal(err)
 	}
 	const hash = "gateway.hypergate.dev/guest-api-hash"
-	unstructured.RemoveNestedField(of.Deployment, "spec", "template", "metadata", "annotations", hash)
+	unstructured.RemoveNestedField(of.Deployment.Object, "spec", "template", "metadata", "annotations", hash)
 	return of
 }
 
