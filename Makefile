@@ -25,7 +25,8 @@ SETS ?= standard tls
 SIDES ?= split in-guest
 # MINUTES is the time limit of `make test` on two cores, with cold caches.
 MINUTES ?= 75
-STORIES ?= race fuzz integration e2e oldest upgrade migration conformance monitoring rotation scale bench mutations hostile limited chaos next busy
+STORIES ?= race fuzz integration e2e oldest upgrade migration conformance monitoring rotation scale bench mutations \
+hostile limited chaos next busy
 # CORE, CORE_E2E and CORE_TRAFFIC are the stories that `make test` runs on real servers. They cover the installation, the
 # removal, renewals, rotations, drift, migrations and traffic, but not each function. All stories take more than MINUTES
 # on two slow cores. `make stories` runs all of them. It also runs the tests that render charts under the race detector.
@@ -57,7 +58,8 @@ CONCURRENT := ./pkg/answer ./pkg/apply ./pkg/controller ./pkg/guest ./pkg/guestc
 SLOW := TestKubeconfigChangesDoNotLeak|TestPublishingOnEachPlatform|TestClusterIsObserved|TestGoldens|\
 TestNamespacesAreListedInPages|TestOnlyRoutesOfOwnGatewaysCount|TestContentOfAGuestCRD|\
 TestOLMLookupsAreLimited|TestClassesDisappearWithTheirCRD|TestAnUnrelatedChangeDoesNotRestartTheSearch|TestUnsupportedFieldsInUseAreFound|\
-TestOnlyOwnershipLeasesAreRead|TestObjectsThatAreStillLookedFor|TestOperatorOfAnOLMLabel|TestOLMLookupsFollowObjects|TestIdleStreamsGiveBackTheirBuffers
+TestOnlyOwnershipLeasesAreRead|TestObjectsThatAreStillLookedFor|TestOperatorOfAnOLMLabel|TestOLMLookupsFollowObjects|\
+TestIdleStreamsGiveBackTheirBuffers
 WITH_SLOW := ./pkg/guest ./pkg/guestconn ./pkg/mgmt ./pkg/tunnel
 # RACES are the tests of test/adversary that run under the race detector. It makes the other tests several times slower.
 # `make race` runs all of them.
@@ -77,9 +79,13 @@ golangci_lint = "$$(tools/build.sh --dir)/golangci-lint"
 
 .PHONY: help
 help: ## List the targets.
+	@# A text that ends with a backslash continues after the next line's ##.
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
-		/^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { \
+			while (sub(/\\$$/, "") && (getline more) > 0) $$0 = $$0 substr(more, length("## ") + 1); \
+			printf "  %-16s %s\n", $$1, $$2 \
+		}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build bin/hypergate and bin/hypergate-tunnel.
@@ -162,7 +168,9 @@ lint: tools ## Check the Go code (format, import rules, size limits, defects), a
 			exit 1; \
 		}; \
 	done
-	linter=$(golangci_lint) && for dir in $(CPO_MODULES); do (cd "$$dir" && "$$linter" run -c "$(CURDIR)/deploy/cpo/component/.golangci.yml") || exit 1; done
+	linter=$(golangci_lint) && for dir in $(CPO_MODULES); do \
+		(cd "$$dir" && "$$linter" run -c "$(CURDIR)/deploy/cpo/component/.golangci.yml") || exit 1; \
+	done
 	@cd test/conformance && go mod tidy -diff || { \
 		echo 'test/conformance: go.mod or go.sum is not tidy: run go mod tidy there and commit both.' >&2; \
 		exit 1; \
@@ -212,7 +220,8 @@ conformance-test: ## Vet test/conformance, and test how it judges results. It ha
 	cd test/conformance && go vet ./... && go test -short -timeout 10m ./...
 
 .PHONY: unit
-unit: envoy-test monitoring-test conformance-test cpo-test ## Run the tests that only need Go. Packages with goroutines run under the race detector, except SLOW.
+unit: envoy-test monitoring-test conformance-test cpo-test ## Run the tests that only need Go. \
+## Packages with goroutines run under the race detector, except SLOW.
 	@for t in $(subst |, ,$(subst $(space),,$(SLOW))); do \
 		grep -q "^func $$t(" $(addsuffix /*_test.go,$(WITH_SLOW)) || { \
 			echo "unit: there is no test $$t; correct SLOW in the Makefile" >&2; \
@@ -357,7 +366,8 @@ limited: ## Run every move of `make hostile` once, in a cgroup with the memory l
 	go test -count=1 -timeout 0 -v -run '^TestEveryMoveWithinTheMemoryLimit$$' ./test/hostile -limited -seed=$(SEED)
 
 .PHONY: bench
-bench: servers build ## Measure time, writes, memory, commands and a scrape, and compare with the lower bound. Fails if a bar is missed. Accepts BENCH_FLAGS. The end needs root.
+bench: servers build ## Measure time, writes, memory, commands and a scrape, and compare with the lower bound. \
+## Fails if a bar is missed. Accepts BENCH_FLAGS. The end needs root.
 	@hack/servers/build.sh proxy-server proxy-agent pilot-agent
 	@# Each part runs, also after one that missed a bar.
 	missed=0; \

@@ -12,12 +12,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ $# -eq 0 ]; then
-	echo "e2e: no packages given; \`make e2e\` passes those under test/ that start a real node. If go list failed, its message is above." >&2
+	echo "e2e: no packages given; \`make e2e\` passes those under test/ that start a real node." \
+		"If go list failed, its message is above." >&2
 	exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then
+	echo "e2e: NOT RUN, because this user is not root. These tests start a real node (containerd, kubelet, kube-proxy) in" \
+		"namespaces of its own." >&2
 	cat >&2 <<-EOF
-		e2e: NOT RUN, because this user is not root. These tests start a real node (containerd, kubelet, kube-proxy) in namespaces of its own.
 		Not run:
 		$(printf '  %s\n' "$@")
 		To run them:                          sudo env "PATH=\$PATH" "HYPERGATE_CACHE=\${HYPERGATE_CACHE:-\$HOME/.cache/hypergate}" make e2e

@@ -20,7 +20,10 @@ while IFS=: read -r file name; do
 	mkdir -p "$corpus"
 	have=$(find "$corpus" -type f | wc -l)
 	find "$found" -type f -size -"$bytes"c -printf '%s %p\n' | sort -n | cut -d' ' -f2- |
-		awk -v want=$((number - have)) '{ line[NR] = $0 } END { for (i = 1; i <= want && i <= NR; i++) print line[int(i * NR / (want < NR ? want : NR))] }' |
+		awk -v want=$((number - have)) '
+			{ line[NR] = $0 }
+			END { for (i = 1; i <= want && i <= NR; i++) print line[int(i * NR / (want < NR ? want : NR))] }
+		' |
 		xargs -r -d '\n' cp -n -t "$corpus"
 	echo "fuzz-corpus: $name in ./$package: $(find "$corpus" -type f | wc -l) inputs"
 done < <(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' pkg cmd test hack | sed 's/func //' | sort)

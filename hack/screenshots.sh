@@ -49,7 +49,8 @@ done
 
 # picture writes a picture of a page for the documentation: page, scheme, size, file.
 picture() {
-	browser --blink-settings="preferredColorScheme=$2" --window-size="$3" --screenshot="$PWD/$out/$4" "file://$PWD/pkg/webpage/testdata/$1.html"
+	browser --blink-settings="preferredColorScheme=$2" --window-size="$3" --screenshot="$PWD/$out/$4" \
+		"file://$PWD/pkg/webpage/testdata/$1.html"
 }
 picture degraded 1 1000,940 docs-status.png
 picture fleet 0 1000,560 docs-fleet.png

@@ -62,7 +62,8 @@ echo
 printf '%s\n' "${rows[@]}"
 printf '%-18s %-8s %9s\n' total '' "$((now - began)) s"
 if [[ -n "$late" ]]; then
-	echo "step.sh: TOO LONG: $((now - began)) s when $late had ended, and all targets together may take $within s ($((within / 60)) minutes)." \
+	echo "step.sh: TOO LONG: $((now - began)) s when $late had ended, and all targets together may take $within s" \
+		"($((within / 60)) minutes)." \
 		"The table says how long each took; what need not run each time belongs to make stories." >&2
 	[[ "$code" -ne 0 ]] || code=1
 fi

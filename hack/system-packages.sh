@@ -24,11 +24,13 @@ done <<<"$needed"
 if [ ${#missing[@]} -eq 0 ]; then exit; fi
 
 if ! command -v apt-get >/dev/null; then
-	echo "system packages: missing ${missing[*]}, and this is not a Debian system (no apt-get). Install what corresponds to these Debian packages by hand; the CNI plugins go into /usr/lib/cni. Then run the command again." >&2
+	echo "system packages: missing ${missing[*]}, and this is not a Debian system (no apt-get). Install what" \
+		"corresponds to these Debian packages by hand; the CNI plugins go into /usr/lib/cni. Then run the command again." >&2
 	exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then
-	echo "system packages: missing ${missing[*]}, and installing needs root. Run: sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+	echo "system packages: missing ${missing[*]}, and installing needs root." \
+		"Run: sudo apt-get install --no-install-recommends ${missing[*]}" >&2
 	exit 1
 fi
 
@@ -36,7 +38,8 @@ echo "system packages: installing ${missing[*]} ..." >&2
 start=$SECONDS
 export DEBIAN_FRONTEND=noninteractive
 if ! { apt-get update -qq && apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null; } </dev/null >&2; then
-	echo "system packages: apt-get failed, its message is above. Check that the Debian mirror is reachable and that no other apt-get runs, then run the command again." >&2
+	echo "system packages: apt-get failed, its message is above. Check that the Debian mirror is reachable and that no" \
+		"other apt-get runs, then run the command again." >&2
 	exit 1
 fi
 for service in containerd haproxy; do

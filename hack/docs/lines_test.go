@@ -12,6 +12,8 @@ import (
 const (
 	// widestComment is the widest line of a comment, in columns, with tabs of four. The linter has the limit of code.
 	widestComment = 120
+	// widestScript is the widest line of a script, like the linter's limit of code.
+	widestScript = 140
 	// widestCell is the longest cell of a table in a page, in characters.
 	widestCell = 300
 )
@@ -56,5 +58,29 @@ func TestLinesFitAScreen(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestLinesOfScriptsFitAScreen checks shell scripts and the Makefile. A script whose bytes are the key of a cache is
+// excepted, because another line would build everything in the cache again.
+func TestLinesOfScriptsFitAScreen(t *testing.T) {
+	scripts := 0
+	for _, path := range texts(t) {
+		if filepath.Ext(path) != ".sh" && filepath.Base(path) != "Makefile" {
+			continue
+		}
+		script := read(t, path)
+		if isKey := strings.Contains(script, "key=$({ cat build.sh"); isKey {
+			continue
+		}
+		scripts++
+		for i, line := range strings.Split(script, "\n") {
+			if width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); width > widestScript {
+				t.Errorf("%s:%d: the line has %d columns, more than %d", path, i+1, width, widestScript)
+			}
+		}
+	}
+	if scripts < 10 {
+		t.Errorf("only %d scripts were found", scripts)
 	}
 }
