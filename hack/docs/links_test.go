@@ -52,11 +52,11 @@ func TestTheREADMEIsShort(t *testing.T) {
 	}
 }
 
-// pages returns the Markdown files of the documentation.
+// pages returns the Markdown files of the documentation, with those of tests.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/*.md", "deploy/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "deploy/*.md", "deploy/*/*.md", "test/*/*.md", "test/*/*/*.md"} {
 		found, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)

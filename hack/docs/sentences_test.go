@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,9 +24,6 @@ var (
 func TestSentencesAreShort(t *testing.T) {
 	sentences := 0
 	for _, page := range pages(t) {
-		if strings.HasPrefix(page, filepath.Join(root, "deploy")) {
-			continue
-		}
 		for _, p := range paragraphs(read(t, page)) {
 			for _, sentence := range sentencesOf(p.text) {
 				sentences++
