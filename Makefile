@@ -193,7 +193,7 @@ stories: ## Run each target in STORIES once, and print a table of the results. T
 
 .PHONY: busy
 busy: ## Run unit and integration five times, and e2e twice, with stress-ng on four CPUs. Takes hours. Needs root.
-	@MAKE='$(MAKE)' hack/busy.sh
+	@MAKE='$(MAKE)' hack/busy.sh 4 $(BUSY)
 
 .PHONY: check-generated
 check-generated: ## Fail if `make generate` changes a file.

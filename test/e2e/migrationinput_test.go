@@ -110,7 +110,13 @@ func authorizationPolicy() *unstructured.Unstructured {
 
 func (t *migrationTest) annotateEdge(key, value string) {
 	t.Helper()
-	_, err := t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.MergePatchType,
+	t.annotate(smallAt{namespace: world.GuestNamespace, name: trafficGateway}, key, value)
+}
+
+// annotate sets an annotation of a Gateway to a value in JSON. The value null removes it.
+func (t *migrationTest) annotate(gateway smallAt, key, value string) {
+	t.Helper()
+	_, err := t.Gateways.Gateways(gateway.namespace).Patch(t.ctx, gateway.name, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"`+key+`":`+value+`}}}`), metav1.PatchOptions{FieldManager: "guest-admin"})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 }

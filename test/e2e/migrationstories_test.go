@@ -93,6 +93,7 @@ func TestMigrationFromHelm(t *testing.T) {
 		{"a guest of Istio's Helm chart is ready to move", readyFromHelm},
 		{"three Gateways move, and move back", threeThereAndBack},
 		{"rolled back from Roll", func(t *migrationTest) { rolledBackFrom(t, migration.Roll) }},
+		{"a Gateway is left out, and moves when its annotation is removed", oneStays},
 		{"the release is upgraded after Park, and it stays parked", releaseUpgraded},
 		{"the release is uninstalled, and the migration is done", ownerRemoves},
 	})
@@ -246,6 +247,42 @@ func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 	allow()
 	m.returned()
 	m.arrives()
+}
+
+// oneStays leaves a Gateway where it is, on both ways. Both istiods serve meanwhile. When the annotation is removed,
+// the migration goes on without a further request.
+func oneStays(t *migrationTest) {
+	t.addTwo()
+	stays := t.small[0]
+	skip := func(value string) { t.annotate(stays, migration.SkipAnnotation, value) }
+	m := t.moving()
+	skip(`"true"`)
+	m.request("start")
+	m.leavesOut(stays)
+	t.Expect(t.deployedBy(addressOfOrigin)).To(gomega.ConsistOf(stays.String()))
+	t.Expect(t.originReplicas()).To(gomega.BeNumerically(">", 0))
+	skip("null")
+	m.parks()
+
+	skip(`"true"`)
+	m.request("rollback")
+	m.leavesOut(stays)
+	t.Expect(t.deployedBy(t.published())).To(gomega.ConsistOf(stays.String()))
+	t.Expect(t.hostedIstiod()).To(gomega.BeTrue())
+	skip("null")
+	m.returned()
+	m.arrives()
+}
+
+// leavesOut waits until all Gateways but one have moved. Then each one is configured by the istiod that it is at.
+func (m *move) leavesOut(stays smallAt) {
+	m.Helper()
+	m.until("all but "+stays.String()+" have moved", func(r migration.Record) bool { return ended(r, migration.Skipped) })
+	code, out := m.command("status")
+	m.Log("\n" + out)
+	m.Expect(code).To(gomega.Equal(2), out)
+	m.Expect(out).To(gomega.And(gomega.ContainSubstring("ended: Skipped"), gomega.ContainSubstring(migration.SkipAnnotation)))
+	m.reconfiguredEverywhere()
 }
 
 // waitsForOwner reports whether a migration waits until the owner removes the istiod in the guest.
