@@ -8,7 +8,9 @@ import (
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -33,7 +35,8 @@ func changedClassValues(t *fixture, edge *edgeOfTheGuest) {
 	load, istiod, gateways := t.loaded(streams), t.istiodPod().UID, []string{trafficGateway, small}
 
 	h.Terminate()
-	h, err := t.StartProcess(t.ctx, "--values", file) // a process, because a pod does not see the file
+	// This is a process, because a pod does not see the file. An earlier story can have changed the server of pods.
+	h, err := t.StartProcess(t.ctx, "--values", file, "--istiod-guest-server", t.guestServerOfIstiod())
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	defer h.Terminate()
 	t.rollFor(h, gateways, "linux", "50m")
@@ -43,6 +46,16 @@ func changedClassValues(t *fixture, edge *edgeOfTheGuest) {
 	t.reconfigured(edge)
 	t.more(load, 500)
 	t.judge(load, 3000)
+}
+
+// guestServerOfIstiod returns the URL at which istiod reaches the guest's API server.
+func (t *fixture) guestServerOfIstiod() string {
+	t.Helper()
+	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, model.CredentialSecretName, metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["config"])
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	return config.Host
 }
 
 // rollFor waits until the pods of all Gateways have what the values of hypergate give them.
