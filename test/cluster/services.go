@@ -67,7 +67,7 @@ func (r run) command(name string) []string {
 	pki := r.Keys
 	node, etcd := r.Net.Node.String(), "http://127.0.0.1:2379"
 	from := r.Binaries[name]
-	if r.Role == guestNode {
+	if r.isOfGuest() {
 		from = r.Binaries[servers.OfGuest(name)]
 	}
 	binary := func(args ...string) []string { return append([]string{from}, args...) }
@@ -291,7 +291,8 @@ func (r run) control(ctx context.Context, order string) error {
 	return nil
 }
 
-// IsOlderGuest reports whether the node has the servers that GUEST_KUBERNETES selects.
-func (r run) IsOlderGuest() bool {
-	return r.Role == guestNode && servers.HasOlderGuest()
-}
+// isOfGuest reports whether GUEST_KUBERNETES selects the servers of the node. A standalone cluster is its own guest.
+func (r run) isOfGuest() bool { return r.Role == guestNode || !r.Guest }
+
+// IsOlderGuest reports whether the node has the servers of an older guest.
+func (r run) IsOlderGuest() bool { return r.isOfGuest() && servers.HasOlderGuest() }

@@ -18,7 +18,7 @@ import (
 const assetsEnv = "KUBEBUILDER_ASSETS"
 
 // guestEnv is the variable with the version of Kubernetes that guests have, if that is not the version of the
-// management cluster: 1.30, the oldest one that a guest may have.
+// management cluster: 1.30, the oldest one that a guest may have. A standalone cluster with a node is a guest, too.
 const guestEnv = "GUEST_KUBERNETES"
 
 // HasOlderGuest reports whether guests have the version of Kubernetes that GUEST_KUBERNETES selects.
