@@ -124,6 +124,9 @@ func (x *watcher) guest(r *http.Request) {
 	if isWrite(r) && strings.Contains(r.URL.Path, "/gateways/") {
 		x.totals[gatewayWrites]++
 	}
+	if _, is := isRefusal(r); is {
+		x.totals[listenerSetWrites]++
+	}
 	for _, part := range [][]byte{head.Bytes(), body} {
 		sum := sha256.Sum256(part)
 		if x.searched[sum] {
@@ -503,11 +506,18 @@ func (x *watcher) writes() int {
 	return n
 }
 
-// total returns how many writes of a kind there were.
+// total returns how many of a kind there were.
 func (x *watcher) total(kind string) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.totals[kind]
+}
+
+// count counts one more of a kind.
+func (x *watcher) count(kind string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.totals[kind]++
 }
 
 // summary logs the totals of a run.

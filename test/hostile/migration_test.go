@@ -3,6 +3,7 @@ package hostile_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -35,6 +36,12 @@ func migrationMoves() []move {
 			undo := w.requestMigration()
 			return func() { honest(); undo() }
 		}},
+		{"a migration, with lies about what is permitted", func(w *hostileRun) func() {
+			honest := w.handle("reviews", w.lieInReview)
+			w.putOrigin()
+			w.reach(reviewLies, w.putRequest)
+			return func() { honest(); w.endMigration() }
+		}},
 		{"a migration, with many pods, ReplicaSets and Leases", func(w *hostileRun) func() {
 			const many = 2000
 			for i := range many {
@@ -57,6 +64,44 @@ func migrationMoves() []move {
 			}
 		}},
 	}
+}
+
+// reviewLies counts the lies in answers about what the guest permits (SelfSubjectAccessReview). A run fails if no
+// migration asks.
+const reviewLies = "lies about what is permitted"
+
+// lieInReview answers what the guest permits with values of wrong types, with what contradicts itself or other answers,
+// with less or more than an answer, or with another one.
+func (w *hostileRun) lieInReview(rw http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+		return false
+	}
+	w.watcher.count(reviewLies)
+	const start = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":`
+	statuses := []string{
+		"", "null", "7", "[]", `"allowed"`, "{}", `{"allowed":null}`, `{"allowed":"true"}`, `{"allowed":1}`, `{"allowed":{"allowed":true}}`,
+		`{"allowed":false}`, `{"allowed":true}`, `{"allowed":true,"allowed":false}`, `{"allowed":true,"denied":true,"reason":7}`,
+		`{"allowed":false,"denied":false,"reason":"it is allowed","evaluationError":[]}`,
+		`{"allowed":true,"reason":"` + lies(w, func(l *adversary.Liar) string { return l.Long("r") }) + `"}`,
+		strings.Repeat("[", 100_000),
+		`{"allowed":[` + strings.Repeat("0,", 250_000) + "0]}",
+	}
+	answers := []func(){
+		func() { cut(rw, start+`{"allowed":tr`) },
+		func() { pour(rw, r, http.StatusCreated, start+`{"reason":"`, strings.Repeat("x", 64<<10), 64<<20) },
+		func() {
+			body(rw, http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":{"allowed":true}}`)
+		},
+		func() { rw.WriteHeader(http.StatusNoContent) },
+		func() { adversary.Deny(rw, lies(w, (*adversary.Liar).Text)) },
+		func() { <-r.Context().Done() },
+	}
+	if n := lies(w, func(l *adversary.Liar) int { return l.IntN(len(answers) + len(statuses)) }); n < len(answers) {
+		answers[n]()
+	} else {
+		body(rw, http.StatusCreated, "application/json", start+statuses[n-len(answers)]+"}")
+	}
+	return true
 }
 
 // requestMigration gives the guest an istiod of its own, and requests the migration from it. The returned function
