@@ -120,7 +120,7 @@ func reachable() map[string]string {
 	return map[string]string{
 		gatewayWrites:     "Gateways lose their hold as soon as they are held",
 		poolWrites:        "the CRD of InferencePools comes and goes, with any versions",
-		migrationWrites:   "a migration from an istiod of the guest",
+		rollLies:          "a migration, with wrong types once it moves a Gateway",
 		listenerSetWrites: "patches of ListenerSets fail, are cut, or are not what was asked for",
 		reviewLies:        "a migration, with lies about what is permitted",
 	}
