@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/controller"
@@ -82,8 +84,8 @@ func written(s *adversary.Server, from int) []string {
 	return out
 }
 
-// sent is a log of the writes that hypergate sends to both sides, without those of the HostedControlPlane's conditions.
-// The log of a server has a request only when the server begins to handle it, which can be after its client gave up.
+// sent is a log of the writes that hypergate sends to both sides, also of the HostedControlPlane's conditions. The log
+// of a server has a request only when the server begins to handle it, which can be after its client gave up.
 type sent struct {
 	mu     sync.Mutex
 	writes []string
@@ -111,12 +113,39 @@ type recorder struct {
 
 // RoundTrip sends a request. net/http sends none whose context has ended.
 func (r recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method != http.MethodGet && !strings.Contains(request.URL.Path, hcps) && request.Context().Err() == nil {
+	if request.Method != http.MethodGet && request.Context().Err() == nil {
 		r.log.mu.Lock()
 		r.log.writes = append(r.log.writes, request.Method+" "+request.URL.Path)
 		r.log.mu.Unlock()
 	}
 	return r.next.RoundTrip(request)
+}
+
+// askedClock is the clock of a controller. It counts how often its time is asked for. While the HostedControlPlane is
+// paused or deleted, only passes ask.
+type askedClock struct {
+	clock.RealClock
+
+	times atomic.Int64
+}
+
+// Now returns the time, and counts.
+func (c *askedClock) Now() time.Time {
+	c.times.Add(1)
+	return c.RealClock.Now()
+}
+
+// changeUntilPasses adds classes to a guest until several passes began after the first of them. Without these passes, a
+// test in which nothing is written shows nothing.
+func (c *askedClock) changeUntilPasses(t *testing.T, g *adversary.Server) {
+	t.Helper()
+	const mostInPass, passes = 10, 3
+	more, before := 0, c.times.Load()
+	eventually(t, "passes begin after the changes", func() bool {
+		putClass(g, fmt.Sprintf("one-more-%d", more))
+		more++
+		return c.times.Load() > before+mostInPass*passes
+	})
 }
 
 // noTimeout fails the test if a request ran into its timeout.
@@ -149,7 +178,8 @@ func slowWrites() map[string]model.Side {
 // TestNothingIsWrittenAfterAPauseOrDeletion pauses or deletes the HostedControlPlane while a side delays writes. The
 // current pass ends and gives up its requests. hypergate reports the pause at once.
 //
-// After that, it writes nothing on either side, even when the side answers again.
+// After that, it writes nothing on either side, even when the side answers again. The guest changes meanwhile, so that
+// there is something to write in several passes.
 func TestNothingIsWrittenAfterAPauseOrDeletion(t *testing.T) {
 	t.Parallel()
 	for name, end := range endings() {
@@ -158,8 +188,8 @@ func TestNothingIsWrittenAfterAPauseOrDeletion(t *testing.T) {
 				t.Parallel()
 				m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
 				putHCP(m, "")
-				writes := &sent{}
-				log, stop := runUntil(t, m, g, writes.record)
+				writes, asked := &sent{}, &askedClock{}
+				log, stop := runUntil(t, m, g, writes.record, func(o *controller.Options) { o.Clock = asked })
 				t.Cleanup(func() { _ = stop() })
 				eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 				gate := hold(t, map[model.Side]*adversary.Server{model.SideMgmt: m, model.SideGuest: g}[side], http.MethodPatch, held)
@@ -177,13 +207,13 @@ func TestNothingIsWrittenAfterAPauseOrDeletion(t *testing.T) {
 				noTimeout(t, log)
 				_, before := writes.since(0)
 				gate.open()
-				putClass(g, "one-more")
 				g.Delete("v1", "namespaces", "", "openshift-ingress")
+				asked.changeUntilPasses(t, g)
 				if err := stop(); err != nil {
 					t.Error("the controller ended:", err)
 				}
-				if after, _ := writes.since(before); len(after) > 0 {
-					t.Errorf("written after the HostedControlPlane was %s:\n%s", name, strings.Join(after, "\n"))
+				if after, _ := writes.since(before); len(after) > 0 || before == 0 {
+					t.Errorf("%d writes before, written after the HostedControlPlane was %s:\n%s", before, name, strings.Join(after, "\n"))
 				}
 			})
 		}

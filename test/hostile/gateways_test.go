@@ -102,8 +102,8 @@ func (w *hostileRun) restartForGateways() {
 	w.reach(gatewayWrites, w.restart)
 }
 
-// reach begins a move, and waits until hypergate makes such a write. While the guest lies, it does not wait for long,
-// because another lie can keep hypergate from it.
+// reach begins a move, and waits until hypergate makes such a write, or meets such a lie. While the guest lies, it does
+// not wait for long, because another lie can keep hypergate from it.
 func (w *hostileRun) reach(kind string, begin func()) {
 	writes := func() int { return w.watcher.total(kind) }
 	before := writes()
@@ -115,16 +115,18 @@ func (w *hostileRun) reach(kind string, begin func()) {
 	}
 }
 
-// reachable returns the kinds of writes that moves reach, each with one of these moves.
+// reachable returns the kinds of writes and lies that moves reach, each with one of these moves.
 func reachable() map[string]string {
 	return map[string]string{
-		gatewayWrites:   "Gateways lose their hold as soon as they are held",
-		poolWrites:      "the CRD of InferencePools comes and goes, with any versions",
-		migrationWrites: "a migration from an istiod of the guest",
+		gatewayWrites:     "Gateways lose their hold as soon as they are held",
+		poolWrites:        "the CRD of InferencePools comes and goes, with any versions",
+		rollLies:          "a migration, with wrong types once it moves a Gateway",
+		listenerSetWrites: "patches of ListenerSets fail, are cut, or are not what was asked for",
+		reviewLies:        "a migration, with lies about what is permitted",
 	}
 }
 
-// reached returns how many writes of each kind there were.
+// reached returns how many of each kind there were.
 func (w *hostileRun) reached() map[string]int {
 	out := map[string]int{}
 	for kind := range reachable() {
@@ -133,7 +135,7 @@ func (w *hostileRun) reached() map[string]int {
 	return out
 }
 
-// reachAll fails if the moves of a whole run reached no write of a kind. In the run, other lies can have kept hypergate
+// reachAll fails if the moves of a whole run reached none of a kind. In the run, other lies can have kept hypergate
 // from it. So it makes such a move again, alone and with time, after the guest has become honest.
 func (w *hostileRun) reachAll(before map[string]int) {
 	w.t.Helper()
@@ -213,17 +215,21 @@ func (w *hostileRun) hostileGateways(key string, o map[string]any) map[string]an
 		return o
 	}
 	path := lies(w, func(l *adversary.Liar) []string { return fields[l.IntN(len(fields))] })
-	at := o
+	setField(o, path, lies(w, hostileValue))
+	return o
+}
+
+// setField sets a field of an object. What is on the way to it becomes an object, if it is not one.
+func setField(o map[string]any, path []string, value any) {
 	for _, field := range path[:len(path)-1] {
-		inner, ok := at[field].(map[string]any)
+		inner, ok := o[field].(map[string]any)
 		if !ok {
 			inner = map[string]any{}
-			at[field] = inner
+			o[field] = inner
 		}
-		at = inner
+		o = inner
 	}
-	at[path[len(path)-1]] = lies(w, hostileValue)
-	return o
+	o[path[len(path)-1]] = value
 }
 
 // hostileValue returns a value of a wrong type, or one that is out of range or long.

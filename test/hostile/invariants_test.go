@@ -61,7 +61,9 @@ type watcher struct {
 	learning bool
 	// renewed reports whether hypergate removed the mesh CA, as an uninstallation does. Only then may a different CA
 	// follow.
-	renewed  bool
+	renewed bool
+	// rolling reports whether a migration is in the phase Roll.
+	rolling  bool
 	secrets  *leak.Secrets
 	searched map[[32]byte]bool
 	pauses   pauses
@@ -124,6 +126,9 @@ func (x *watcher) guest(r *http.Request) {
 	if isWrite(r) && strings.Contains(r.URL.Path, "/gateways/") {
 		x.totals[gatewayWrites]++
 	}
+	if _, is := isRefusal(r); is {
+		x.totals[listenerSetWrites]++
+	}
 	for _, part := range [][]byte{head.Bytes(), body} {
 		sum := sha256.Sum256(part)
 		if x.searched[sum] {
@@ -175,7 +180,9 @@ func (x *watcher) management(_ http.ResponseWriter, r *http.Request) bool {
 		x.totals[poolWrites]++
 	}
 	if strings.HasSuffix(r.URL.Path, "/leases/"+migration.LeaseName("rev")) {
-		x.totals[migrationWrites]++
+		if x.rolling = rolls(body); x.rolling {
+			x.totals[migrationRolls]++
+		}
 		return false // it has the progress of a migration, which follows from the guest
 	}
 	if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, "/secrets/cacerts") {
@@ -503,11 +510,25 @@ func (x *watcher) writes() int {
 	return n
 }
 
-// total returns how many writes of a kind there were.
+// total returns how many of a kind there were.
 func (x *watcher) total(kind string) int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.totals[kind]
+}
+
+// isRolling reports whether a migration is in the phase Roll.
+func (x *watcher) isRolling() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.rolling
+}
+
+// count counts one more of a kind.
+func (x *watcher) count(kind string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.totals[kind]++
 }
 
 // summary logs the totals of a run.

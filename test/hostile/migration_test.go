@@ -1,12 +1,15 @@
 package hostile_test
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -19,11 +22,29 @@ const (
 	leases      = "leases"
 	replicaSets = "replicasets"
 	pods        = "pods"
+	configMaps  = "configmaps"
+	// lockName is the name of the Lease by which istiods decide which of them deploys Gateways.
+	lockName = "istio-gateway-deployment-rev"
 )
 
-// migrationWrites counts the writes to the Lease of a migration. An honest migration makes four. More show that a move
-// reached a migration, which is rare: usually its reading of the guest fails.
-const migrationWrites = "writes to the Lease of a migration"
+// migrationRolls counts the writes to the Lease of a migration in the phase Roll. All Gateways were held before, the
+// origin was scaled to 0, and the hosted istiod has the lock. A migration does not get further here: only istiod says
+// which gateways are connected to it, and none runs.
+const migrationRolls = "writes to the Lease of a migration that moves Gateways"
+
+// rollLies counts the lies about the pods and ReplicaSets of a Gateway in that phase. Only a migration reads these. A
+// run fails if no migration gets there, which is rare while the guest lies: usually a reading fails before.
+const rollLies = "lies in a migration that moves Gateways"
+
+// rolls reports whether the body of a write to the Lease of a migration has the state of the phase Roll.
+func rolls(body []byte) bool {
+	var lease struct{ Metadata metav1.ObjectMeta }
+	if yaml.Unmarshal(body, &lease) != nil {
+		return false
+	}
+	memo, err := migration.ParseMemo(lease.Metadata.Annotations[migration.MemoAnnotation])
+	return err == nil && memo.Phase == migration.Roll
+}
 
 // migrationMoves returns the lies in a migration. hypergate reads more kinds during one, for example pods and
 // ReplicaSets.
@@ -34,6 +55,17 @@ func migrationMoves() []move {
 			honest := w.alter("wrong types in a migration", w.wrongTypes(3))
 			undo := w.requestMigration()
 			return func() { honest(); undo() }
+		}},
+		{"a migration, with wrong types once it moves a Gateway", func(w *hostileRun) func() {
+			honest := w.alter("wrong types in the phase Roll", w.wrongTypesInRoll)
+			undo := w.requestMigrationUntil(rollLies)
+			return func() { honest(); undo() }
+		}},
+		{"a migration, with lies about what is permitted", func(w *hostileRun) func() {
+			honest := w.handle("reviews", w.lieInReview)
+			w.putOrigin()
+			w.reach(reviewLies, w.putRequest)
+			return func() { honest(); w.endMigration() }
 		}},
 		{"a migration, with many pods, ReplicaSets and Leases", func(w *hostileRun) func() {
 			const many = 2000
@@ -59,13 +91,109 @@ func migrationMoves() []move {
 	}
 }
 
+// reviewLies counts the lies in answers about what the guest permits (SelfSubjectAccessReview). A run fails if no
+// migration asks.
+const reviewLies = "lies about what is permitted"
+
+// lieInReview answers what the guest permits with values of wrong types, with what contradicts itself or other answers,
+// with less or more than an answer, or with another one.
+func (w *hostileRun) lieInReview(rw http.ResponseWriter, r *http.Request) bool {
+	if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews") {
+		return false
+	}
+	w.watcher.count(reviewLies)
+	const start = `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","status":`
+	statuses := []string{
+		"", "null", "7", "[]", `"allowed"`, "{}", `{"allowed":null}`, `{"allowed":"true"}`, `{"allowed":1}`, `{"allowed":{"allowed":true}}`,
+		`{"allowed":false}`, `{"allowed":true}`, `{"allowed":true,"allowed":false}`, `{"allowed":true,"denied":true,"reason":7}`,
+		`{"allowed":false,"denied":false,"reason":"it is allowed","evaluationError":[]}`,
+		`{"allowed":true,"reason":"` + lies(w, func(l *adversary.Liar) string { return l.Long("r") }) + `"}`,
+		strings.Repeat("[", 100_000),
+		`{"allowed":[` + strings.Repeat("0,", 250_000) + "0]}",
+	}
+	answers := []func(){
+		func() { cut(rw, start+`{"allowed":tr`) },
+		func() { pour(rw, r, http.StatusCreated, start+`{"reason":"`, strings.Repeat("x", 64<<10), 64<<20) },
+		func() {
+			body(rw, http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":{"allowed":true}}`)
+		},
+		func() { rw.WriteHeader(http.StatusNoContent) },
+		func() { adversary.Deny(rw, lies(w, (*adversary.Liar).Text)) },
+		func() { <-r.Context().Done() },
+	}
+	if n := lies(w, func(l *adversary.Liar) int { return l.IntN(len(answers) + len(statuses)) }); n < len(answers) {
+		answers[n]()
+	} else {
+		body(rw, http.StatusCreated, "application/json", start+statuses[n-len(answers)]+"}")
+	}
+	return true
+}
+
+// wrongTypesInRoll puts a wrong type into what belongs to a Gateway, while a migration moves Gateways.
+func (w *hostileRun) wrongTypesInRoll(key string, o map[string]any) map[string]any {
+	m, _ := o["metadata"].(map[string]any)
+	if shape := w.shapes[key]; shape != nil && m["namespace"] == gatewayNS && w.watcher.isRolling() && w.chance(50) {
+		lies(w, func(l *adversary.Liar) string { return l.Lie(o, shape) })
+		if strings.HasSuffix(key, "/"+pods) || strings.HasSuffix(key, "/"+replicaSets) {
+			w.watcher.count(rollLies)
+		}
+	}
+	return o
+}
+
 // requestMigration gives the guest an istiod of its own, and requests the migration from it. The returned function
 // removes both while hypergate does not run, and hypergate's istiod, which has the phase of the migration. Otherwise,
 // hypergate reports that the request was removed.
-func (w *hostileRun) requestMigration() (undo func()) {
+func (w *hostileRun) requestMigration() (undo func()) { return w.requestMigrationUntil(migrationRolls) }
+
+// requestMigrationUntil requests a migration, and waits until it reaches a kind.
+func (w *hostileRun) requestMigrationUntil(kind string) (undo func()) {
 	w.putOrigin()
-	w.reach(migrationWrites, w.putRequest)
-	return w.endMigration
+	stop := w.repeat(100*time.Millisecond, w.followMigration)
+	w.reach(kind, w.putRequest)
+	return func() { stop(); w.endMigration() }
+}
+
+// followMigration does what Kubernetes and the two istiods do in a migration. The pod of the origin comes and goes with
+// the replicas of its Deployment. Once it has gone, the hosted istiod gets the lock, and publishes its roots. Then it
+// deploys the Gateway, if that is not held.
+func (w *hostileRun) followMigration() {
+	cfg := migrated()
+	origin := w.g.Get(deployAPI, deployments, guestNS, cfg.IstiodName())
+	replicas, exists, _ := unstructured.NestedFloat64(origin, "spec", "replicas")
+	if !exists {
+		return
+	}
+	if existing, _, _ := unstructured.NestedFloat64(origin, "status", "replicas"); existing != replicas {
+		origin["status"] = map[string]any{
+			"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": replicas,
+			"availableReplicas": replicas,
+		}
+		w.g.PutObject(deployAPI, deployments, origin)
+		w.g.Delete("v1", pods, guestNS, "origin-1")
+		if replicas > 0 {
+			w.g.Put("v1", pods, "{metadata: {namespace: "+guestNS+", name: origin-1, labels: {app: istiod, istio.io/rev: rev}}}")
+		} else {
+			w.g.Put(leaseAPI, leases, "{metadata: {namespace: "+guestNS+", name: "+lockName+"}, spec: {holderIdentity: '"+
+				model.HostedIdentity+"istiod-1'}}")
+			root, _ := base64.StdEncoding.DecodeString(w.meshRoot())
+			w.g.PutObject("v1", configMaps, map[string]any{
+				"metadata": map[string]any{"namespace": guestNS, "name": cfg.TrustBundleName()},
+				"data":     map[string]any{"root-cert.pem": string(root)},
+			})
+		}
+	}
+	holder, _, _ := unstructured.NestedString(w.g.Get(leaseAPI, leases, guestNS, lockName), "spec", "holderIdentity")
+	gateway := w.g.Get(classAPI, gateways, gatewayNS, "web")
+	if _, held, _ := unstructured.NestedString(gateway, "metadata", "annotations", model.HoldAnnotation); gateway != nil && !held &&
+		strings.HasPrefix(holder, model.HostedIdentity) {
+		w.g.Put(deployAPI, deployments,
+			adversary.GatewayDeployment(gatewayNS, "web", "demo", "istiod.apps.example.com:443", cfg.TrustBundleName()))
+		const metadata = "{metadata: {namespace: " + gatewayNS + ", name: web-demo-1, " +
+			"labels: {gateway.networking.k8s.io/gateway-name: web}}}"
+		w.g.Put(deployAPI, replicaSets, metadata)
+		w.g.Put("v1", pods, metadata)
+	}
 }
 
 // migrated is the configuration of the installation.
@@ -90,7 +218,10 @@ func (w *hostileRun) endMigration() {
 	w.removeIstiod()
 	w.g.Delete(classAPI, gateways, gatewayNS, "web")
 	w.g.Delete(deployAPI, deployments, gatewayNS, "web-demo")
-	w.g.Delete(leaseAPI, leases, guestNS, "istio-gateway-deployment-rev")
+	w.g.Delete(deployAPI, replicaSets, gatewayNS, "web-demo-1")
+	w.g.Delete("v1", pods, gatewayNS, "web-demo-1")
+	w.g.Delete(leaseAPI, leases, guestNS, lockName)
+	w.g.Delete("v1", configMaps, guestNS, migrated().TrustBundleName())
 	w.g.Delete("v1", pods, guestNS, "origin-1")
 	w.g.Delete(deployAPI, deployments, guestNS, migrated().IstiodName())
 	w.start()
@@ -101,39 +232,37 @@ func (w *hostileRun) removeIstiod() {
 	w.m.Delete(deployAPI, deployments, namespace, migrated().IstiodName())
 }
 
-// migrateHonestly lets hypergate begin migrations while the guest is honest, until they wait for the lock, and takes
-// the requests back. So the watcher learns what hypergate writes on the management side. The first migration begins
+// migrateHonestly lets hypergate begin migrations while the guest is honest, until they move a Gateway, and takes the
+// requests back. So the watcher learns what hypergate writes on the management side. The first migration begins
 // beside hypergate's istiod, and the second one without it.
 func (w *hostileRun) migrateHonestly() {
 	w.t.Helper()
-	w.requestMigration()
-	w.awaitMigration()
-	w.child.stop()
-	w.removeIstiod()
-	w.putOrigin()
-	w.putRequest()
-	w.start()
-	w.awaitMigration()
+	w.awaitMigration(w.requestMigration)
+	w.awaitMigration(func() func() {
+		w.child.stop()
+		w.removeIstiod()
+		w.putOrigin()
+		w.putRequest()
+		w.start()
+		return w.requestMigration()
+	})
 }
 
-// awaitMigration waits until a migration of an honest guest waits for the lock, and takes the request back.
-func (w *hostileRun) awaitMigration() {
+// awaitMigration begins a migration of an honest guest, waits until it moves a Gateway, and takes the request back.
+func (w *hostileRun) awaitMigration(begin func() (undo func())) {
 	w.t.Helper()
-	waits := func() bool {
-		var lease struct{ Metadata metav1.ObjectMeta }
-		data, err := json.Marshal(w.m.Get(leaseAPI, leases, namespace, migration.LeaseName("rev")))
-		return err == nil && json.Unmarshal(data, &lease) == nil &&
-			strings.Contains(lease.Metadata.Annotations[migration.ReportAnnotation], string(migration.LockPending))
-	}
+	before := w.watcher.total(migrationRolls)
+	undo := begin()
 	for range polls(hang.Deadline) {
-		if waits() {
+		if w.watcher.total(migrationRolls) > before {
 			break
 		}
 	}
-	if !waits() {
-		w.t.Fatal("an honest guest's migration does not reach the lock")
+	if w.watcher.total(migrationRolls) == before {
+		w.t.Fatalf("an honest guest's migration does not move a Gateway: %s",
+			text(w.m.Get(leaseAPI, leases, namespace, migration.LeaseName("rev"))))
 	}
-	w.endMigration()
+	undo()
 	for range polls(hang.Deadline) {
 		if w.asHonest() {
 			return

@@ -20,7 +20,8 @@ type move struct {
 
 // moves returns all ways to lie.
 func moves() []move {
-	return slices.Concat(objectMoves(), gatewayMoves(), poolMoves(), migrationMoves(), responseMoves(), watchMoves(), denseMoves())
+	return slices.Concat(objectMoves(), gatewayMoves(), listenerSetMoves(), poolMoves(), migrationMoves(), responseMoves(), watchMoves(),
+		denseMoves())
 }
 
 // responseMoves returns the lies in responses to any request.
@@ -66,9 +67,7 @@ func responseMoves() []move {
 		}},
 		{"answers are cut", func(w *hostileRun) func() {
 			return w.answerSome("cut", 60, all, func(rw http.ResponseWriter, _ *http.Request) {
-				body(rw, 200, "application/json", `{"kind":"List","items":[{"metadata":{"na`)
-				_ = http.NewResponseController(rw).Flush()
-				panic(http.ErrAbortHandler)
+				cut(rw, `{"kind":"List","items":[{"metadata":{"na`)
 			})
 		}},
 		{"answers do not end", func(w *hostileRun) func() {
@@ -226,6 +225,13 @@ func body(rw http.ResponseWriter, code int, kind, text string) {
 	rw.Header().Set("Content-Type", kind)
 	rw.WriteHeader(code)
 	_, _ = io.WriteString(rw, text)
+}
+
+// cut answers with the beginning of a body, and closes the connection.
+func cut(rw http.ResponseWriter, beginning string) {
+	body(rw, http.StatusOK, "application/json", beginning)
+	_ = http.NewResponseController(rw).Flush()
+	panic(http.ErrAbortHandler)
 }
 
 // pour writes until the client hangs up or until this number of bytes is written.

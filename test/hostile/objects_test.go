@@ -39,6 +39,7 @@ var more = [][4]string{
 	{configAPI, "proxies", "Proxy", "config.openshift.io"},
 	{configAPI, "infrastructures", "Infrastructure", "config.openshift.io"},
 	{configAPI, "apiservers", "APIServer", "config.openshift.io"},
+	{classAPI, listenerSets, "ListenerSet", ""},
 	{"gateway.networking.k8s.io/v1", "httproutes", "HTTPRoute", ""},
 	{"gateway.networking.k8s.io/v1", "grpcroutes", "GRPCRoute", ""},
 	{"gateway.networking.k8s.io/v1beta1", "referencegrants", "ReferenceGrant", ""},
