@@ -29,8 +29,8 @@ type classes struct {
 // class is what was written to one of them.
 type class struct {
 	writes throttle.Limiter
-	// contested is what was logged of who else writes its status.
-	contested lastLogged
+	// often is what was logged of who else writes its status, when it changed too often.
+	often lastLogged
 	// tried is the turn of the last attempt. Zero: there was none.
 	tried uint64
 	// changes is how many attempts in a row found that the class had changed meanwhile.
@@ -95,13 +95,13 @@ func (c *class) noteAnswer(err error) (changed bool) {
 	return changed
 }
 
-// logContested logs, once, that another client rewrites the status again and again. Clients that change it as hypergate
-// does, by a patch under a name of their own, are named; hypergate's own name is none of them.
-func (c *class) logContested(ctx context.Context, name string, writers map[string]string) {
-	if who := strings.Join(status.OtherWriters(writers), ", "); c.contested.isNew(who) {
+// logOften logs, once, that the conditions change too often: another client rewrites them, or hypergate observes
+// something that changes. Clients that write as hypergate does, by a patch under a name of their own, are named.
+func (c *class) logOften(ctx context.Context, name string, writers map[string]string) {
+	if who := strings.Join(status.OtherWriters(writers), ", "); c.often.isNew(who) {
 		logr.FromContextOrDiscard(ctx).Info(
-			"Another client keeps changing the conditions of a GatewayClass; they are corrected at a limited rate",
-			"class", name, "fieldManagers", who, "every", statusEvery.String())
+			"The conditions of a GatewayClass change too often; they are written at a limited rate",
+			"class", name, "otherFieldManagers", who, "every", statusEvery.String())
 	}
 }
 
@@ -142,7 +142,7 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 		}
 		written := c.get(class.Name)
 		if written.writes.Wait(now) > 0 {
-			written.logContested(ctx, class.Name, shown.Writers)
+			written.logOften(ctx, class.Name, shown.Writers)
 			requeue = soonest(requeue, statusEvery)
 			continue
 		}

@@ -367,7 +367,7 @@ func TestASecondWriterOfTheStatusIsNamed(t *testing.T) {
 	w.cfg.IstioResources = nil
 	w.run()
 	w.install("rewritten")
-	const warning = "Another client keeps changing the conditions of a GatewayClass"
+	const warning = "The conditions of a GatewayClass change too often"
 	rewrite := func() {
 		_, err := w.gateway.GatewayClasses().Patch(t.Context(), "rewritten", types.MergePatchType,
 			[]byte(`{"status":{"conditions":[{"type":"ControllerInstalled","status":"False","reason":"Mine","message":"mine",`+

@@ -257,7 +257,7 @@ func TestStatusWritesAreRateLimited(t *testing.T) {
 	for range 3 * burst {
 		rewrite()
 	}
-	w.Eventually(w.log.String).Should(gomega.ContainSubstring("Another client keeps changing the conditions of a GatewayClass"))
+	w.Eventually(w.log.String).Should(gomega.ContainSubstring("The conditions of a GatewayClass change too often"))
 	w.createClass("marker") // events of one kind are in order, so this class is observed after all rewrites
 	w.Eventually(func() *metav1.Condition {
 		return w.condition("marker", "ControllerInstalled")
