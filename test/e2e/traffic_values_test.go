@@ -53,9 +53,11 @@ func (t *fixture) guestServerOfIstiod() string {
 	t.Helper()
 	secret, err := t.MgmtClient.CoreV1().Secrets(t.MgmtNamespace).Get(t.ctx, model.CredentialSecretName, metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["config"])
+	config, err := clientcmd.Load(secret.Data["config"]) // its files are those of istiod's pod
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	return config.Host
+	of := config.Contexts[config.CurrentContext]
+	t.Expect(of).NotTo(gomega.BeNil())
+	return config.Clusters[of.Cluster].Server
 }
 
 // rollFor waits until the pods of all Gateways have what the values of hypergate give them.
