@@ -57,7 +57,7 @@ func migrationMoves() []move {
 			return func() { honest(); undo() }
 		}},
 		{"a migration, with wrong types once it moves a Gateway", func(w *hostileRun) func() {
-			honest := w.alter("wrong types in the phase Roll", w.wrongTypesInRoll)
+			honest := w.alter("wrong types in the phase Roll", w.wrongTypesInRoll())
 			undo := w.requestMigrationUntil(rollLies)
 			return func() { honest(); undo() }
 		}},
@@ -129,16 +129,22 @@ func (w *hostileRun) lieInReview(rw http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// wrongTypesInRoll puts a wrong type into what belongs to a Gateway, while a migration moves Gateways.
-func (w *hostileRun) wrongTypesInRoll(key string, o map[string]any) map[string]any {
-	m, _ := o["metadata"].(map[string]any)
-	if shape := w.shapes[key]; shape != nil && m["namespace"] == gatewayNS && w.watcher.isRolling() && w.chance(50) {
-		lies(w, func(l *adversary.Liar) string { return l.Lie(o, shape) })
-		if strings.HasSuffix(key, "/"+pods) || strings.HasSuffix(key, "/"+replicaSets) {
-			w.watcher.count(rollLies)
+// wrongTypesInRoll puts a wrong type into what belongs to a Gateway, while a migration moves Gateways. It begins with the
+// pods and the ReplicaSets: a lie about the number of replicas can end the phase before these are read.
+func (w *hostileRun) wrongTypesInRoll() func(key string, o map[string]any) map[string]any {
+	before := w.watcher.total(rollLies)
+	return func(key string, o map[string]any) map[string]any {
+		m, _ := o["metadata"].(map[string]any)
+		isOfPods := strings.HasSuffix(key, "/"+pods) || strings.HasSuffix(key, "/"+replicaSets)
+		begins := isOfPods || w.watcher.total(rollLies) > before
+		if shape := w.shapes[key]; shape != nil && m["namespace"] == gatewayNS && w.watcher.isRolling() && begins && w.chance(50) {
+			lies(w, func(l *adversary.Liar) string { return l.Lie(o, shape) })
+			if isOfPods {
+				w.watcher.count(rollLies)
+			}
 		}
+		return o
 	}
-	return o
 }
 
 // requestMigration gives the guest an istiod of its own, and requests the migration from it. The returned function
