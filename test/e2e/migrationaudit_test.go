@@ -392,6 +392,28 @@ func TestFailuresOfDeletedGateways(t *testing.T) {
 	}
 }
 
+// TestFailuresWithoutXDS checks which failures are those of endpoints that are out of date.
+func TestFailuresWithoutXDS(t *testing.T) {
+	t.Parallel()
+	lost := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	back := lost.Add(20 * time.Second)
+	s := &seen{away: []span{{lost, back}}}
+	for name, c := range map[string]struct {
+		began, ended time.Time
+		want         bool
+	}{
+		"it failed before":                       {lost.Add(-2 * time.Second), lost.Add(-time.Second), false},
+		"it began before, and failed meanwhile":  {lost.Add(-time.Second), lost.Add(time.Second), true},
+		"it began meanwhile, and failed later":   {back.Add(-time.Second), back.Add(29 * time.Second), true},
+		"it began before agents connected again": {back.Add(14 * time.Second), back.Add(24 * time.Second), true},
+		"it began after that":                    {back.Add(16 * time.Second), back.Add(17 * time.Second), false},
+	} {
+		if got := s.metNoXDS(traffic.Failure{Began: c.began, Ended: c.ended}); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestEndingsOfPods checks that the first order to end counts, also if a watch saw it later or not at all.
 func TestEndingsOfPods(t *testing.T) {
 	t.Parallel()

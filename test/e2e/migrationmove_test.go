@@ -386,7 +386,7 @@ func (m *move) arrives() {
 		case m.outlastedDrain(f):
 			row.cut++
 		case m.isDeleted(f):
-		case m.aged && m.seen.wasAway(f.Ended):
+		case m.aged && m.seen.metNoXDS(f):
 			row.aged++
 		default:
 			row.failed++

@@ -22,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/origin"
+	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
 
@@ -263,13 +264,15 @@ func (s *seen) awayIn(phase migration.Phase) []span {
 	return slices.DeleteFunc(spans, func(one span) bool { return !slices.Contains(s.phasesAt(one.from), phase) })
 }
 
-// wasAway reports whether xDS of the origin was away at a time, or shortly before: agents connect again with a pause.
-func (s *seen) wasAway(at time.Time) bool {
+// metNoXDS reports whether a request was under way while xDS of the origin was away, or shortly after: agents connect
+// again with a pause. With endpoints that are out of date, a request can fail half a minute later, because Envoy tries
+// three of them, and waits ten seconds for each.
+func (s *seen) metNoXDS(f traffic.Failure) bool {
 	const reconnects = 15 * time.Second
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.away, func(one span) bool {
-		return at.After(one.from) && (one.to.IsZero() || at.Before(one.to.Add(reconnects)))
+		return f.Ended.After(one.from) && (one.to.IsZero() || f.Began.Before(one.to.Add(reconnects)))
 	})
 }
 

@@ -129,8 +129,8 @@ func (w *hostileRun) lieInReview(rw http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// wrongTypesInRoll puts a wrong type into what belongs to a Gateway, while a migration moves Gateways. It begins with the
-// pods and the ReplicaSets: a lie about the number of replicas can end the phase before these are read.
+// wrongTypesInRoll puts a wrong type into what belongs to a Gateway, while a migration moves Gateways. It begins with
+// the pods and the ReplicaSets: a lie about the number of replicas can end the phase before these are read.
 func (w *hostileRun) wrongTypesInRoll() func(key string, o map[string]any) map[string]any {
 	before := w.watcher.total(rollLies)
 	return func(key string, o map[string]any) map[string]any {
