@@ -284,9 +284,12 @@ func normal(o map[string]any) map[string]any {
 }
 
 // hideAnnotations replaces the values of hypergate's annotations. The time of the last change of the proxy is removed:
-// a guest whose proxy never changed has none.
+// a guest whose proxy never changed has none. So is a topology of OpenShift's, which a guest can state.
 func hideAnnotations(metadata map[string]any) {
 	annotations, _ := metadata["annotations"].(map[string]any)
+	if named, _ := annotations[model.InfrastructureAnnotation].(string); model.TopologyNamed(named) != model.NotStated {
+		delete(annotations, model.InfrastructureAnnotation)
+	}
 	for key := range annotations {
 		if strings.HasPrefix(key, "gateway.hypergate.dev/") {
 			annotations[key] = "…"
