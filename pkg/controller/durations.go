@@ -239,6 +239,9 @@ const (
 	// there is to say. Ten minutes of one write in ten seconds are enough for an installation with its failures.
 	lastingBurst = 60
 	lastingEvery = 10 * time.Minute
+	// migratingEvery takes the place of lastingEvery during a migration. Each Gateway that moves is a write, and a
+	// migration that has stopped must not stay unreported for ten minutes.
+	migratingEvery = time.Minute
 	// beyondBurst and beyondEvery are for all classes together that are not managed because there are too many.
 	beyondBurst = 64
 	beyondEvery = time.Second

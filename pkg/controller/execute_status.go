@@ -73,7 +73,7 @@ func (r *Reconciler) reportToControlPlanes(ctx context.Context, said statement, 
 	if wait := h.wait(text, said.given.Lifecycle, now); wait > 0 {
 		return wait
 	}
-	writes := h.limiter(said.given.Lifecycle)
+	writes := h.limiter(said.given)
 	for _, p := range patches {
 		if wait := max(h.failures.Wait(now), writes.Wait(now)); wait > 0 {
 			return wait

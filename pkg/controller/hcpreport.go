@@ -29,10 +29,10 @@ const (
 // hcpReporter is what was written, and is to be written, to the HostedControlPlanes.
 type hcpReporter struct {
 	reporting Reporting
-	// writes limits the writes, and pauses those that report a pause. A guest can use up the first limit, and it
-	// cannot cause a pause.
-	writes, pauses throttle.Limiter
-	debounce       throttle.Debounce
+	// writes limits the writes, pauses those that report a pause, and migrations those during a migration. A guest can
+	// use up the first limit. It can cause neither a pause nor a migration.
+	writes, pauses, migrations throttle.Limiter
+	debounce                   throttle.Debounce
 	// failures are the attempts to write that failed, logged is what was logged of them.
 	failures throttle.Backoff
 	logged   lastLogged
@@ -42,6 +42,9 @@ func newHCPReporter(reporting Reporting) hcpReporter {
 	return hcpReporter{
 		reporting: reporting, writes: newReportLimiter(),
 		pauses: throttle.NewLimiter(throttle.Rate{Burst: statusBurst, Every: statusEvery}),
+		migrations: throttle.NewLimiter(
+			throttle.Rate{Burst: statusBurst, Every: statusEvery}, throttle.Rate{Burst: lastingBurst, Every: migratingEvery},
+		),
 	}
 }
 
@@ -116,10 +119,15 @@ func (h *hcpReporter) wait(text string, lifecycle model.Lifecycle, now time.Time
 	return wait
 }
 
-// limiter returns the limiter of the writes in a phase of the HostedControlPlane.
-func (h *hcpReporter) limiter(lifecycle model.Lifecycle) *throttle.Limiter {
-	if _, paused := lifecycle.(model.Paused); paused {
+// limiter returns the limiter of the writes after a pass.
+func (h *hcpReporter) limiter(of status.Result) *throttle.Limiter {
+	_, paused := of.Lifecycle.(model.Paused)
+	switch {
+	case paused:
 		return &h.pauses
+	case of.Migration.Active:
+		return &h.migrations
+	default:
+		return &h.writes
 	}
-	return &h.writes
 }

@@ -67,7 +67,7 @@ func TestStatusWritesOfAChangingGuestAreLimited(t *testing.T) {
 // a pause, and that reports of pauses have a limit of their own.
 func TestAPauseIsReportedAfterManyWrites(t *testing.T) {
 	h := newHCPReporter(ReportToControlPlane)
-	running, paused := h.limiter(model.Active{}), h.limiter(model.Paused{})
+	running, paused := h.limiter(status.Result{}), h.limiter(status.Result{Lifecycle: model.Paused{}})
 	if n := writesWithin(*running, start, 25*time.Minute); n > 70 {
 		t.Fatalf("%d writes in 25 minutes", n)
 	}
@@ -80,6 +80,24 @@ func TestAPauseIsReportedAfterManyWrites(t *testing.T) {
 	}
 	if n := writesWithin(*paused, now, time.Minute); n < 10 || n > 16 {
 		t.Errorf("%d reports of pauses in a minute", n)
+	}
+}
+
+// TestAMigrationIsReportedAfterManyWrites checks that neither a guest that used up the limit of writes, nor a Gateway
+// that moves every few seconds, delays a report of a migration for more than a minute.
+func TestAMigrationIsReportedAfterManyWrites(t *testing.T) {
+	h := newHCPReporter(ReportToControlPlane)
+	writesWithin(*h.limiter(status.Result{}), start, 25*time.Minute)
+	migrating := h.limiter(status.Result{Migration: status.Migration{Active: true}})
+	now := start.Add(25 * time.Minute)
+	if wait := migrating.Wait(now); wait != 0 {
+		t.Errorf("the first report of the migration waits for %s", wait)
+	}
+	if n := writesWithin(*migrating, now, 24*time.Hour); n < 1440 || n > 1440+lastingBurst+1 {
+		t.Errorf("%d reports of a migration in a day", n)
+	}
+	if wait := migrating.Wait(now.Add(24 * time.Hour)); wait > time.Minute {
+		t.Errorf("after many Gateways, the next report waits for %s", wait)
 	}
 }
 
