@@ -21,6 +21,10 @@ const (
 
 // besideAnother configures an istiod that has another istiod of the same revision beside it. Its name in elections
 // begins with model.HostedIdentity, so that a Lease shows which of both leads.
+//
+// An istiod that only serves takes part in no election. It would take the locks for the status of Gateways and for the
+// roots in new namespaces from the other istiod, and do nothing about the former. Without elections, it publishes its
+// own roots (pilot/pkg/serviceregistry/kube/controller/multicluster.go), in a ConfigMap with a name of its own.
 func besideAnother(u *unstructured.Unstructured, _ model.Config, mgmt model.ManagementObservation, _ model.GuestObservation) error {
 	mode := mgmt.IstiodMode
 	if !mode.IsBeside() {
@@ -49,6 +53,8 @@ func besideAnother(u *unstructured.Unstructured, _ model.Config, mgmt model.Mana
 			}
 			variable["value"] = "false"
 		}
+		env, _ := container["env"].([]any)
+		container["env"] = append(env, map[string]any{"name": electionEnv, "value": "false"})
 	}
 	return unstructured.SetNestedField(u.Object, string(mode), "spec", "template", "metadata", "annotations", model.IstiodModeAnnotation)
 }

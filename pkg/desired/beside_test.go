@@ -61,7 +61,7 @@ func TestIstiodBesideAnotherOne(t *testing.T) {
 			"strategy": "Recreate", "mode": "", "ENABLE_LEADER_ELECTION": "false", "POD_NAME": "from metadata.name",
 			status: "true", deployments: "true",
 		},
-		model.IstiodServing: with(hosted, "mode", "Serving", status, "false", deployments, "false"),
+		model.IstiodServing: with(hosted, "mode", "Serving", "ENABLE_LEADER_ELECTION", "false", status, "false", deployments, "false"),
 		model.IstiodLeading: with(hosted, "mode", "Leading", status, "true", deployments, "true"),
 	} {
 		m := installed(t)
