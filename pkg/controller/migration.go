@@ -270,8 +270,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 }
 
 // isReady reports whether the hosted istiod is ready for its next phase. The relays of a tunnel mount its roots, so
-// they cannot start before the guest has them. While the origin has the lock of the controller that publishes roots,
-// istiod only has to be available: the origin gives up this lock in the phase Lead.
+// they cannot start before the guest has them. Until then, istiod only has to be available.
 func (m observedMigration) isReady(trusted bool) bool { return m.ready || m.needsRoots && !trusted }
 
 // leaderOf returns which istiod deploys Gateways. A name that is not that of an existing pod counts as none: its lock

@@ -260,7 +260,7 @@ func TestHoldsOfARollout(t *testing.T) {
 }
 
 // TestRelaysNeedTheRoots checks that a tunnel, whose relays cannot start without the roots, is not needed before the
-// guest has the roots: the origin can have the lock of the controller that publishes them.
+// guest has the roots.
 func TestRelaysNeedTheRoots(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -83,9 +83,9 @@ type Hosted struct {
 	Mode HostedMode
 	// Ready reports whether it is available in this mode, and answers at its published address.
 	Ready bool
-	// Trusted reports whether the guest's gateways have its roots. istiod publishes them while it has another lock,
-	// that of the namespace controller (istio pilot/pkg/leaderelection/leaderelection.go). The origin can get that
-	// lock, too.
+	// Trusted reports whether the guest's gateways have its roots. istiod publishes them while it takes part in no
+	// election, or has another lock, that of the namespace controller (istio
+	// pilot/pkg/serviceregistry/kube/controller/multicluster.go). The origin can get that lock, too.
 	Trusted bool
 }
 
