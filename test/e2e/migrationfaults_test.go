@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -8,9 +9,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -275,7 +278,7 @@ func changedWhileHeld(t *migrationTest) {
 	_, err = t.Gateways.Gateways(world.GuestNamespace).Patch(t.ctx, trafficGateway, types.JSONPatchType, []byte(
 		`[{"op":"add","path":"/spec/listeners/-","value":{"name":"more","port":8081,"protocol":"HTTP"}}]`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Expect(t.Programmed(t.step(), world.GuestNamespace, trafficGateway)).To(gomega.Succeed())
+	t.Eventually(t.edgeIsReported).Should(gomega.Succeed(), "istiod reports the listener, for which a held Gateway has no port")
 	t.Log("a held Gateway is deleted, with its route")
 	t.deletedUnderLoad(m, "team-c", "deleted")
 	t.Expect(m.migrationWrites(began)).To(gomega.BeEmpty(), "a paused migration writes nothing")
@@ -290,9 +293,23 @@ func changedWhileHeld(t *migrationTest) {
 		}
 		return out, err
 	}).Should(gomega.ContainElement(int32(8081)), "the Service of a Gateway that is not held gets the port")
+	t.Expect(t.Programmed(t.step(), world.GuestNamespace, trafficGateway)).To(gomega.Succeed())
 	m.rollsBack()
 	m.arrives()
 	t.remove("made")
+}
+
+// edgeIsReported returns an error unless the status of the edge is that of its current generation.
+func (t *migrationTest) edgeIsReported() error {
+	got, err := t.Gateways.Gateways(world.GuestNamespace).Get(t.ctx, trafficGateway, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	c := meta.FindStatusCondition(got.Status.Conditions, string(gatewayv1.GatewayConditionProgrammed))
+	if c == nil || c.ObservedGeneration != got.Generation {
+		return fmt.Errorf("generation %d is not reported: %+v", got.Generation, c)
+	}
+	return nil
 }
 
 // deletedUnderLoad deletes a small Gateway. The load of the story goes on without it.
