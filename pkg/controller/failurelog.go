@@ -64,12 +64,13 @@ type failureLog struct {
 	skipped int
 }
 
-func newFailureLog() failureLog { return failureLog{limiter: newReportLimiter()} }
+func newFailureLog() failureLog { return failureLog{limiter: newReportLimiter(lastingEvery)} }
 
-// newReportLimiter returns the limiter of what is logged, and of what is written to the HostedControlPlane.
-func newReportLimiter() throttle.Limiter {
+// newReportLimiter returns a limiter of what is logged, or of what is written to the HostedControlPlane. After
+// lastingBurst, one report follows in each lasting.
+func newReportLimiter(lasting time.Duration) throttle.Limiter {
 	return throttle.NewLimiter(
-		throttle.Rate{Burst: statusBurst, Every: statusEvery}, throttle.Rate{Burst: lastingBurst, Every: lastingEvery},
+		throttle.Rate{Burst: statusBurst, Every: statusEvery}, throttle.Rate{Burst: lastingBurst, Every: lasting},
 	)
 }
 

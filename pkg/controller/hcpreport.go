@@ -40,11 +40,8 @@ type hcpReporter struct {
 
 func newHCPReporter(reporting Reporting) hcpReporter {
 	return hcpReporter{
-		reporting: reporting, writes: newReportLimiter(),
+		reporting: reporting, writes: newReportLimiter(lastingEvery), migrations: newReportLimiter(migratingEvery),
 		pauses: throttle.NewLimiter(throttle.Rate{Burst: statusBurst, Every: statusEvery}),
-		migrations: throttle.NewLimiter(
-			throttle.Rate{Burst: statusBurst, Every: statusEvery}, throttle.Rate{Burst: lastingBurst, Every: migratingEvery},
-		),
 	}
 }
 

@@ -44,7 +44,7 @@ func writesWithin(b throttle.Limiter, from time.Time, lasting time.Duration) int
 // then one in ten seconds for ten minutes, then one in ten minutes. After a quiet time, the next error is written at
 // once.
 func TestStatusWritesOfAChangingGuestAreLimited(t *testing.T) {
-	b := newReportLimiter()
+	b := newReportLimiter(lastingEvery)
 	for _, step := range []struct {
 		from, lasting time.Duration
 		most, least   int
