@@ -61,7 +61,8 @@ func (w *simulation) disturb() {
 		w.remove()
 	case 10:
 		if g := one(); g.Of != migration.OfNone {
-			g.Routes = w.random.Int32N(4)
+			routes := w.random.Int32N(4)
+			g.isCut, g.Routes = g.isCut || routes < g.Routes, routes
 		}
 	case 11:
 		if w.random.IntN(4) == 0 {
@@ -129,6 +130,7 @@ func TestAMigrationEnds(t *testing.T) {
 		}
 		w.failing, w.blind = 0, 0
 		w.advance(time.Minute)
+		w.calmAt = w.now
 		goal := []migration.Request{migration.RequestStart, migration.RequestRollback, migration.RequestRetire}[seed%3]
 		if goal == migration.RequestRetire {
 			w.request(migration.RequestStart)
@@ -204,8 +206,18 @@ func (w *simulation) end(seed uint64) string {
 		}[why]
 	case migration.Stop:
 		why = s.Why
-		good = why == migration.GatewayFailed && broken > 0 || why == migration.HeldByOther && others > 0 ||
-			why == migration.OriginGone && w.origin.gone || why == migration.OriginNotReady && w.origin.undeployed
+		good = map[migration.Reason]bool{
+			migration.GatewayFailed:  broken > 0,
+			migration.HeldByOther:    others > 0,
+			migration.OriginGone:     w.origin.gone,
+			migration.OriginNotReady: w.origin.undeployed,
+			migration.FewerRoutes: slices.ContainsFunc(w.gateways, func(g *simulated) bool {
+				return g.UID == s.Gateway.UID && g.isCut
+			}),
+			// The disturbances lasted longer than the phase waits.
+			migration.NotHeld:     !w.stopped.After(w.calmAt),
+			migration.LockPending: !w.stopped.After(w.calmAt),
+		}[why]
 	case migration.Act, migration.Wait: // neither ends a migration
 	}
 	if !w.leftBehind() || slices.ContainsFunc(w.gateways, func(g *simulated) bool { return g.lost() && w.mayDeploy() }) {

@@ -44,6 +44,8 @@ type simulation struct {
 	unstored migration.Unstored
 	// lasts reports whether hypergate never restarts.
 	lasts bool
+	// calmAt is the time of the last disturbance, and stopped that of the first pass of those that have stopped since.
+	calmAt, stopped time.Time
 }
 
 type simulatedOrigin struct {
@@ -74,7 +76,9 @@ type simulated struct {
 	// stranded reports whether new pods of the origin never become ready. servedBy is the istiod of those that serve.
 	stranded bool
 	// stuck reports whether it had pods that never become ready before the migration, besides those that serve.
-	stuck    bool
+	stuck bool
+	// isCut reports whether it has lost attached routes, because a person removed them.
+	isCut    bool
 	servedBy migration.Istiod
 	readyAt  time.Time
 }
@@ -173,6 +177,11 @@ func (w *simulation) pass() {
 	step, memo := w.decide(memo)
 	if step == nil {
 		return
+	}
+	if stop, stops := step.(migration.Stop); !stops {
+		w.stopped = time.Time{}
+	} else if before, also := w.last.(migration.Stop); !also || before.Why != stop.Why || w.stopped.IsZero() {
+		w.stopped = w.now
 	}
 	w.last, w.unstored = step, memo.Unstored
 	act, acts := step.(migration.Act)
@@ -359,20 +368,24 @@ func (w *simulation) advance(by time.Duration) {
 	}
 }
 
-// electRoots gives the lock of the controller for roots to one of those that run. It is lost now and then.
+// electRoots gives the lock of the controller for roots to one of those that want it. It is lost now and then. An istiod
+// without elections publishes its roots in any case.
 func (w *simulation) electRoots() {
-	lost := w.roots == migration.LockOrigin && !w.origin.runs || w.roots == migration.LockHosted && w.hosted.runs == migration.HostedAbsent
+	lost := w.roots == migration.LockOrigin && !w.origin.runs ||
+		w.roots == migration.LockHosted && w.hosted.runs != migration.HostedLeading
 	if lost || w.random.IntN(50) == 0 {
 		w.roots = migration.LockFree
 	}
+	leads := w.hosted.runs == migration.HostedLeading
 	switch {
 	case w.roots != migration.LockFree:
-	case w.origin.runs && (w.hosted.runs == migration.HostedAbsent || w.random.IntN(2) == 0):
+	case w.origin.runs && (!leads || w.random.IntN(2) == 0):
 		w.roots = migration.LockOrigin
-	case w.hosted.runs != migration.HostedAbsent:
+	case leads:
 		w.roots = migration.LockHosted
 	}
-	w.trusted = w.trusted || w.roots == migration.LockHosted || w.hosted.runs == migration.HostedAlone
+	elects := leads || w.hosted.runs == migration.HostedAbsent
+	w.trusted = w.trusted || w.roots == migration.LockHosted || !elects
 }
 
 // elect gives a free lock to one of those that want it.
