@@ -242,7 +242,7 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 	out := migration.Evidence{
 		Origin: migration.Origin{Exists: origin.Kind() != migration.NoOrigin},
 		Hosted: migration.Hosted{Mode: hostedMode(o.mgmt), Ready: o.migration.isReady(facts.Trusted), Trusted: facts.Trusted},
-		Lock:   leaderOf(facts),
+		Lock:   holderOf(facts, facts.Leader), Publisher: holderOf(facts, facts.Publisher),
 		Outage: o.outage,
 	}
 	out.Origin.NotReadable, out.Origin.Validator = origin.NotReadable, facts.Webhook
@@ -273,13 +273,13 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 // they cannot start before the guest has them. Until then, istiod only has to be available.
 func (m observedMigration) isReady(trusted bool) bool { return m.ready || m.needsRoots && !trusted }
 
-// leaderOf returns which istiod deploys Gateways. A name that is not that of an existing pod counts as none: its lock
+// holderOf returns which istiod holds a lock. A name that is not that of an existing pod counts as none: its lock
 // expires.
-func leaderOf(facts guest.MigrationFacts) migration.Lock {
+func holderOf(facts guest.MigrationFacts, name string) migration.Lock {
 	switch {
-	case strings.HasPrefix(facts.Leader, model.HostedIdentity):
+	case strings.HasPrefix(name, model.HostedIdentity):
 		return migration.LockHosted
-	case slices.Contains(facts.Pods, facts.Leader):
+	case slices.Contains(facts.Pods, name):
 		return migration.LockOrigin
 	default:
 		return migration.LockFree

@@ -339,14 +339,14 @@ func TestEvidenceOfAnOriginWithoutADeployment(t *testing.T) {
 	}
 }
 
-// TestLeaderOf checks that only the name of an existing pod of the origin counts as the origin's.
-func TestLeaderOf(t *testing.T) {
+// TestHolderOf checks that only the name of an existing pod of the origin counts as the origin's.
+func TestHolderOf(t *testing.T) {
 	t.Parallel()
 	for leader, want := range map[string]migration.Lock{
 		"": migration.LockFree, "istiod-r-1": migration.LockOrigin, "istiod-r-0": migration.LockFree,
 		model.HostedIdentity + "istiod-r-1": migration.LockHosted,
 	} {
-		if got := leaderOf(guest.MigrationFacts{Leader: leader, Pods: []string{"istiod-r-1", "istiod-r-2"}}); got != want {
+		if got := holderOf(guest.MigrationFacts{Pods: []string{"istiod-r-1", "istiod-r-2"}}, leader); got != want {
 			t.Errorf("%q: got %d, want %d", leader, got, want)
 		}
 	}

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -46,7 +47,8 @@ type MigrationQuestion struct {
 
 // MigrationFacts is what the guest shows of a migration.
 type MigrationFacts struct {
-	// Essential reports whether Origin, Leader and Pods are complete, and Inventory has the Deployment of the origin.
+	// Essential reports whether Origin, Leader, Publisher and Pods are complete, and Inventory has the Deployment of the
+	// origin.
 	// It can be true beside an error of a later read.
 	Essential bool
 	// Inventory is what the check follows from. Without Check, it has only the origin and the Gateways.
@@ -58,9 +60,10 @@ type MigrationFacts struct {
 	Blocking        []int
 	// Trusted reports whether the guest's gateways have the roots of the hosted istiod.
 	Trusted bool
-	// Leader is the name with which an istiod leads. Pods are the names of the origin's pods.
-	Leader string
-	Pods   []string
+	// Leader is the name with which an istiod leads, and Publisher that of the istiod that publishes its roots in all
+	// namespaces. Pods are the names of the origin's pods.
+	Leader, Publisher string
+	Pods              []string
 	// Deployments are those of the Gateways, by the UID of the Gateway.
 	Deployments map[types.UID]model.ForeignObject
 	// GatewayPods are the pods of the Deployments of Gateways that the hosted istiod has deployed completely, as
@@ -78,6 +81,11 @@ const (
 	// deploymentLock is the beginning of the name of the Lease by which istiods of a revision decide which of them
 	// deploys Gateways (pilot/pkg/leaderelection/leaderelection.go, GatewayDeploymentController).
 	deploymentLock = "istio-gateway-deployment-"
+	// rootsLock is the ConfigMap by which istiods of a namespace decide which of them publishes its roots
+	// (leaderelection.go, NamespaceController), and holderAnnotation its record of the holder
+	// (k8sleaderelection/k8sresourcelock/interface.go).
+	rootsLock        = "istio-namespace-controller-election"
+	holderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 	// mostOriginPods is how many pods of the origin are named. mostGatewayPods is how many of a Gateway, and
 	// gatewaysPerReading of how many Gateways pods are listed in one reading.
 	mostOriginPods, mostGatewayPods, gatewaysPerReading = 100, 1000, 10
@@ -93,7 +101,7 @@ const (
 
 // Migration reads what a step of a migration follows from. It sends reads only, and reads no Secret. ctx limits the
 // time. It returns an error if a request fails, unless the guest does not permit it: that is in Inventory.Unread.
-// Beside an error, the facts are what was read before. The state of the origin, the lock, and whether the guest has the
+// Beside an error, the facts are what was read before. The state of the origin, the locks, and whether the guest has the
 // roots of the hosted istiod are read first.
 func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
 	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
@@ -105,7 +113,7 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 		return nil
 	}
 	roots := func(ctx context.Context) error { return m.roots(ctx, q.Roots) }
-	err := inOrder(ctx, r.origin, m.lock, essential, roots, func(ctx context.Context) error { return m.rest(ctx, q) })
+	err := inOrder(ctx, r.origin, m.lock, m.publisher, essential, roots, func(ctx context.Context) error { return m.rest(ctx, q) })
 	m.facts.Inventory = r.out
 	m.facts.Origin, m.facts.Pods, m.facts.Deployments = r.originObject, r.originPods, r.deployments
 	return m.facts, err
@@ -173,6 +181,21 @@ func (m *migrationReader) lock(ctx context.Context) error {
 	}
 	if lease.Spec.HolderIdentity != nil {
 		m.facts.Leader = bounded(*lease.Spec.HolderIdentity, maxName)
+	}
+	return nil
+}
+
+// publisher reads which istiod publishes its roots. A record that cannot be read counts as none: istiod repairs it.
+func (m *migrationReader) publisher(ctx context.Context) error {
+	u, err := m.get(ctx, configMapResource(), m.c.cfg.GuestNamespace, rootsLock)
+	if err != nil || u == nil {
+		return err
+	}
+	var record struct {
+		HolderIdentity string `json:"holderIdentity"`
+	}
+	if err := json.Unmarshal([]byte(u.GetAnnotations()[holderAnnotation]), &record); err == nil {
+		m.facts.Publisher = bounded(record.HolderIdentity, maxName)
 	}
 	return nil
 }

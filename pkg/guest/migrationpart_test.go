@@ -11,7 +11,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// leadingGuest is a guest whose istiod has some replicas. The lock is at the hosted istiod. answer answers requests for
+// leadingGuest is a guest whose istiod has some replicas. The hosted istiod deploys Gateways. answer answers requests for
 // what tenants create, and reports whether it has.
 func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *http.Request) bool) *Cluster {
 	t.Helper()
@@ -24,6 +24,13 @@ func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *
 		"/apis/coordination.k8s.io/v1/namespaces/ns/leases/" + deploymentLock + "r": map[string]any{
 			"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": map[string]any{"holderIdentity": "hosted:p"},
 			"metadata": map[string]any{"namespace": "ns", "name": deploymentLock + "r", "uid": "l", "resourceVersion": "8"},
+		},
+		"/api/v1/namespaces/ns/configmaps/" + rootsLock: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{
+				"namespace": "ns", "name": rootsLock, "uid": "c", "resourceVersion": "9",
+				"annotations": map[string]any{holderAnnotation: `{"holderIdentity":"istiod-r-1","holderKey":"r"}`},
+			},
 		},
 	}
 	config := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -62,8 +69,8 @@ func TestAFailedReadLeavesTheOrigin(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", part)
 		}
-		if d := facts.Inventory.Origin.Deployment; d == nil || d.Wanted != 0 || facts.Origin.UID != "d" || facts.Leader != "hosted:p" {
-			t.Errorf("%s: origin %+v, Deployment %+v, leader %q", part, facts.Origin, d, facts.Leader)
+		if d := facts.Inventory.Origin.Deployment; d == nil || d.Wanted != 0 || facts.Origin.UID != "d" || facts.Leader != "hosted:p" || facts.Publisher != "istiod-r-1" {
+			t.Errorf("%s: origin %+v, Deployment %+v, leader %q, publisher %q", part, facts.Origin, d, facts.Leader, facts.Publisher)
 		}
 	}
 	guest := leadingGuest(t, 0, fails(""))

@@ -32,7 +32,9 @@ const (
 	// originTime is how long the origin may take, from the beginning of the phase Lead, to serve its proxies again.
 	// After that, Gateways move without it.
 	originTime = 90 * time.Second
-	// rootsTime is how long the hosted istiod may take to publish its roots while the origin has pods.
+	// rootsTime is how long the hosted istiod may take to publish its roots while the origin has pods. It is also how
+	// long the origin has 0 replicas at most until the hosted istiod has the lock for that: once a pod of the origin has
+	// ended, another istiod takes the lock within 16.5 s.
 	rootsTime = 20 * time.Second
 	// gatewayTime is how long a released Gateway may take.
 	gatewayTime = 10 * time.Minute
@@ -371,6 +373,12 @@ func (d decision) memoOfScale(p Phase, replicas int32, m Memo) Memo {
 	}
 	if d.e.Origin.Replicas > 0 {
 		m.Replicas = d.e.Origin.Replicas
+	}
+	if d.isParked() {
+		m.Returns++
+	}
+	if d.now.Sub(m.ScaledAt) >= holdsTime {
+		m.Returns = 0
 	}
 	switch {
 	case p != Lead, !d.scaledInLead():

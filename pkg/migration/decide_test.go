@@ -61,6 +61,13 @@ func parked() situation {
 	return s
 }
 
+// freed is a situation without holds.
+func freed(s *situation) {
+	for i := range s.e.Gateways {
+		s.e.Gateways[i].Hold = model.Free
+	}
+}
+
 // onItsWay is the phase Roll, with the first Gateway deployed by the hosted istiod.
 func onItsWay() situation {
 	return held(migration.HostedLeading, migration.LockHosted).with(func(s *situation) {
@@ -218,10 +225,29 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 	t.Parallel()
 	leads, onItsWay := held(migration.HostedLeading, migration.LockHosted), onItsWay()
 	a := only("a")[0]
+	away := func(since time.Duration) func(*situation) {
+		return func(s *situation) {
+			s.e.Origin.Replicas, s.memo = 0, migration.Memo{Phase: migration.Lead, Since: ago(time.Minute), ScaledAt: ago(since), Replicas: 2}
+		}
+	}
 	checkDecisions(t, []decisionCase{
 		{
 			"the origin returns to serve", leads.with(func(s *situation) { s.e.Origin.Replicas, s.memo.Replicas = 0, 3 }),
 			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 3}},
+		},
+		{
+			"not before the hosted istiod publishes its roots", leads.with(away(8 * time.Second)),
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 12 * time.Second},
+		},
+		{"it publishes them", leads.with(away(8 * time.Second)).with(func(s *situation) {
+			s.e.Publisher = migration.LockHosted
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
+		{"it is not ready", leads.with(away(8 * time.Second)).with(func(s *situation) {
+			s.e.Hosted.Ready = false
+		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
+		{
+			"it does not get that lock", leads.with(away(20 * time.Second)),
+			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}},
 		},
 		{"an origin that writes status does not", leads.with(func(s *situation) {
 			s.e.Origin.Replicas, s.e.Origin.Lead = 0, migration.WritesStatus
@@ -366,10 +392,25 @@ func TestForwardToTheEnd(t *testing.T) {
 	t.Parallel()
 	retire := func(s *situation) { s.i.Goal = migration.Retired }
 	gone := func(s *situation) { retire(s); s.e.Origin = migration.Origin{} }
+	ending := func(s *situation) {
+		s.e.Origin.Replicas, s.memo = 0, migration.Memo{Phase: migration.Park, ScaledAt: ago(time.Minute)}
+	}
 	checkDecisions(t, []decisionCase{
 		{"the origin is parked", moved(), migration.Act{Phase: migration.Park, Action: migration.ScaleOrigin{}}},
 		{
-			"its pod ends", moved().with(func(s *situation) { s.e.Origin.Replicas = 0 }),
+			"its pod ends, and follows meanwhile", moved().with(func(s *situation) { s.e.Origin.Replicas = 0 }),
+			migration.Act{Phase: migration.Park, Action: migration.ReleaseGateways{Gateways: append(only("a"), only("b")...)}},
+		},
+		{
+			"its pod ends", moved().with(freed).with(ending),
+			migration.Wait{Phase: migration.Park, Why: migration.OriginEnding, Again: time.Minute},
+		},
+		{
+			"its pod does not end", moved().with(freed).with(ending).with(func(s *situation) { s.memo.ScaledAt = ago(10 * time.Minute) }),
+			migration.Stop{Phase: migration.Park, Why: migration.OriginEnding},
+		},
+		{
+			"its pod could write status", moved().with(ending).with(func(s *situation) { s.e.Origin.Lead = migration.WritesStatus }),
 			migration.Wait{Phase: migration.Park, Why: migration.OriginEnding, Again: time.Minute},
 		},
 		{
@@ -397,6 +438,13 @@ func TestForwardToTheEnd(t *testing.T) {
 		{"another party removes it", parked().with(retire), migration.Wait{Phase: migration.Retire, Why: migration.OriginExists}},
 		{
 			"it is removed, and something else conflicts", parked().with(func(s *situation) { gone(s); s.e.Conflict = "mesh" }),
+			migration.Wait{Phase: migration.Retire, Why: migration.ConflictExists},
+		},
+		{
+			"without a request to retire, too", parked().with(func(s *situation) {
+				gone(s)
+				s.i.Goal, s.e.Conflict = migration.Forward, "mesh"
+			}),
 			migration.Wait{Phase: migration.Retire, Why: migration.ConflictExists},
 		},
 		{

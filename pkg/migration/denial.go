@@ -32,7 +32,7 @@ func (d decision) causeOf(s Step) string {
 	switch s := s.(type) {
 	case Act:
 		write := s.Action.Writes()
-		follows = write == denial.Write || s.Phase == Park && write.TakesTurnsWith(denial.Write)
+		follows = write == denial.Write || s.Phase == Park && denial.Replicas == 0 && write.TakesTurnsWith(denial.Write)
 	case Wait:
 		follows = s.Why == OriginReturns && denial.Write == WriteReplicas
 	case Stop:
@@ -46,9 +46,10 @@ func (d decision) causeOf(s Step) string {
 }
 
 // TakesTurnsWith reports whether a migration tries two writes in turns while the guest denies both. So it is in the
-// phase Park: neither of the two waits for the other one, and one report is about both.
+// phase Park: none of these waits for another one, and one report is about all.
 func (w Write) TakesTurnsWith(other Write) bool {
-	return w == WriteWebhook && other == WriteRelease || w == WriteRelease && other == WriteWebhook
+	turns := []Write{WriteReplicas, WriteRelease, WriteWebhook}
+	return w != other && slices.Contains(turns, w) && slices.Contains(turns, other)
 }
 
 // isDone reports whether what a denied write should do is the case.

@@ -47,8 +47,10 @@ func TestReportsOfADenial(t *testing.T) {
 	locked := held(migration.HostedLeading, migration.LockOrigin).with(func(s *situation) {
 		s.memo = migration.Memo{Phase: migration.Lead, Since: start, ScaledAt: start, LeadFailedAt: start}
 	})
-	toPark := moved().with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Roll, Since: start} })
+	toPark := moved().with(freed).with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Roll, Since: start} })
 	returns := toPark.with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Park, Since: start, ScaledAt: now} })
+	again := func(s *situation) { s.memo.Returns = 10 }
+	inPark := returns.with(func(s *situation) { s.e.Gateways[0].Hold = model.Held })
 	holds := parked().with(func(s *situation) {
 		s.e.Gateways[0].Hold = model.Held
 		s.memo = migration.Memo{Phase: migration.Park, Since: start}
@@ -86,6 +88,8 @@ func TestReportsOfADenial(t *testing.T) {
 		"the origin is being parked":             {toPark.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
 		"the origin was parked a minute ago":     {returns.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
 		"another client starts the origin":       {returns, "Park Waiting OriginReturns"},
+		"and again, ten times":                   {returns.with(again), "Park Stopped OriginReturns"},
+		"a release while it cannot be parked":    {inPark.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
 		"another write":                          {serving.with(denies(migration.WriteReplicas, 0)), "Hold Acting"},
 		"a stop for another reason": {
 			serving.with(func(s *situation) { s.e.Findings = blocking() }).with(denies(migration.WriteHold, 0)),
@@ -106,7 +110,7 @@ func TestReportsOfADenial(t *testing.T) {
 func TestADenialStays(t *testing.T) {
 	t.Parallel()
 	now := start.Add(time.Hour)
-	acts := moved().with(denies(migration.WriteReplicas, 0)).with(func(s *situation) {
+	acts := moved().with(freed).with(denies(migration.WriteReplicas, 0)).with(func(s *situation) {
 		s.memo = migration.Memo{Phase: migration.Park, Since: start, ScaledAt: start}
 	})
 	first := reported(t, acts, migration.Report{}, now)

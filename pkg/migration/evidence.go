@@ -20,8 +20,9 @@ type Evidence struct {
 	// can be more than an Origin: the Istio resource of another revision, or what another hypergate has left. Empty:
 	// there is nothing.
 	Conflict string
-	// Lock is which istiod deploys Gateways.
-	Lock Lock
+	// Lock is which istiod deploys Gateways. Publisher is which one publishes its roots in all namespaces, of those that
+	// take part in elections.
+	Lock, Publisher Lock
 	// Gateways are those of hypergate's classes, and all others that hypergate holds.
 	Gateways []Gateway
 	// Findings are the results of the check.
@@ -103,7 +104,7 @@ const (
 	HostedAlone HostedMode = "Alone"
 )
 
-// Lock is the holder of the lock of the controller that deploys Gateways.
+// Lock is the holder of a lock of istiod.
 type Lock int
 
 const (
@@ -111,7 +112,8 @@ const (
 	LockFree Lock = iota
 	// LockOrigin: a pod of the origin holds it.
 	LockOrigin
-	// LockHosted: a pod of the hosted istiod holds it. HostedAlone counts as this.
+	// LockHosted: a pod of the hosted istiod holds it. For the lock of the controller that deploys Gateways, HostedAlone
+	// counts as this.
 	LockHosted
 )
 
@@ -282,6 +284,8 @@ type Unstored struct {
 	Stayed bool
 	// Relaxed and Freed are how often another client has undone RelaxWebhook, and ReleaseGateways.
 	Relaxed, Freed Undone
+	// Returns is how often hypergate has parked an origin again that another client started.
+	Returns int
 }
 
 // until returns the Memo with the latest time in place of all times after it. These are of a clock that was ahead, for

@@ -1,6 +1,9 @@
 package migration
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Explain returns what a report says as a sentence, and what a person can do. Both are empty if no action is required.
 func (r Report) Explain() (what, next string) {
@@ -12,6 +15,12 @@ func (r Report) Explain() (what, next string) {
 		what += ". All Gateways stay held, so their Services get no new ports"
 	case r.Cause != "":
 		what += ", and the former ones cannot be restored: " + r.Cause
+	}
+	if r.Progress == Stopped && r.Why == HostedNotReady {
+		next = "run hypergate status on the management side, remove the cause that it shows, " + thenResume
+	}
+	if before, cut := strings.CutSuffix(next, orRollback); cut && r.Intent.Goal == Backward {
+		next = before + ", or move the Gateways to the hosted istiod with hypergate migrate start"
 	}
 	if r.IsDenied() {
 		next = "change what denies it in the guest; hypergate repeats the write"
@@ -39,7 +48,10 @@ type reasonText struct {
 }
 
 // thenResume is what follows once the cause of a problem is removed.
-const thenResume = "then, on the management side, continue with hypergate migrate resume, or go back with hypergate migrate rollback"
+const (
+	thenResume = "then, on the management side, continue with hypergate migrate resume" + orRollback
+	orRollback = ", or go back with hypergate migrate rollback"
+)
 
 // istiodTexts has the reasons that are about the migration as a whole, or about one of the two istiods.
 func istiodTexts() []reasonText {
@@ -73,7 +85,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			OriginGone, "the istiod in the guest was removed, so a rollback is not possible",
-			"leave the Gateways at the hosted istiod, or install an istiod in the guest first",
+			"on the management side, move all Gateways to the hosted istiod with hypergate migrate start",
 		},
 		{
 			OriginExists, "the istiod in the guest is parked, and its installation still exists",
@@ -89,7 +101,7 @@ func istiodTexts() []reasonText {
 		},
 		{
 			Parked, "the hosted istiod serves all Gateways, and the istiod in the guest has no pods",
-			"on the management side, continue with hypergate migrate retire, or go back with hypergate migrate rollback",
+			"on the management side, continue with hypergate migrate retire" + orRollback,
 		},
 		{Finished, "the hosted istiod serves all Gateways, and the installation in the guest is removed", ""},
 		{RolledBack, "the istiod in the guest serves all Gateways, and the hosted istiod is removed", ""},

@@ -2,6 +2,7 @@ package migration
 
 import (
 	"slices"
+	"time"
 
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -66,7 +67,9 @@ func (d decision) leads() bool { return d.e.Lock == LockHosted && d.e.Hosted.Tru
 // takeLock decides until the hosted istiod has the lock. The origin gives it up when it has no pods.
 func (d decision) takeLock() Step {
 	origin, leads := d.e.Origin, d.e.Lock == LockHosted
-	switch {
+	switch left := d.publisherTime(); {
+	case d.leads() && left > 0:
+		return Wait{Phase: Lead, Why: LockPending, Again: left}
 	case d.leads(), leads && !d.needed():
 		return nil
 	case leads && origin.Replicas > 0 && d.inLead() < rootsTime:
@@ -75,6 +78,17 @@ func (d decision) takeLock() Step {
 		return Wait{Phase: Lead, Why: LockPending, Again: rootsTime - d.inLead()}
 	}
 	return d.wantLock(origin)
+}
+
+// publisherTime returns how long the origin still waits with 0 replicas until the hosted istiod publishes the roots. If
+// the origin came back first, it could get that lock, too, and keep it until the phase Park: in a new namespace, pods of
+// the hosted istiod would wait for its roots until then.
+func (d decision) publisherTime() time.Duration {
+	waits := d.needed() && d.e.Hosted.Ready && d.e.Origin.Replicas == 0 && d.scaledInLead()
+	if d.e.Publisher == LockHosted || !waits {
+		return 0
+	}
+	return rootsTime - d.now.Sub(d.latest(d.m.ScaledAt))
 }
 
 // wantLock decides until the origin has no pods, and the hosted istiod has the lock.
@@ -293,18 +307,43 @@ func (d decision) next(remaining []Gateway) Step {
 
 // park decides until the origin has no pods, and no Gateway is held. Nil: it is parked.
 func (d decision) park() Step {
-	origin := d.e.Origin
-	if origin.Exists {
-		switch again := parkEvery - d.now.Sub(d.m.ScaledAt); {
-		case origin.Replicas > 0 && again > 0 && (d.m.Phase == Park || d.m.Phase == Retire):
-			return Wait{Phase: Park, Why: OriginReturns, Again: again}
-		case origin.Replicas > 0:
-			return Act{Park, ScaleOrigin{0}}
-		case origin.Pods > 0:
-			return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
-		}
+	origin, ends := d.e.Origin, d.parkOrigin()
+	_, acts := ends.(Act)
+	var next Step
+	switch {
+	case acts:
+	case origin.Replicas+origin.Pods == 0:
+		next = d.relaxAndFree()
+	case d.leads() && origin.Lead == Follows:
+		next = d.freeAll(Park) // it does not deploy Gateways, so they need not stay held
 	}
-	return d.relaxAndFree()
+	if next != nil {
+		return next
+	}
+	return ends
+}
+
+// parkOrigin decides until the origin has no pods. Nil: it has none. It stops if another client starts the origin again
+// and again, or if its pods do not end. hypergate parks it once a minute all the same.
+func (d decision) parkOrigin() Step {
+	origin := d.e.Origin
+	again := parkEvery - d.now.Sub(d.m.ScaledAt)
+	switch {
+	case !origin.Exists:
+		return nil
+	case again > 0 && d.m.Returns >= undoneAtOnce:
+		return Stop{Phase: Park, Why: OriginReturns}
+	case origin.Replicas > 0 && again > 0 && (d.m.Phase == Park || d.m.Phase == Retire):
+		return Wait{Phase: Park, Why: OriginReturns, Again: again}
+	case origin.Replicas > 0:
+		return Act{Park, ScaleOrigin{0}}
+	case origin.Pods > 0 && d.lasted(d.m.ScaledAt, readyTime) >= readyTime:
+		return Stop{Phase: Park, Why: OriginEnding}
+	case origin.Pods > 0:
+		return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
+	default:
+		return nil
+	}
 }
 
 // end decides after the origin was parked.
@@ -315,10 +354,10 @@ func (d decision) end() Step {
 		return Rest{Done, Finished}
 	case !exists && d.e.Conflict == "":
 		return Act{Done, SetHosted{HostedAlone}} // beside a conflict, this would be refused in each pass
-	case d.i.Goal == Retired && exists:
-		return Wait{Phase: Retire, Why: OriginExists}
-	case d.i.Goal == Retired:
+	case !exists:
 		return Wait{Phase: Retire, Why: ConflictExists}
+	case d.i.Goal == Retired:
+		return Wait{Phase: Retire, Why: OriginExists}
 	default:
 		return Rest{Park, Parked}
 	}

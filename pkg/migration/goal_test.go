@@ -103,3 +103,21 @@ func TestAnotherGoalIsARequest(t *testing.T) {
 		t.Errorf("what is kept (-want +got):\n%s", diff)
 	}
 }
+
+// TestTheEndOfAPauseIsARequest checks that the time of a pause does not count as that of a phase, also if only the
+// annotation was removed.
+func TestTheEndOfAPauseIsARequest(t *testing.T) {
+	t.Parallel()
+	paused := migration.Intent{Goal: migration.Backward, Paused: true}
+	record := migration.Record{
+		Intent: migration.Intent{Goal: migration.Backward}, Report: migration.Report{Intent: paused},
+		Memo: migration.Memo{Phase: migration.Lead, Since: ago(time.Hour), LeadFailedAt: ago(time.Hour), Replicas: 2},
+	}
+	if m := record.MemoAt(start); !m.Since.Equal(start) || !m.LeadFailedAt.IsZero() || m.Replicas != 2 || m.Phase != migration.Lead {
+		t.Errorf("after a pause: %+v", m)
+	}
+	record.Intent = paused
+	if m := record.MemoAt(start); !m.Since.Equal(ago(time.Hour)) {
+		t.Errorf("while it is paused: %+v", m)
+	}
+}

@@ -14,9 +14,11 @@ type Record struct {
 }
 
 // MemoAt returns the Memo as it counts at a time. Another goal than that of the report is another request, also without
-// a time of its own, as that of GitOps.
+// a time of its own, as that of GitOps. So is the end of a pause: the time of the pause is not that of a phase.
 func (r Record) MemoAt(now time.Time) Memo {
-	if before := r.Report.Intent.Goal; before == NoGoal || before == r.Intent.Goal {
+	before := r.Report.Intent
+	resumes := before.Paused && !r.Intent.Paused
+	if before.Goal == NoGoal || before.Goal == r.Intent.Goal && !resumes {
 		return r.Memo
 	}
 	return r.Memo.tryAgain(now)
@@ -79,7 +81,7 @@ func (r Record) refusal(request Request) error {
 	}{
 		{
 			RequestRollback, r.Report.Progress != "" && !r.Report.HasOrigin,
-			errors.New(sentence(OriginGone)),
+			errors.New("the istiod in the guest was removed, so a rollback is not possible: leave the Gateways at the hosted istiod"),
 		},
 		{RequestRetire, r.Intent.Paused, r.paused("retire")},
 		{RequestRetire, ended == Finished, errors.New("nothing to retire: " + sentence(ended))},

@@ -81,7 +81,7 @@ type Report struct {
 	// Gateways are in the order in which they move. More is how many others there are.
 	Gateways []ReportedGateway
 	More     int
-	// Moved is how many of all Gateways are at the hosted istiod. Moving is how many of them can be.
+	// Moved is how many of all Gateways are at the hosted istiod. Moving is how many are there, or can move there.
 	Moved, Moving int
 }
 
@@ -116,10 +116,11 @@ func NewReport(e Evidence, i Intent, step Step, m Memo, before Report, now time.
 		line := ReportedGateway{Namespace: g.Key.Namespace, Name: g.Key.Name, State: d.stateOf(g, step)}
 		line.Since = before.since(line, now)
 		out.Gateways = append(out.Gateways, line)
-		if g.Of == OfHosted {
+		switch {
+		case g.Of == OfHosted:
 			out.Moved++
-		}
-		if g.deployed() && !g.Skip {
+			out.Moving++
+		case g.deployed() && !g.Skip:
 			out.Moving++
 		}
 	}

@@ -237,6 +237,43 @@ func TestEachReasonHasASentence(t *testing.T) {
 	}
 }
 
+// TestTheNextStepIsPossible checks that a report names only requests that are not refused, or have no effect.
+func TestTheNextStepIsPossible(t *testing.T) {
+	t.Parallel()
+	for _, of := range []struct {
+		goal         migration.Goal
+		progress     migration.Progress
+		why          migration.Reason
+		names, omits string
+	}{
+		{migration.Forward, migration.Stopped, migration.GatewayFailed, "migrate rollback", "migrate start"},
+		{migration.Backward, migration.Stopped, migration.GatewayFailed, "migrate start", "migrate rollback"},
+		{migration.Backward, migration.Stopped, migration.OriginGone, "migrate start", "migrate rollback"},
+		{migration.Forward, migration.Waiting, migration.HostedNotReady, "hypergate status", "migrate resume"},
+		{migration.Forward, migration.Stopped, migration.HostedNotReady, "migrate resume", "migrate start"},
+	} {
+		r := migration.Report{Intent: migration.Intent{Goal: of.goal}, Progress: of.progress, Why: of.why}
+		if _, next := r.Explain(); !strings.Contains(next, of.names) || strings.Contains(next, of.omits) {
+			t.Errorf("%s, %s: %q", of.goal, of.why, next)
+		}
+	}
+}
+
+// TestGatewaysAreCountedOnce checks which Gateways count as moved, and which can move.
+func TestGatewaysAreCountedOnce(t *testing.T) {
+	t.Parallel()
+	s := moved().with(back).with(func(s *situation) {
+		s.e.Gateways[0].Skip, s.e.Gateways[1].Of = true, migration.OfOrigin
+	})
+	if r := reported(t, s, migration.Report{}, start); r.Moved != 1 || r.Moving != 2 {
+		t.Errorf("%d of %d", r.Moved, r.Moving)
+	}
+	s.e.Gateways[0].Of = migration.OfOrigin
+	if r := reported(t, s, migration.Report{}, start); r.Moved != 0 || r.Moving != 1 {
+		t.Errorf("one is left out: %d of %d", r.Moved, r.Moving)
+	}
+}
+
 // reasonsIn returns the constants of type Reason in a file.
 func reasonsIn(t *testing.T, file string) (out []migration.Reason) {
 	t.Helper()

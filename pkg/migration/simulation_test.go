@@ -146,7 +146,7 @@ func (w *simulation) evidence() migration.Evidence {
 			Validator: model.ForeignObject{Key: types.NamespacedName{Name: "istio-validator-r-ns"}, ResourceVersion: w.origin.version},
 		},
 		Hosted: migration.Hosted{Mode: w.hosted.mode, Ready: w.hosted.mode == w.hosted.runs, Trusted: w.trusted},
-		Lock:   w.lock, Outage: w.outage,
+		Lock:   w.lock, Publisher: w.roots, Outage: w.outage,
 	}
 	if w.origin.runs {
 		e.Origin.Pods, e.Origin.Ready = 1, 1
@@ -209,7 +209,7 @@ func (w *simulation) decide(memo migration.Memo) (migration.Step, migration.Memo
 	if w.isBlind = w.random.IntN(100) < w.blind; !w.isBlind {
 		return migration.Decide(e, w.intent, memo, w.now)
 	}
-	e = migration.Evidence{Origin: e.Origin, Hosted: e.Hosted, Lock: e.Lock}
+	e = migration.Evidence{Origin: e.Origin, Hosted: e.Hosted, Lock: e.Lock, Publisher: e.Publisher}
 	e.Hosted.Trusted = e.Hosted.Trusted && w.random.IntN(2) == 0
 	return migration.Rescue(e, w.intent, memo, w.now)
 }

@@ -121,10 +121,15 @@ func (d decision) again(u Undone, all []model.ForeignObject) Undone {
 // Memo after the step.
 func (d decision) shown(s Step) Step {
 	act, is := s.(Act)
-	if !is || !slices.Contains([]Write{WriteWebhook, WriteRelease}, act.Action.Writes()) || !d.freesAll(act.Phase) {
-		return s
+	var stop Step
+	switch {
+	case !is || !d.freesAll(act.Phase):
+	case act.Action == ScaleOrigin{0}:
+		stop = d.parkOrigin()
+	case slices.Contains([]Write{WriteWebhook, WriteRelease}, act.Action.Writes()):
+		stop = d.undone(act.Phase)
 	}
-	if stop := d.undone(act.Phase); stop != nil {
+	if _, stops := stop.(Stop); stops {
 		return stop
 	}
 	return s
