@@ -47,9 +47,8 @@ type MigrationQuestion struct {
 
 // MigrationFacts is what the guest shows of a migration.
 type MigrationFacts struct {
-	// Essential reports whether Origin, Leader, Publisher and Pods are complete, and Inventory has the Deployment of the
-	// origin.
-	// It can be true beside an error of a later read.
+	// Essential reports whether Origin, Leader, Publisher and Pods are complete, and Inventory has the Deployment of
+	// the origin. It can be true beside an error of a later read.
 	Essential bool
 	// Inventory is what the check follows from. Without Check, it has only the origin and the Gateways.
 	Inventory migration.Inventory
@@ -101,8 +100,8 @@ const (
 
 // Migration reads what a step of a migration follows from. It sends reads only, and reads no Secret. ctx limits the
 // time. It returns an error if a request fails, unless the guest does not permit it: that is in Inventory.Unread.
-// Beside an error, the facts are what was read before. The state of the origin, the locks, and whether the guest has the
-// roots of the hosted istiod are read first.
+// Beside an error, the facts are what was read before. The state of the origin, the locks, and whether the guest has
+// the roots of the hosted istiod are read first.
 func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (MigrationFacts, error) {
 	r := &inventoryReader{c: c, published: q.Published, out: c.newInventory(q.Ours)}
 	m := &migrationReader{inventoryReader: r, restores: !q.NoPods, facts: MigrationFacts{

@@ -11,8 +11,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 )
 
-// leadingGuest is a guest whose istiod has some replicas. The hosted istiod deploys Gateways. answer answers requests for
-// what tenants create, and reports whether it has.
+// leadingGuest is a guest whose istiod has some replicas. The hosted istiod deploys Gateways. answer answers requests
+// for what tenants create, and reports whether it has.
 func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *http.Request) bool) *Cluster {
 	t.Helper()
 	cfg := model.Config{Revision: "r", GuestNamespace: "ns", ControllerName: "example.com/ours"}

@@ -184,8 +184,7 @@ func originRows() []row {
 			Blocker, OriginUnknown, "it is not known who installed istiod: neither the Sail operator, nor the ingress operator, nor Helm",
 			"replace the istiod by an installation of one of these, or move the Gateways by hand",
 			onIstiod(func(i Inventory) bool {
-				missing := i.Origin.Deployment == nil && !i.Origin.NotReadable && i.Origin.Kind() != NoOrigin
-				return missing || i.Origin.Kind() == OtherOrigin
+				return i.Origin.isUndeployed() || i.Origin.Kind() == OtherOrigin
 			}, nothing), nil,
 		},
 		{

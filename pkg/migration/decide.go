@@ -33,8 +33,8 @@ const (
 	// After that, Gateways move without it.
 	originTime = 90 * time.Second
 	// rootsTime is how long the hosted istiod may take to publish its roots while the origin has pods. It is also how
-	// long the origin has 0 replicas at most until the hosted istiod has the lock for that: once a pod of the origin has
-	// ended, another istiod takes the lock within 16.5 s.
+	// long the origin waits with 0 replicas until the hosted istiod has the lock for that. An istiod takes a lock that
+	// was given up within 16.5 s.
 	rootsTime = 20 * time.Second
 	// gatewayTime is how long a released Gateway may take.
 	gatewayTime = 10 * time.Minute
@@ -158,14 +158,11 @@ func (d decision) waited(p Phase, why Reason) Step {
 // counts reports whether something that was noted at a time happened after the last request.
 func (d decision) counts(at time.Time) bool { return !at.IsZero() && !at.Before(d.i.At) }
 
-// blocked returns the findings that block. Without any, it returns none. Once the hosted istiod serves, an origin that
-// is gone, or that has no Deployment, does not block: the Gateways must get another one. Nor does a proxy of Gateways:
-// all of them are held then, and those that have moved have lost it.
+// blocked returns the findings that block. Without any, it returns none.
 func (d decision) blocked() []Finding {
 	begun := d.e.Hosted.Mode != HostedAbsent
 	return slices.DeleteFunc(slices.Clone(d.e.Findings), func(f Finding) bool {
-		isGone := f.Code == OriginMissing || f.Code == OriginUnknown && d.e.Origin.Undeployed
-		return f.Severity != Blocker || begun && (isGone || f.Code == ProxyLost)
+		return f.Severity != Blocker || begun && f.blocksOnlyAtFirst(d.e.Origin.Undeployed)
 	})
 }
 

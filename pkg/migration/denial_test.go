@@ -49,7 +49,6 @@ func TestReportsOfADenial(t *testing.T) {
 	})
 	toPark := moved().with(freed).with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Roll, Since: start} })
 	returns := toPark.with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Park, Since: start, ScaledAt: now} })
-	again := func(s *situation) { s.memo.Returns = 10 }
 	inPark := returns.with(func(s *situation) { s.e.Gateways[0].Hold = model.Held })
 	holds := parked().with(func(s *situation) {
 		s.e.Gateways[0].Hold = model.Held
@@ -88,7 +87,6 @@ func TestReportsOfADenial(t *testing.T) {
 		"the origin is being parked":             {toPark.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
 		"the origin was parked a minute ago":     {returns.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
 		"another client starts the origin":       {returns, "Park Waiting OriginReturns"},
-		"and again, ten times":                   {returns.with(again), "Park Stopped OriginReturns"},
 		"a release while it cannot be parked":    {inPark.with(denies(migration.WriteReplicas, 0)), "Park Waiting WriteDenied"},
 		"another write":                          {serving.with(denies(migration.WriteReplicas, 0)), "Hold Acting"},
 		"a stop for another reason": {

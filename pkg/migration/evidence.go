@@ -20,8 +20,8 @@ type Evidence struct {
 	// can be more than an Origin: the Istio resource of another revision, or what another hypergate has left. Empty:
 	// there is nothing.
 	Conflict string
-	// Lock is which istiod deploys Gateways. Publisher is which one publishes its roots in all namespaces, of those that
-	// take part in elections.
+	// Lock is which istiod deploys Gateways. Publisher is which one publishes its roots in all namespaces, of those
+	// that take part in elections.
 	Lock, Publisher Lock
 	// Gateways are those of hypergate's classes, and all others that hypergate holds.
 	Gateways []Gateway
@@ -112,8 +112,8 @@ const (
 	LockFree Lock = iota
 	// LockOrigin: a pod of the origin holds it.
 	LockOrigin
-	// LockHosted: a pod of the hosted istiod holds it. For the lock of the controller that deploys Gateways, HostedAlone
-	// counts as this.
+	// LockHosted: a pod of the hosted istiod holds it. For the lock of the controller that deploys Gateways,
+	// HostedAlone counts as this.
 	LockHosted
 )
 

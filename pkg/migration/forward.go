@@ -80,9 +80,9 @@ func (d decision) takeLock() Step {
 	return d.wantLock(origin)
 }
 
-// publisherTime returns how long the origin still waits with 0 replicas until the hosted istiod publishes the roots. If
-// the origin came back first, it could get that lock, too, and keep it until the phase Park: in a new namespace, pods of
-// the hosted istiod would wait for its roots until then.
+// publisherTime returns how long the origin still waits with 0 replicas until the hosted istiod publishes the roots.
+// If the origin came back first, it could get that lock, too, and keep it until the phase Park: in a new namespace,
+// pods of the hosted istiod would wait for its roots until then.
 func (d decision) publisherTime() time.Duration {
 	waits := d.needed() && d.e.Hosted.Ready && d.e.Origin.Replicas == 0 && d.scaledInLead()
 	if d.e.Publisher == LockHosted || !waits {

@@ -41,6 +41,23 @@ type OriginFacts struct {
 	NotReadable bool
 }
 
+// isUndeployed reports whether its Deployment does not exist, although something else of the installation does.
+func (f OriginFacts) isUndeployed() bool {
+	return f.Deployment == nil && !f.NotReadable && f.Kind() != NoOrigin
+}
+
+// AfterBegin returns the findings of Run that matter to a migration that has begun.
+func (i Inventory) AfterBegin(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return f.blocksOnlyAtFirst(i.Origin.isUndeployed()) })
+}
+
+// blocksOnlyAtFirst reports whether a finding does not block once the hosted istiod serves. An origin that is gone, or
+// that has no Deployment, does not: the Gateways must get another one. Nor does a proxy of Gateways: all of them are
+// held then, and those that have moved have lost it.
+func (f Finding) blocksOnlyAtFirst(undeployed bool) bool {
+	return f.Code == OriginMissing || f.Code == OriginUnknown && undeployed || f.Code == ProxyLost
+}
+
 // OriginDeployment is what the origin's Deployment shows.
 type OriginDeployment struct {
 	// Labels are those that show who manages it: ManagedByLabel and HelmLabel.

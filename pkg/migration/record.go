@@ -99,6 +99,13 @@ func (r Record) refusal(request Request) error {
 	return nil
 }
 
+// Begun reports whether the last report is about a migration, or a rollback, that has begun and has not ended: the
+// hosted istiod exists.
+func (r Record) Begun() bool {
+	ended := r.Report.Why == RolledBack || r.Report.Why == Finished
+	return r.Report.Progress != "" && r.Report.Phase != Check && !ended
+}
+
 // mayStart returns why a migration cannot be started now.
 func (r Record) mayStart() error {
 	ended, stopped := r.reached(Ended), r.reached(Stopped)

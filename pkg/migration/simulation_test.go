@@ -368,8 +368,8 @@ func (w *simulation) advance(by time.Duration) {
 	}
 }
 
-// electRoots gives the lock of the controller for roots to one of those that want it. It is lost now and then. An istiod
-// without elections publishes its roots in any case.
+// electRoots gives the lock of the controller for roots to one of those that want it. It is lost now and then. An
+// istiod without elections publishes its roots in any case.
 func (w *simulation) electRoots() {
 	lost := w.roots == migration.LockOrigin && !w.origin.runs ||
 		w.roots == migration.LockHosted && w.hosted.runs != migration.HostedLeading

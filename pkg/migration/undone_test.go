@@ -253,3 +253,31 @@ func TestADeniedRelaxationKeepsNoGatewayHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestAnOriginThatReturnsIsAStop checks that the report of an origin that another client starts again becomes a stop,
+// and stays one while it is parked again. It ends once the origin has stayed parked.
+func TestAnOriginThatReturnsIsAStop(t *testing.T) {
+	t.Parallel()
+	s := parked().with(func(s *situation) { s.memo = migration.Memo{Phase: migration.Park, Since: ago(time.Hour)} })
+	report, now, acts := migration.Report{}, start, 0
+	for range 20 * 60 {
+		s.e.Origin.Replicas, s.e.Origin.Pods = 1, 1 // its operator
+		step, memo := migration.Decide(s.e, s.i, s.memo, now)
+		report = migration.NewReport(s.e, s.i, step, memo, report, now)
+		if _, is := step.(migration.Act); is {
+			acts++
+		}
+		if stops := report.Progress == migration.Stopped; stops != (acts > 10) {
+			t.Fatalf("after %d returns: %s %s", acts-1, report.Progress, report.Why)
+		}
+		s.memo, now = memo, now.Add(time.Second)
+	}
+	if acts != 20 || report.Why != migration.OriginReturns {
+		t.Errorf("parked %d times in 20 minutes, and then %s", acts, report.Why)
+	}
+	s.e.Origin.Replicas, s.e.Origin.Pods = 0, 0
+	step, memo := migration.Decide(s.e, s.i, s.memo, now.Add(time.Minute))
+	if r := migration.NewReport(s.e, s.i, step, memo, report, now.Add(time.Minute)); r.Why != migration.Parked {
+		t.Errorf("after it has stayed parked: %s %s", r.Progress, r.Why)
+	}
+}

@@ -155,3 +155,36 @@ func TestAMigrationIsRequested(t *testing.T) {
 	expect(1, "a rollback is not possible", "rollback")
 	expect(0, "ended: Finished", "status", "--watch")
 }
+
+// TestARollbackWithoutAnOriginGoesForward checks that the next step of a rollback that has stopped because the istiod
+// in the guest was removed is possible: the check does not block a start then. Without a migration that has begun, it
+// does.
+func TestARollbackWithoutAnOriginGoesForward(t *testing.T) {
+	w := newMigrationWorld(t)
+	w.Eventually(func() string { _, out := w.plan(); return out }).ShouldNot(gomega.ContainSubstring("MissingPermissions"))
+	user := w.operatorKubeconfig()
+	w.Expect(w.guest.AppsV1().Deployments(w.cfg.GuestNamespace).Delete(t.Context(), w.cfg.IstiodName(), metav1.DeleteOptions{})).
+		To(gomega.Succeed())
+	code, out := w.migrate(user, "start", "--allow-untested")
+	w.Expect(code).To(gomega.Equal(2), out)
+
+	i := migration.Intent{Goal: migration.Backward, At: time.Now().Add(-time.Hour).Truncate(time.Second)}
+	report, err := migration.Report{Intent: i, Phase: migration.Lead, Progress: migration.Stopped, Why: migration.OriginGone}.Encode()
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: migration.LeaseName(w.cfg.Revision), Annotations: map[string]string{migration.ReportAnnotation: report},
+	}}
+	for key, value := range i.Annotations() {
+		if value != "" {
+			lease.Annotations[key] = value
+		}
+	}
+	_, err = w.mgmt.CoordinationV1().Leases(w.cfg.MgmtNamespace).Create(t.Context(), lease, metav1.CreateOptions{})
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	code, out = w.migrate(user, "status")
+	w.Expect(code).To(gomega.Equal(2), out)
+	w.Expect(out).To(gomega.ContainSubstring("hypergate migrate start"))
+	code, out = w.migrate(user, "start", "--allow-untested")
+	w.Expect(code).To(gomega.Equal(0), out)
+	w.Expect(w.lease().Annotations).To(gomega.HaveKeyWithValue(migration.GoalAnnotation, "start"))
+}

@@ -98,13 +98,17 @@ func (l *migrationLease) ask(ctx context.Context, request migration.Request, acc
 	return out, err
 }
 
-// may returns an error if a request is refused now. It writes nothing.
-func (l *migrationLease) may(ctx context.Context, request migration.Request) error {
+// may returns what the Lease has, or an error if a request is refused now. It writes nothing.
+func (l *migrationLease) may(ctx context.Context, request migration.Request) (migration.Record, error) {
 	annotations, _, err := l.read(ctx)
-	if err == nil {
-		_, _, err = l.next(annotations, request)
+	if err != nil {
+		return migration.Record{}, err
 	}
-	return err
+	if _, _, err := l.next(annotations, request); err != nil {
+		return migration.Record{}, err
+	}
+	record, _, err := migration.ParseRecord(annotations)
+	return record, err
 }
 
 // next returns the intent after a request.

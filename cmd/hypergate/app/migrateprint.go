@@ -56,7 +56,6 @@ func newMigrationPlan(i migration.Inventory, accepted migration.Waivers) migrati
 	out := migrationPlan{
 		Origin:        plannedOriginOf(i),
 		HostedVersion: i.Ours.String(), Gateways: []planLine{}, Writes: i.Writes(),
-		Findings: append([]migration.Finding{}, migration.Run(i, accepted)...),
 	}
 	for _, g := range i.Ordered() {
 		out.Gateways = append(out.Gateways, planLine{
@@ -64,8 +63,14 @@ func newMigrationPlan(i migration.Inventory, accepted migration.Waivers) migrati
 			Routes: g.Routes, Istiod: string(g.Of), Note: noteOf(g),
 		})
 	}
-	out.Blocked = slices.ContainsFunc(out.Findings, func(f migration.Finding) bool { return f.Severity == migration.Blocker })
-	return out
+	return out.with(migration.Run(i, accepted))
+}
+
+// with returns the plan with these findings in place of its own.
+func (p migrationPlan) with(findings []migration.Finding) migrationPlan {
+	p.Findings = append([]migration.Finding{}, findings...)
+	p.Blocked = slices.ContainsFunc(p.Findings, func(f migration.Finding) bool { return f.Severity == migration.Blocker })
+	return p
 }
 
 func plannedOriginOf(i migration.Inventory) plannedOrigin {

@@ -249,7 +249,8 @@ func (o *migrateStartOptions) run(ctx context.Context, out io.Writer, shown prog
 	if err != nil {
 		return err
 	}
-	if err := lease.may(ctx, migration.RequestStart); err != nil {
+	record, err := lease.may(ctx, migration.RequestStart)
+	if err != nil {
 		return err
 	}
 	done := shown.waits(readingGuest)
@@ -259,6 +260,9 @@ func (o *migrateStartOptions) run(ctx context.Context, out io.Writer, shown prog
 		return fmt.Errorf("checking the guest: %w", err)
 	}
 	plan := newMigrationPlan(found, o.check.accepted)
+	if record.Begun() {
+		plan = plan.with(found.AfterBegin(plan.Findings))
+	}
 	if plan.Blocked {
 		report := newRequestReport(lease, migration.RequestStart, asked{})
 		report.Findings, report.Blocked = plan.Findings, true
