@@ -43,7 +43,7 @@ func (d deniedWrite) after(i migration.Intent, a migration.Action, did patched, 
 		return deniedWrite{}
 	case tried.Cause == "":
 		return d
-	case !same && !d.last.Write.TakesTurnsWith(tried.Write): // the first denial also begins here
+	case !same && !d.last.TakesTurnsWith(tried): // the first denial also begins here
 		d = deniedWrite{goal: i.Goal, at: i.At, begin: now, objects: map[types.UID]bool{}}
 	}
 	d.times++

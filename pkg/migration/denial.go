@@ -32,7 +32,7 @@ func (d decision) causeOf(s Step) string {
 	switch s := s.(type) {
 	case Act:
 		write := s.Action.Writes()
-		follows = write == denial.Write || s.Phase == Park && denial.Replicas == 0 && write.TakesTurnsWith(denial.Write)
+		follows = write == denial.Write || s.Phase == Park && denial.TakesTurnsWith(Denial{Write: write})
 	case Wait:
 		follows = s.Why == OriginReturns && denial.Write == WriteReplicas
 	case Stop:
@@ -46,10 +46,11 @@ func (d decision) causeOf(s Step) string {
 }
 
 // TakesTurnsWith reports whether a migration tries two writes in turns while the guest denies both. So it is in the
-// phase Park: none of these waits for another one, and one report is about all.
-func (w Write) TakesTurnsWith(other Write) bool {
+// phase Park: none of these waits for another one, and one report is about all. The start of the origin is not one.
+func (d Denial) TakesTurnsWith(other Denial) bool {
 	turns := []Write{WriteReplicas, WriteRelease, WriteWebhook}
-	return w != other && slices.Contains(turns, w) && slices.Contains(turns, other)
+	inPark := d.Replicas == 0 && other.Replicas == 0
+	return inPark && d.Write != other.Write && slices.Contains(turns, d.Write) && slices.Contains(turns, other.Write)
 }
 
 // isDone reports whether what a denied write should do is the case.
