@@ -139,6 +139,7 @@ func (m *migrationMemory) keep(r *migrationReading, now time.Time) {
 		}
 	}
 	m.connected, r.connected = connected, connected
+	m.denied.keep(r.facts.Inventory.Gateways)
 }
 
 // decide remembers a step. The next reading begins after it.
