@@ -128,7 +128,7 @@ func TestDeniedGatewaysComeLast(t *testing.T) {
 	}
 }
 
-// TestDeniedGatewaysAreForgotten: a guest that denies writes can replace its Gateways, and its Deployments, without end.
+// TestDeniedGatewaysAreForgotten: a guest that denies writes can replace its Gateways and Deployments without end.
 func TestDeniedGatewaysAreForgotten(t *testing.T) {
 	t.Parallel()
 	m, now := migrationMemory{}, time.Unix(1000, 0)
