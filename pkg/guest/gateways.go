@@ -147,9 +147,6 @@ func rolledDeploymentOf(u *unstructured.Unstructured) *rolledDeployment {
 	return out
 }
 
-// maxUID is how many bytes of an object's UID are kept. An API server's own have 36.
-const maxUID = 64
-
 // deploymentOf returns the state of the rollout of a Deployment. Its number of replicas is 1 by default.
 func deploymentOf(generation int64, replicas *int32, s appsv1.DeploymentStatus) model.GatewayDeployment {
 	out := model.GatewayDeployment{
