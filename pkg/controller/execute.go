@@ -180,9 +180,10 @@ func (e *execution) converge(ctx context.Context, d converge) {
 	m.ca.trusted = !out.crdsBlocked && out.mgmt.Complete() && out.guest.Holds(model.HoldsRoots)
 }
 
-// applyAll applies the stages of the plan in their order. The management side does not wait for the guest: what its own
-// objects, and a token that is due, need of the guest is known, or requested at the same time. Only istiod itself waits
-// for what it needs in the guest.
+// applyAll applies the stages of the plan in their order. Here, the management side does not wait for the guest: what
+// its own objects, and a token that is due, need of the guest is known, or requested at the same time. Only istiod
+// itself waits for what it needs in the guest. Before, the pass can have used up its time in the guest (guestTime): for
+// ownership Leases, a step of a migration, or holds and releases.
 //
 // While Gateways are not held yet, neither istiod is changed, nor what istiod reads in the guest: both would make it
 // deploy all gateways.

@@ -27,7 +27,8 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) (out migration
 		}
 		return out, !m.withheld
 	}
-	err := e.writeMigration(ctx, m)
+	defer func() { e.memory.migration.pace(e.clock.Now()) }()
+	report, err := e.writeMigration(ctx, m)
 	e.memory.migration.unwritten = unwrittenStep{}
 	if err != nil {
 		e.memory.migration.next = e.clock.Now().Add(migrationAfterAct)
@@ -38,6 +39,7 @@ func (e *execution) migrate(ctx context.Context, m migrationStep) (out migration
 		}
 		return out, false
 	}
+	out.report = report
 	e.memory.migration.decide(m, e.clock.Now())
 	if act, is := m.step.(migration.Act); is {
 		if e.memory.migration.acted.isNew(fmt.Sprint(act)) {
@@ -63,21 +65,36 @@ func (e *execution) unread(ctx context.Context, m migrationStep) error {
 	return nil
 }
 
-// writeMigration writes the memo and the report, if they differ from what the Lease has.
-func (e *execution) writeMigration(ctx context.Context, m migrationStep) error {
+// writeMigration writes the memo and the report, if they differ from what the Lease has. A report that only has other
+// details waits for its turn: a later reading shows the last ones. writeMigration returns the report on the Lease.
+func (e *execution) writeMigration(ctx context.Context, m migrationStep) (migration.Report, error) {
 	memo, err := m.memo.Encode()
 	if err != nil {
-		return err
+		return m.report, err
 	}
 	report, err := m.report.Encode()
 	if err != nil {
-		return err
+		return m.report, err
 	}
-	lease := e.observed.migration.lease
-	if lease.Annotations[migration.MemoAnnotation] == memo && lease.Annotations[migration.ReportAnnotation] == report {
-		return nil
+	lease, before := e.observed.migration.lease, e.observed.migration.record.Report
+	sameMemo := lease.Annotations[migration.MemoAnnotation] == memo
+	if sameMemo && lease.Annotations[migration.ReportAnnotation] == report {
+		return m.report, nil
 	}
-	return e.mgmt.WriteMigration(ctx, lease, map[string]string{migration.MemoAnnotation: memo, migration.ReportAnnotation: report})
+	limiter, now := &e.memory.migration.writes, e.clock.Now()
+	if sameMemo && differInDetails(before, m.report) {
+		if limiter = &e.memory.migration.reports; limiter.Wait(now) > 0 {
+			return before, nil
+		}
+	}
+	limiter.Take(now)
+	written := map[string]string{migration.MemoAnnotation: memo, migration.ReportAnnotation: report}
+	return m.report, e.mgmt.WriteMigration(ctx, lease, written)
+}
+
+// differInDetails reports whether two reports are about the same request, and say the same about the whole migration.
+func differInDetails(a, b migration.Report) bool {
+	return a.IsFor(b.Intent) && a.Phase == b.Phase && a.Progress == b.Progress && a.Why == b.Why
 }
 
 // act does an action in the guest. SetHosted is done by the plan.

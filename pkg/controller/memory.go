@@ -96,6 +96,7 @@ func newMemory(o Options) memory {
 
 		refusals: refusals{writes: throttle.NewLimiter(throttle.Rate{Burst: refuseBurst, Every: refuseEvery})},
 
+		migration:     newMigrationMemory(),
 		endpointProbe: endpointProbe{probe: o.Probe},
 		own:           ownCredential{requests: throttle.NewLimiter(throttle.Rate{Burst: ownBurst, Every: ownEvery})},
 	}

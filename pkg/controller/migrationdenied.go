@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -15,10 +16,11 @@ type deniedWrite struct {
 	// last is the denial to report, and lastAt since when it is that one.
 	last   migration.Denial
 	lastAt time.Time
-	// begin is when the first try was denied, and times is how many were. objects are those that were denied.
-	begin   time.Time
-	times   int
-	objects map[types.UID]bool
+	// begin is when the first try was denied, and times is how many were. gateways are those that were denied, without
+	// those that no longer exist.
+	begin    time.Time
+	times    int
+	gateways map[types.UID]bool
 	// goal and at are those of the request to which all of this belongs.
 	goal migration.Goal
 	at   time.Time
@@ -44,22 +46,40 @@ func (d deniedWrite) after(i migration.Intent, a migration.Action, did patched, 
 	case tried.Cause == "":
 		return d
 	case !same && !d.last.TakesTurnsWith(tried): // the first denial also begins here
-		d = deniedWrite{goal: i.Goal, at: i.At, begin: now, objects: map[types.UID]bool{}}
+		d = deniedWrite{goal: i.Goal, at: i.At, begin: now, gateways: map[types.UID]bool{}}
 	}
 	d.times++
-	for uid := range did.denied {
-		d.objects[uid] = true
-	}
+	d.add(a, did)
 	if now.Sub(d.lastAt) >= migrationCause || slices.Contains(did.succeeded, d.last.Of) {
 		d.last, d.lastAt = tried, now
 	}
 	return d
 }
 
+// add remembers the Gateways that were denied. All other actions patch one object.
+func (d deniedWrite) add(a migration.Action, did patched) {
+	switch a.(type) {
+	case migration.HoldGateways, migration.ReleaseGateways:
+		for uid := range did.denied {
+			d.gateways[uid] = true
+		}
+	default:
+	}
+}
+
+// keep forgets Gateways that a reading of all does not show: a guest can replace them without end.
+func (d deniedWrite) keep(all []migration.InventoryGateway) {
+	exists := map[types.UID]bool{}
+	for _, g := range all {
+		exists[g.UID] = true
+	}
+	maps.DeleteFunc(d.gateways, func(uid types.UID, _ bool) bool { return !exists[uid] })
+}
+
 // deniedLast returns objects in the order in which they are patched: those that were denied do not delay the others.
 func (d deniedWrite) deniedLast(all []model.ForeignObject) []model.ForeignObject {
 	rank := func(of model.ForeignObject) int {
-		if d.objects[of.UID] {
+		if d.gateways[of.UID] {
 			return 1
 		}
 		return 0

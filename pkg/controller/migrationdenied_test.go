@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"maps"
+	"strconv"
 	"testing"
 	"time"
 
@@ -123,6 +125,30 @@ func TestDeniedGatewaysComeLast(t *testing.T) {
 	want := []model.ForeignObject{{UID: "c"}, {UID: "a"}, {UID: "b"}}
 	if diff := cmp.Diff(want, m.denied.deniedLast(all)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestDeniedGatewaysAreForgotten: a guest that denies writes can replace its Gateways and Deployments without end.
+func TestDeniedGatewaysAreForgotten(t *testing.T) {
+	t.Parallel()
+	m, now := migrationMemory{}, time.Unix(1000, 0)
+	for i := range 100 {
+		of := types.UID(strconv.Itoa(i))
+		m.take(migrationReading{facts: originFacts(func(f *guest.MigrationFacts) {
+			f.Inventory.Gateways = []migration.InventoryGateway{{}, {}}
+			f.Inventory.Gateways[0].UID, f.Inventory.Gateways[1].UID = of, "stays"
+		})}, now)
+		hold := migration.HoldGateways{Gateways: []model.ForeignObject{{UID: of}, {UID: "stays"}}}
+		m.wrote(requestedStart(), hold, deniedFor("no", of, "stays"), now)
+		if want := map[types.UID]bool{of: true, "stays": true}; !maps.Equal(m.denied.gateways, want) {
+			t.Fatalf("after %d Gateways: %v", i+1, m.denied.gateways)
+		}
+	}
+	for i := range 100 {
+		m.wrote(requestedStart(), migration.ScaleOrigin{}, deniedFor("no", types.UID(strconv.Itoa(i))), now)
+	}
+	if len(m.denied.gateways) != 0 {
+		t.Errorf("Deployments count as Gateways: %v", m.denied.gateways)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
 // migrationMemory is what is remembered of a migration between passes.
@@ -39,8 +40,18 @@ type migrationMemory struct {
 	unstored migration.Unstored
 	// published is where the last plan publishes istiod. Empty: that is not known.
 	published model.HostPort
+	// writes limits the writes of the state to the Lease, and reports those of a report with only other details. A
+	// guest can change both with each reading.
+	writes, reports throttle.Limiter
 	// logged and acted are the last failure and the last action that were logged.
 	logged, acted lastLogged
+}
+
+func newMigrationMemory() migrationMemory {
+	return migrationMemory{
+		writes:  throttle.NewLimiter(throttle.Rate{Burst: migrationBurst, Every: migrationEvery}),
+		reports: throttle.NewLimiter(throttle.Rate{Burst: lastingBurst, Every: migratingEvery}),
+	}
 }
 
 // decidedMode is the mode of istiod that a step has decided. removes reports whether it removes istiod, and that is not
@@ -139,6 +150,7 @@ func (m *migrationMemory) keep(r *migrationReading, now time.Time) {
 		}
 	}
 	m.connected, r.connected = connected, connected
+	m.denied.keep(r.facts.Inventory.Gateways)
 }
 
 // decide remembers a step. The next reading begins after it.
@@ -151,6 +163,14 @@ func (m *migrationMemory) decide(s migrationStep, now time.Time) {
 	m.next = now.Add(untilReading(s.step))
 	if _, stopped := s.step.(migration.Stop); stopped && isUrgent(s.memo) && s.facts.HasNoReplicas() {
 		m.next = now.Add(migrationWaiting) // what blocks does not delay the start of the origin
+	}
+}
+
+// pace delays the next reading until another state can be written. A step must be stored before it is done, so that
+// limits the writes of a guest that changes the state with each reading.
+func (m *migrationMemory) pace(now time.Time) {
+	if earliest := now.Add(m.writes.Wait(now)); m.next.Before(earliest) {
+		m.next = earliest
 	}
 }
 

@@ -147,9 +147,6 @@ func rolledDeploymentOf(u *unstructured.Unstructured) *rolledDeployment {
 	return out
 }
 
-// maxUID is how many bytes of an object's UID are kept. An API server's own have 36.
-const maxUID = 64
-
 // deploymentOf returns the state of the rollout of a Deployment. Its number of replicas is 1 by default.
 func deploymentOf(generation int64, replicas *int32, s appsv1.DeploymentStatus) model.GatewayDeployment {
 	out := model.GatewayDeployment{
@@ -229,18 +226,7 @@ func viewOf(watches ...*watch.Watch) model.GatewayView {
 // rolledGateways joins Gateways with their Deployments, by the owner reference. istiod leaves the Deployment of before
 // if a Gateway gets another class or another name for its objects. That one does not count.
 func rolledGateways(gateways, deployments []any, classes map[string]bool) model.ObservedGateways {
-	// An owner reference of another namespace says nothing.
-	type owned struct {
-		namespace string
-		gateway   types.UID
-	}
-	of := map[owned][]*rolledDeployment{}
-	for _, obj := range deployments {
-		if d, is := obj.(*rolledDeployment); is && d.gateway != "" {
-			key := owned{d.Namespace, d.gateway}
-			of[key] = append(of[key], d)
-		}
-	}
+	owned := ownedDeploymentsOf(deployments)
 	out := model.ObservedGateways{View: model.GatewaysKnown}
 	for _, obj := range gateways {
 		g, is := obj.(*rolledGateway)
@@ -250,7 +236,7 @@ func rolledGateways(gateways, deployments []any, classes map[string]bool) model.
 		key := types.NamespacedName{Namespace: g.Namespace, Name: g.Name}
 		out.List = append(out.List, model.Gateway{
 			ForeignObject: model.ForeignObject{Key: key, UID: g.UID, ResourceVersion: g.ResourceVersion},
-			Hold:          g.hold, Deployment: g.deploymentAmong(of[owned{g.Namespace, g.UID}]),
+			Hold:          g.hold, Deployment: owned.of(g),
 		})
 	}
 	slices.SortFunc(out.List, func(a, b model.Gateway) int {
@@ -269,16 +255,52 @@ func rolledGateways(gateways, deployments []any, classes map[string]bool) model.
 	return out
 }
 
-// deploymentAmong returns the state of the Gateway's Deployment: the one with the name that istiod gives it, or the
-// only one. The zero value: it has none.
-func (g *rolledGateway) deploymentAmong(all []*rolledDeployment) model.GatewayDeployment {
-	at := slices.IndexFunc(all, func(d *rolledDeployment) bool { return d.Name == g.deployment })
-	switch {
-	case at >= 0:
-		return all[at].GatewayDeployment
-	case len(all) == 1:
-		return all[0].GatewayDeployment
-	default:
-		return model.GatewayDeployment{}
+// ownedDeployments are Deployments by the Gateway that owns them. A Gateway is looked up in the same time however many
+// Deployments name it, and however many Gateways have its UID.
+type ownedDeployments struct {
+	named map[ownedName]*rolledDeployment
+	// only has nil for a Gateway with several.
+	only map[gatewayOwner]*rolledDeployment
+}
+
+// gatewayOwner is a Gateway that owns Deployments. An owner reference of another namespace says nothing.
+type gatewayOwner struct {
+	namespace string
+	gateway   types.UID
+}
+
+// ownedName is the name of a Deployment of a Gateway.
+type ownedName struct {
+	gatewayOwner
+
+	name string
+}
+
+func ownedDeploymentsOf(deployments []any) ownedDeployments {
+	out := ownedDeployments{map[ownedName]*rolledDeployment{}, map[gatewayOwner]*rolledDeployment{}}
+	for _, obj := range deployments {
+		d, is := obj.(*rolledDeployment)
+		if !is || d.gateway == "" {
+			continue
+		}
+		owner := gatewayOwner{d.Namespace, d.gateway}
+		out.named[ownedName{owner, d.Name}] = d
+		if _, several := out.only[owner]; several {
+			d = nil
+		}
+		out.only[owner] = d
 	}
+	return out
+}
+
+// of returns the state of a Gateway's Deployment: the one with the name that istiod gives it, or the only one. The zero
+// value: it has none.
+func (o ownedDeployments) of(g *rolledGateway) model.GatewayDeployment {
+	owner := gatewayOwner{g.Namespace, g.UID}
+	for _, d := range []*rolledDeployment{o.named[ownedName{owner, g.deployment}], o.only[owner]} {
+		if d != nil {
+			return d.GatewayDeployment
+		}
+	}
+	return model.GatewayDeployment{}
 }

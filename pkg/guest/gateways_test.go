@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,6 +126,26 @@ func TestObservedGateways(t *testing.T) {
 	got = rolledGateways(gateways, deployments, map[string]bool{"ours": true})
 	if got.View != model.GatewaysTooMany || len(got.List) != 2 {
 		t.Errorf("too many: view %d with %d Gateways, want %d with the 2 that are held", got.View, len(got.List), model.GatewaysTooMany)
+	}
+}
+
+// TestManyDeploymentsOfManyGateways: an API server of the guest's own can give all Gateways the same UID, and name it
+// as the owner of all Deployments. Each Gateway must be looked up in the same time.
+func TestManyDeploymentsOfManyGateways(t *testing.T) {
+	t.Parallel()
+	const many = 20_000 // watch.MaxObjects
+	gateways, deployments := make([]any, many), make([]any, many)
+	for i := range many {
+		name := fmt.Sprintf("%s-%d", strings.Repeat("long", 50), i)
+		gateways[i] = &rolledGateway{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name, UID: "same"}, class: "ours", deployment: name + "-ours",
+		}
+		deployments[i] = &rolledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, gateway: "same"}
+	}
+	began := time.Now()
+	rolledGateways(gateways, deployments, map[string]bool{"ours": true})
+	if lasted := time.Since(began); lasted > 2*time.Second {
+		t.Errorf("%d Gateways and Deployments take %s", many, lasted)
 	}
 }
 

@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	// maxNamespace and maxIdentity are how many bytes the namespace, the UID and the version of an object may have.
-	// kube-apiserver permits 63 for a namespace. It makes UIDs of 36, and versions of up to 20.
+	// maxNamespace, maxUID and maxIdentity are how many bytes the namespace, the UID and the version of an object may
+	// have. kube-apiserver permits 63 for a namespace. It makes UIDs of 36, and versions of up to 20. The state of a
+	// migration has no longer UID.
 	maxNamespace = 63
+	maxUID       = 64
 	maxIdentity  = 128
 )
 
@@ -23,7 +25,7 @@ func checkIdentity(u *unstructured.Unstructured) error {
 	}{
 		{"name", u.GetName(), maxName},
 		{"namespace", u.GetNamespace(), maxNamespace},
-		{"UID", string(u.GetUID()), maxIdentity},
+		{"UID", string(u.GetUID()), maxUID},
 		{"resourceVersion", u.GetResourceVersion(), maxIdentity},
 	} {
 		if len(part.value) > part.most {

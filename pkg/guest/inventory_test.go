@@ -245,8 +245,8 @@ func TestAnInventoryKeepsNoLongIdentity(t *testing.T) {
 	}{
 		"a name":        {"name: " + long, "", "list gateways.gateway.networking.k8s.io: .* name has 1048576 bytes, more than 253"},
 		"a namespace":   {"name: g, namespace: " + long, "", "namespace has 1048576 bytes, more than 63"},
-		"a UID":         {"name: g, uid: " + long, "", "UID has 1048576 bytes, more than 128"},
-		"of the istiod": {"", "uid: " + long, "get deployments.apps: .* UID has 1048576 bytes, more than 128"},
+		"a UID":         {"name: g, uid: " + long[:65], "", "UID has 65 bytes, more than 64"},
+		"of the istiod": {"", "uid: " + long, "get deployments.apps: .* UID has 1048576 bytes, more than 64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,7 +25,7 @@ func FuzzInventory(f *testing.F) {
 		var u unstructured.Unstructured
 		if json.Unmarshal(data, &u.Object) == nil && checkIdentity(&u) == nil {
 			kept := foreignObjectOf(&u)
-			if len(kept.Key.String()) > maxName+1+maxNamespace || len(kept.UID) > maxIdentity || len(kept.ResourceVersion) > maxIdentity {
+			if len(kept.Key.String()) > maxName+1+maxNamespace || len(kept.UID) > maxUID || len(kept.ResourceVersion) > maxIdentity {
 				t.Errorf("kept: %+v", kept)
 			}
 		}

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -343,40 +341,6 @@ func foreignObjectOf(u *unstructured.Unstructured) model.ForeignObject {
 		Key: types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()},
 		UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
 	}
-}
-
-// revisionAnnotation is the number of a ReplicaSet of a Deployment (kubernetes pkg/controller/deployment/util).
-const revisionAnnotation = "deployment.kubernetes.io/revision"
-
-// OriginTemplate returns the latest pod template of a Gateway's Deployment that has the address of the origin. It is an
-// error if there is none.
-func (c *Cluster) OriginTemplate(ctx context.Context, deployment model.ForeignObject, gateway string) (map[string]any, error) {
-	r := &inventoryReader{c: c}
-	var template map[string]any
-	latest := -1
-	_, err := r.ownSets(ctx, deployment, gateway, func(u *unstructured.Unstructured) bool {
-		number, err := strconv.Atoi(u.GetAnnotations()[revisionAnnotation])
-		if err != nil || number <= latest {
-			return true
-		}
-		var set appsv1.ReplicaSet
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
-		if err == nil && addressOf(set.Spec.Template.Spec) == migration.OriginAddress(c.cfg) {
-			latest = number
-			template, _, _ = unstructured.NestedMap(u.Object, "spec", "template")
-		}
-		return true
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case len(r.out.Unread) > 0:
-		return nil, fmt.Errorf("the guest does not permit: %s", r.out.Unread[0])
-	case template == nil:
-		return nil, NoTemplateError{deployment.Key}
-	}
-	unstructured.RemoveNestedField(template, "metadata", "labels", appsv1.DefaultDeploymentUniqueLabelKey)
-	return template, nil
 }
 
 // NoTemplateError means that a Gateway's Deployment has no ReplicaSet whose pods connect to the origin. Their number is

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,11 +117,19 @@ func TestTheTemplateOfBefore(t *testing.T) {
 			}}},
 		}
 	}
+	large := func(number string) any {
+		out := set(number, origin)
+		spec := out.(map[string]any)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+		spec["volumes"] = slices.Repeat([]any{map[string]any{}}, maxTemplate/templateValue)
+		return out
+	}
 	for name, of := range map[string]struct {
 		sets []any
 		want string
 	}{
 		"the latest one":         {[]any{set("2", origin), set("9", origin), set("10", origin), set("11", "hosted:15012")}, "a10"},
+		"one that is too large":  {[]any{set("2", origin), large("9")}, "a2"},
+		"all are too large":      {[]any{large("2"), large("9")}, ""},
 		"only the hosted istiod": {[]any{set("1", "hosted:15012")}, ""},
 		"none":                   {nil, ""},
 	} {
@@ -131,6 +140,26 @@ func TestTheTemplateOfBefore(t *testing.T) {
 		got, _, _ := unstructured.NestedString(template, "spec", "serviceAccountName")
 		if _, missing := errors.AsType[NoTemplateError](err); got != of.want || missing != (of.want == "") {
 			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
+
+// TestATemplateIsNotCopied: a ReplicaSet can be as large as a page.
+func TestATemplateIsNotCopied(t *testing.T) {
+	for variables, wanted := range map[int]bool{100: true, maxTemplate / templateValue: false} {
+		env := slices.Repeat([]any{map[string]any{"name": "A", "value": "b"}}, variables)
+		env = append(env, map[string]any{"name": "CA_ADDR", "value": "origin:15012"})
+		set := &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{revisionAnnotation: "2"}},
+			"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"env": env}}}}},
+		}}
+		found := latestTemplate{address: "origin:15012"}
+		allocations := testing.AllocsPerRun(1, func() {
+			found.revision = -1
+			found.add(set)
+		})
+		if allocations > 10 || (found.template != nil) != wanted {
+			t.Errorf("%d variables: found %t, with %v allocations", variables, found.template != nil, allocations)
 		}
 	}
 }

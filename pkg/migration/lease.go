@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -35,7 +36,8 @@ func LeaseName(revision string) string { return model.MigrationLeaseName(revisio
 const (
 	// MaxMemo is the size limit of an encoded Memo, in bytes. All Gateways of a guest can be stranded.
 	MaxMemo = 8 << 10
-	// longestUID is the size limit of a UID, in bytes. Those of an API server have 36.
+	// longestUID is the size limit of a UID, in bytes. Those of an API server have 36. A reading of the guest with a
+	// longer one fails (guest.maxUID).
 	longestUID = 64
 	// mostReplicas is the limit of replicas of the origin, mostRoutes that of routes of a Gateway, and mostHolds that
 	// of holds.
@@ -195,4 +197,7 @@ func timeOf(seconds int64) time.Time {
 	return time.Unix(seconds, 0).UTC()
 }
 
-func cut(uid types.UID) types.UID { return uid[:min(len(uid), longestUID)] }
+// cut returns a UID that ParseMemo accepts: JSON has three bytes in place of each one that is not UTF-8.
+func cut(uid types.UID) types.UID {
+	return types.UID(strings.ToValidUTF8(string(uid[:min(len(uid), longestUID)]), ""))
+}

@@ -196,15 +196,18 @@ func FuzzMemo(f *testing.F) {
 	})
 }
 
-// FuzzLongUIDs checks that a Memo with UIDs of any length fits, if all Gateways are stranded.
+// FuzzLongUIDs checks that a Memo with UIDs of any length fits, if all Gateways are stranded, and can be read.
 func FuzzLongUIDs(f *testing.F) {
 	f.Add("uid")
+	f.Add(strings.Repeat("u", 63) + "é") // it is cut within a character
 	f.Fuzz(func(t *testing.T, uid string) {
 		m := fullMemo()
 		m.Released, m.Failed = types.UID(uid), types.UID(uid)
 		m.Stranded = slices.Repeat([]uint32{1<<32 - 1}, model.MaxGateways+1)
 		if encoded, err := m.Encode(); err != nil || len(encoded) > migration.MaxMemo {
 			t.Errorf("%d bytes, %v", len(encoded), err)
+		} else if _, err := migration.ParseMemo(encoded); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -18,6 +19,9 @@ const (
 	// 128 for 8 connections.
 	mostRounds = 5
 	manyRounds = 2
+	// mostKeptOfAll is the limit of the memory of all answers, in bytes. An istiod can answer each question with
+	// another name.
+	mostKeptOfAll = 4 * mostKept
 )
 
 // All is what the istiods answer that can be reached at one address.
@@ -60,6 +64,24 @@ func askAll(ctx context.Context, wanted []string, ask func(context.Context) (Ans
 	return merged(answers, failure), nil
 }
 
+// errLarge is the error of an answer that is left out.
+var errLarge = fmt.Errorf("with it, the answers of all istiods need more than %d MiB of memory: its answer is left out", mostKeptOfAll>>20)
+
+// keep adds an answer, unless all of them are too large. It replaces an earlier one of the same istiod.
+func keep(answers map[string]Answer, a Answer) error {
+	sum := a.kept
+	for name, other := range answers {
+		if name != a.Istiod {
+			sum += other.kept
+		}
+	}
+	if sum > mostKeptOfAll {
+		return errLarge
+	}
+	answers[a.Istiod] = a
+	return nil
+}
+
 // errSlow is the error of a question that a round has given up.
 var errSlow = errors.New("it does not answer in time")
 
@@ -85,14 +107,15 @@ func askRound(
 		}()
 	}
 	for range asksAtOnce {
-		switch r := <-results; {
+		r := <-results
+		if r.err == nil {
+			r.err = keep(answers, r.answer)
+		}
+		switch {
 		case r.err != nil:
 			failure = r.err
-		default:
-			answers[r.answer.Istiod] = r.answer
-			if isComplete() {
-				return failure
-			}
+		case isComplete():
+			return failure
 		}
 	}
 	return failure

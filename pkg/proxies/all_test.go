@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -75,6 +76,22 @@ func TestAskAll(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got.Proxies, want) {
 			t.Errorf("%s: %+v, want %+v", name, got.Proxies, want)
+		}
+	}
+}
+
+// TestTheAnswersOfAllIstiodsAreLimited: an istiod can answer each question with another name. One that answers all with
+// the same name counts once.
+func TestTheAnswersOfAllIstiodsAreLimited(t *testing.T) {
+	t.Parallel()
+	for _, names := range []int{1, asksAtOnce * mostRounds} {
+		var asked atomic.Int32
+		got, err := askAll(t.Context(), []string{"wanted"}, func(context.Context) (Answer, error) {
+			return Answer{Istiod: fmt.Sprint(int(asked.Add(1)) % names), kept: mostKept}, nil
+		})
+		want := min(names, mostKeptOfAll/mostKept)
+		if err != nil || len(got.Istiods) != want || errors.Is(got.Failure, errLarge) != (want < names) {
+			t.Errorf("%d names: the answers of %v are kept, %v, %v", names, got.Istiods, got.Failure, err)
 		}
 	}
 }
