@@ -1,10 +1,12 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
 	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -249,8 +251,9 @@ func rolledBackFrom(t *migrationTest, phase migration.Phase) {
 	m.arrives()
 }
 
-// oneStays leaves a Gateway where it is, on both ways. Both istiods serve meanwhile. When the annotation is removed,
-// the migration goes on without a further request.
+// oneStays leaves a Gateway where it is, on both ways. Both istiods serve meanwhile: also in a namespace that is new, a
+// Gateway gets the roots of the hosted one. When the annotation is removed, the migration goes on without a further
+// request.
 func oneStays(t *migrationTest) {
 	t.addTwo()
 	stays := t.small[0]
@@ -261,6 +264,8 @@ func oneStays(t *migrationTest) {
 	m.leavesOut(stays)
 	t.Expect(t.deployedBy(addressOfOrigin)).To(gomega.ConsistOf(stays.String()))
 	t.Expect(t.originReplicas()).To(gomega.BeNumerically(">", 0))
+	t.Expect(t.publisher()).To(gomega.HavePrefix(model.HostedIdentity))
+	t.add("team-new", "made")
 	skip("null")
 	m.parks()
 
@@ -272,6 +277,18 @@ func oneStays(t *migrationTest) {
 	skip("null")
 	m.returned()
 	m.arrives()
+	t.remove("made")
+}
+
+// publisher returns the name of the istiod that publishes its roots, of those that take part in elections
+// (istio pilot/pkg/leaderelection/leaderelection.go, NamespaceController).
+func (t *migrationTest) publisher() string {
+	t.Helper()
+	lock, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, "istio-namespace-controller-election", metav1.GetOptions{})
+	t.Expect(err).NotTo(gomega.HaveOccurred())
+	var record struct{ HolderIdentity string }
+	t.Expect(json.Unmarshal([]byte(lock.Annotations["control-plane.alpha.kubernetes.io/leader"]), &record)).To(gomega.Succeed())
+	return record.HolderIdentity
 }
 
 // leavesOut waits until all Gateways but one have moved. Then each one is configured by the istiod that it is at.
