@@ -53,6 +53,14 @@ func ofAnswers() []mutation {
 			"a.kept+proxy.size() > mostKept:", "a.kept+proxy.size() < 0:", "./pkg/proxies", "TestKeptProxiesAreLimited",
 		},
 		{
+			"bytes", "the memory of the answers of all istiods", "pkg/proxies/all.go",
+			"if sum > mostKeptOfAll {", "if sum < 0 {", "./pkg/proxies", "TestTheAnswersOfAllIstiodsAreLimited",
+		},
+		{
+			"bytes", "the denied Gateways that are gone", "pkg/controller/migrationdenied.go",
+			"return !exists[uid] })", "return exists == nil })", "./pkg/controller", "TestDeniedGatewaysAreForgotten",
+		},
+		{
 			"bytes", "the class defaults that preflight keeps", "cmd/hypergate/app/preflightgateways.go",
 			"kept > mostClassDefaults {", "kept < 0 {", "./cmd/hypergate/app", "TestPreflightOfAHostileGuest",
 		},
@@ -144,6 +152,14 @@ func ofPasses() []mutation {
 		{
 			"pace", "the pause after the guest denied a release", "pkg/rollout/denied.go",
 			"return max(0, refusedTime-now.Sub(d.At))", "return 0", "./pkg/rollout", "TestTheGuestDeniesARelease",
+		},
+		{
+			"pace", "the writes of the report of a migration", "pkg/controller/execute_migration.go",
+			"limiter.Wait(now) > 0 {", "limiter.Wait(now) < 0 {", "./pkg/controller", "TestDetailsOfAReportAreWrittenAtAPace",
+		},
+		{
+			"pace", "the readings of a migration whose state changes all the time", "pkg/controller/migrationmemory.go",
+			"earliest := now.Add(m.writes.Wait(now))", "earliest := now", "./pkg/controller", "TestTheStateOfAMigrationIsWrittenAtAPace",
 		},
 		{
 			"pace", "the limit of holds in a migration", "pkg/migration/decide.go",
