@@ -142,9 +142,9 @@ func (d decider) unrequested(m observedMigration, mode model.IstiodMode) error {
 		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s cannot be read: %w: %s",
 			m.lease.Name, m.unreadable, step)}
 	case mode == model.IstiodServing || mode == model.IstiodLeading:
-		const step = "start it again with hypergate migrate start; after that, a rollback is possible"
-		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s was removed while a migration was in progress: %s",
-			model.MigrationLeaseName(d.config.Revision), step)}
+		what, step := migration.RemovedRequest()
+		return status.SolvableError{Step: step, Err: fmt.Errorf("on Lease %s, %s: %s",
+			model.MigrationLeaseName(d.config.Revision), what, step)}
 	default:
 		return nil
 	}
