@@ -281,11 +281,8 @@ func gatewayRows() []row {
 	address := "istiod-%s.%s.svc:15012"
 	return []row{
 		{
-			Blocker, OtherRoot, "both istiods would write the ConfigMap with the roots that its pods trust, each with its own root: %s",
-			"give the istiod in the guest another trustBundleName",
-			onGateways(func(i Inventory, g InventoryGateway) bool {
-				return g.Of == OfOrigin && g.Root == (model.Config{Revision: i.Revision}).TrustBundleName()
-			}, func(g InventoryGateway) string { return g.Root }), nil,
+			Blocker, OtherRoot, "both istiods would write the ConfigMap with the roots that gateways trust, each with its own root: %s",
+			"give the istiod in the guest another trustBundleName", otherRoot, nil,
 		},
 		{
 			Blocker, OtherAddress, "its pods connect to another istiod: %s",
@@ -338,6 +335,17 @@ func gatewayRows() []row {
 			}, nil,
 		},
 	}
+}
+
+// otherRoot returns the origin's Deployment, if the origin publishes its roots in the ConfigMap of the hosted istiod.
+// It does so in each namespace, also without a Gateway. Otherwise, otherRoot returns the Gateways whose pods have it.
+func otherRoot(i Inventory) (out []Object, detail string) {
+	ours := model.Config{Revision: i.Revision}.TrustBundleName()
+	if deployment := i.Origin.Deployment; deployment != nil && deployment.Root == ours {
+		return []Object{i.istiod()}, ours
+	}
+	return onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Of == OfOrigin && g.Root == ours },
+		func(g InventoryGateway) string { return g.Root })(i)
 }
 
 // secondDeployments returns Deployments of Gateways that have another one, besides those of Gateways that stay.

@@ -165,6 +165,27 @@ func TestAGatewayThatHasMovedBlocksNothing(t *testing.T) {
 	}
 }
 
+// TestAnOriginWithTheRootsOfTheHostedIstiod checks that an origin that has not deployed a Gateway blocks, too, if it
+// publishes its roots in the ConfigMap of the hosted istiod.
+func TestAnOriginWithTheRootsOfTheHostedIstiod(t *testing.T) {
+	t.Parallel()
+	for root, want := range map[string][]migration.Code{
+		"": nil, "openshift-gw-ca-root-cert": nil, "openshift-gateway-ca-cert": {migration.OtherRoot},
+	} {
+		i := inventory()
+		i.Gateways, i.Origin.Deployment.Root = nil, root
+		findings := migration.Run(i, migration.Waivers{})
+		if got := codes(findings); !slices.Equal(got, want) {
+			t.Errorf("%q: %v", root, got)
+		}
+		for _, f := range findings {
+			if f.Object.Kind != "Deployment" || !strings.HasSuffix(f.Message, root) {
+				t.Errorf("%q: %+v", root, f)
+			}
+		}
+	}
+}
+
 // TestEveryCodeIsTested checks that each code of check.go has an inventory above.
 func TestEveryCodeIsTested(t *testing.T) {
 	t.Parallel()

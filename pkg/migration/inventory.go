@@ -64,6 +64,8 @@ type OriginDeployment struct {
 	Labels map[string]string
 	// Version is that of Istio: of a label, or of the image's tag.
 	Version Version
+	// Root is the ConfigMap in which it publishes its roots, in each namespace. Empty: Istio's default.
+	Root string
 	// Wanted, Ready and Existing are numbers of pods.
 	Wanted, Ready, Existing int32
 	// Rolling reports whether its newest version is not rolled out.
