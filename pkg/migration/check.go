@@ -23,6 +23,7 @@ type Code string
 // The codes of blockers.
 const (
 	OneNamespace       Code = "OneNamespace"
+	AddressNotAsked    Code = "AddressNotAsked"
 	OriginMissing      Code = "OriginMissing"
 	OriginChanging     Code = "OriginChanging"
 	OriginUnknown      Code = "OriginUnknown"
@@ -168,6 +169,12 @@ func originRows() []row {
 			Blocker, OneNamespace, "both istiods would have the same name in one namespace",
 			"run hypergate with --namespace, in a namespace of its own",
 			onIstiod(func(i Inventory) bool { return i.OneNamespace }, nothing), nil,
+		},
+		{
+			Blocker, AddressNotAsked, "with --publish-probe=off, hypergate is not to connect to the published address of the hosted " +
+				"istiod, where it asks which pods are connected",
+			"let the management cluster reach that address, and set --publish-probe to another value: docs/reference/publishing.md",
+			onIstiod(func(i Inventory) bool { return i.AddressNotAsked }, nothing), nil,
 		},
 		{
 			Blocker, OriginMissing, "the guest has no istiod of this revision, so there is nothing to migrate",

@@ -47,6 +47,7 @@ func rowsAlone() map[migration.Code]func(*migration.Inventory) {
 	}
 	return map[migration.Code]func(*migration.Inventory){
 		migration.OneNamespace:      func(i *migration.Inventory) { i.OneNamespace = true },
+		migration.AddressNotAsked:   func(i *migration.Inventory) { i.AddressNotAsked = true },
 		migration.OriginMissing:     func(i *migration.Inventory) { i.Origin = migration.OriginFacts{} },
 		migration.OriginChanging:    func(i *migration.Inventory) { i.Origin.IstioRevision = "openshift-gateway" },
 		migration.OriginUnknown:     func(i *migration.Inventory) { i.Origin.Finalized, i.Origin.Deployment.Labels = nil, nil },

@@ -132,6 +132,9 @@ type Inventory struct {
 	// OneNamespace reports whether the hosted istiod would be in the namespace of the origin: in a standalone cluster,
 	// unless hypergate has another namespace.
 	OneNamespace bool
+	// AddressNotAsked reports whether hypergate is not to connect to the address where gateways reach the hosted
+	// istiod. Only hypergate run knows it: the commands do not have the flag.
+	AddressNotAsked bool
 	// Revision and Namespace are those of the origin. Ours is the version of the hosted istiod.
 	Revision, Namespace string
 	Ours                Version
