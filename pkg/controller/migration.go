@@ -35,6 +35,9 @@ type observedMigration struct {
 	// needsRoots reports whether it is rolled out behind a tunnel, whose relays cannot start before the guest has the
 	// roots of the mesh CA.
 	needsRoots bool
+	// notAsked reports whether the endpoint probe is off, and gateways do not use a tunnel: istiod might not be reached
+	// where hypergate asks it which proxies are connected.
+	notAsked bool
 }
 
 // goal returns the goal of the request on the Lease. It is migration.NoGoal if there is none, or if it cannot be read.
@@ -142,9 +145,9 @@ func (d decider) unrequested(m observedMigration, mode model.IstiodMode) error {
 		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s cannot be read: %w: %s",
 			m.lease.Name, m.unreadable, step)}
 	case mode == model.IstiodServing || mode == model.IstiodLeading:
-		const step = "start it again with hypergate migrate start; after that, a rollback is possible"
-		return status.SolvableError{Step: step, Err: fmt.Errorf("the request on Lease %s was removed while a migration was in progress: %s",
-			model.MigrationLeaseName(d.config.Revision), step)}
+		what, step := migration.RemovedRequest()
+		return status.SolvableError{Step: step, Err: fmt.Errorf("on Lease %s, %s: %s",
+			model.MigrationLeaseName(d.config.Revision), what, step)}
 	default:
 		return nil
 	}
@@ -265,7 +268,9 @@ func migrationEvidence(o observation, r *migrationReading, accepted migration.Wa
 	if r.err != nil {
 		return out // what was not read cannot be checked
 	}
-	out.Findings, out.Leftovers = migration.Run(r.checked, accepted), facts.Inventory.Leftovers()
+	checked := r.checked
+	checked.AddressNotAsked = o.migration.notAsked
+	out.Findings, out.Leftovers = migration.Run(checked, accepted), facts.Inventory.Leftovers()
 	return out
 }
 

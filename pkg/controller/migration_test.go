@@ -307,6 +307,11 @@ func TestMigrationEvidence(t *testing.T) {
 	if len(findings) != 1 || findings[0].Code != migration.SinglePod {
 		t.Errorf("findings: %+v", findings)
 	}
+	observed.migration.notAsked = true
+	findings = migrationEvidence(observed, observed.migration.reading, migration.Waivers{Downgrade: true, Untested: true}).Findings
+	if len(findings) != 2 || findings[0].Code != migration.AddressNotAsked || findings[0].Severity != migration.Blocker {
+		t.Errorf("istiod is not asked: %+v", findings)
+	}
 }
 
 // TestEvidenceOfAnOriginWithoutADeployment checks that an origin whose operator has not created it yet is not one that

@@ -97,7 +97,8 @@ func (r *Reconciler) observe(ctx context.Context) observation {
 	o.useSettings(&r.memory.settings, &r.memory.ignoring)
 	o.ownership, o.claim = r.owner(o)
 	o.migration = r.memory.migration.observe(o, r.guest.Session(), r.memory.endpointProbe.isReady(o.mgmt))
-	o.migration.needsRoots = isRolledOut(o.mgmt) && publish.UsesTunnel(r.config, o.mgmt.ControlPlane)
+	byTunnel := publish.UsesTunnel(r.config, o.mgmt.ControlPlane)
+	o.migration.needsRoots, o.migration.notAsked = isRolledOut(o.mgmt) && byTunnel, r.memory.endpointProbe.probe.Off && !byTunnel
 	if o.hold == nil && o.identityProblem == nil {
 		before := o.mgmt.ControlPlane
 		r.passContext.endWhen(func() error { return r.onHoldNow(before) })

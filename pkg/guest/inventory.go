@@ -194,9 +194,17 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 		}
 	}
 	r.out.Origin.Deployment, r.originObject = found, foreignObjectOf(u)
-	for _, container := range d.Spec.Template.Spec.Containers {
+	r.originEnv(d.Spec.Template.Spec, found)
+	return r.podsOfOrigin(ctx, found)
+}
+
+// originEnv reads what the environment of the guest's istiod shows.
+func (r *inventoryReader) originEnv(pod corev1.PodSpec, found *migration.OriginDeployment) {
+	for _, container := range pod.Containers {
 		for _, env := range container.Env {
 			switch env.Name {
+			case "PILOT_CA_CERT_CONFIGMAP":
+				found.Root = bounded(env.Value, maxName)
 			case "PILOT_IGNORE_RESOURCES":
 				r.ignored = strings.Split(bounded(env.Value, maxResourceList), ",")
 			case "PILOT_INCLUDE_RESOURCES":
@@ -204,7 +212,6 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 			}
 		}
 	}
-	return r.podsOfOrigin(ctx, found)
 }
 
 // versionOf returns the version of Istio in a Deployment: of a label, of the chart, or of the image's tag.

@@ -121,7 +121,7 @@ func TestInventoryOfTheOrigin(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	t.Log("the Sail operator and OLM, and a version that only the image has")
-	w.putIstiod("managed-by: sail-operator", "")
+	w.putIstiod("managed-by: sail-operator", "{name: PILOT_CA_CERT_CONFIGMAP, value: own-roots}")
 	w.api.Put(theClasses, class("ours", w.cfg.ControllerName, ""))
 	w.api.Put(collection("sailoperator.io", "v1", "", "istios", "Istio"),
 		"{metadata: {name: "+w.cfg.Revision+"}}", "{metadata: {name: mesh}}")
@@ -133,6 +133,7 @@ func TestInventoryOfTheOrigin(t *testing.T) {
 	w.Expect([]string{got.Istio, got.IstioRevision, got.Subscription}).To(gomega.Equal(
 		[]string{w.cfg.Revision, w.cfg.Revision, "servicemeshoperator3"}))
 	w.Expect(got.Deployment.Version.String()).To(gomega.Equal("1.27.3"))
+	w.Expect(got.Deployment.Root).To(gomega.Equal("own-roots"))
 	t.Log("no class of hypergate's controller")
 	w.Expect(w.read().ClassMissing).To(gomega.BeEmpty())
 	w.api.Put(theClasses, class("theirs", "example.com/other", ""))

@@ -23,6 +23,7 @@ type Code string
 // The codes of blockers.
 const (
 	OneNamespace       Code = "OneNamespace"
+	AddressNotAsked    Code = "AddressNotAsked"
 	OriginMissing      Code = "OriginMissing"
 	OriginChanging     Code = "OriginChanging"
 	OriginUnknown      Code = "OriginUnknown"
@@ -170,6 +171,12 @@ func originRows() []row {
 			onIstiod(func(i Inventory) bool { return i.OneNamespace }, nothing), nil,
 		},
 		{
+			Blocker, AddressNotAsked, "with --publish-probe=off, hypergate is not to connect to the published address of the hosted " +
+				"istiod, where it asks which pods are connected",
+			"let the management cluster reach that address, and set --publish-probe to another value: docs/reference/publishing.md",
+			onIstiod(func(i Inventory) bool { return i.AddressNotAsked }, nothing), nil,
+		},
+		{
 			Blocker, OriginMissing, "the guest has no istiod of this revision, so there is nothing to migrate",
 			"check --revision and --guest-namespace; remove an istiod that another hypergate has left there; " +
 				"without an istiod in the guest, hypergate run needs no migration",
@@ -281,11 +288,8 @@ func gatewayRows() []row {
 	address := "istiod-%s.%s.svc:15012"
 	return []row{
 		{
-			Blocker, OtherRoot, "both istiods would write the ConfigMap with the roots that its pods trust, each with its own root: %s",
-			"give the istiod in the guest another trustBundleName",
-			onGateways(func(i Inventory, g InventoryGateway) bool {
-				return g.Of == OfOrigin && g.Root == (model.Config{Revision: i.Revision}).TrustBundleName()
-			}, func(g InventoryGateway) string { return g.Root }), nil,
+			Blocker, OtherRoot, "both istiods would write the ConfigMap with the roots that gateways trust, each with its own root: %s",
+			"give the istiod in the guest another trustBundleName", otherRoot, nil,
 		},
 		{
 			Blocker, OtherAddress, "its pods connect to another istiod: %s",
@@ -338,6 +342,17 @@ func gatewayRows() []row {
 			}, nil,
 		},
 	}
+}
+
+// otherRoot returns the origin's Deployment, if the origin publishes its roots in the ConfigMap of the hosted istiod.
+// It does so in each namespace, also without a Gateway. Otherwise, otherRoot returns the Gateways whose pods have it.
+func otherRoot(i Inventory) (out []Object, detail string) {
+	ours := model.Config{Revision: i.Revision}.TrustBundleName()
+	if deployment := i.Origin.Deployment; deployment != nil && deployment.Root == ours {
+		return []Object{i.istiod()}, ours
+	}
+	return onGateways(func(_ Inventory, g InventoryGateway) bool { return g.Of == OfOrigin && g.Root == ours },
+		func(g InventoryGateway) string { return g.Root })(i)
 }
 
 // secondDeployments returns Deployments of Gateways that have another one, besides those of Gateways that stay.

@@ -47,6 +47,7 @@ func rowsAlone() map[migration.Code]func(*migration.Inventory) {
 	}
 	return map[migration.Code]func(*migration.Inventory){
 		migration.OneNamespace:      func(i *migration.Inventory) { i.OneNamespace = true },
+		migration.AddressNotAsked:   func(i *migration.Inventory) { i.AddressNotAsked = true },
 		migration.OriginMissing:     func(i *migration.Inventory) { i.Origin = migration.OriginFacts{} },
 		migration.OriginChanging:    func(i *migration.Inventory) { i.Origin.IstioRevision = "openshift-gateway" },
 		migration.OriginUnknown:     func(i *migration.Inventory) { i.Origin.Finalized, i.Origin.Deployment.Labels = nil, nil },
@@ -160,6 +161,27 @@ func TestAGatewayThatHasMovedBlocksNothing(t *testing.T) {
 			})
 			if found != blocks {
 				t.Errorf("%s, %q: blocks %t", name, of, found)
+			}
+		}
+	}
+}
+
+// TestAnOriginWithTheRootsOfTheHostedIstiod checks that an origin that has not deployed a Gateway blocks, too, if it
+// publishes its roots in the ConfigMap of the hosted istiod.
+func TestAnOriginWithTheRootsOfTheHostedIstiod(t *testing.T) {
+	t.Parallel()
+	for root, want := range map[string][]migration.Code{
+		"": nil, "openshift-gw-ca-root-cert": nil, "openshift-gateway-ca-cert": {migration.OtherRoot},
+	} {
+		i := inventory()
+		i.Gateways, i.Origin.Deployment.Root = nil, root
+		findings := migration.Run(i, migration.Waivers{})
+		if got := codes(findings); !slices.Equal(got, want) {
+			t.Errorf("%q: %v", root, got)
+		}
+		for _, f := range findings {
+			if f.Object.Kind != "Deployment" || !strings.HasSuffix(f.Message, root) {
+				t.Errorf("%q: %+v", root, f)
 			}
 		}
 	}

@@ -64,6 +64,8 @@ type OriginDeployment struct {
 	Labels map[string]string
 	// Version is that of Istio: of a label, or of the image's tag.
 	Version Version
+	// Root is the ConfigMap in which it publishes its roots, in each namespace. Empty: Istio's default.
+	Root string
 	// Wanted, Ready and Existing are numbers of pods.
 	Wanted, Ready, Existing int32
 	// Rolling reports whether its newest version is not rolled out.
@@ -130,6 +132,9 @@ type Inventory struct {
 	// OneNamespace reports whether the hosted istiod would be in the namespace of the origin: in a standalone cluster,
 	// unless hypergate has another namespace.
 	OneNamespace bool
+	// AddressNotAsked reports whether hypergate is not to connect to the address where gateways reach the hosted
+	// istiod. Only hypergate run knows it: the commands do not have the flag.
+	AddressNotAsked bool
 	// Revision and Namespace are those of the origin. Ours is the version of the hosted istiod.
 	Revision, Namespace string
 	Ours                Version

@@ -7,7 +7,9 @@ type Phase string
 const (
 	// Check: nothing is written. Also the state before a migration, and after a rollback.
 	Check Phase = "Check"
-	// StandBy: the hosted istiod serves configuration, and writes nothing in the guest.
+	// StandBy: the hosted istiod serves configuration. It takes part in no election, and deploys no Gateway and writes
+	// no status. It publishes its roots in a ConfigMap of each namespace, and applies the Services of InferencePools,
+	// as every istiod does (pilot/pkg/config/kube/gateway/inferencepool_collection.go).
 	StandBy Phase = "StandBy"
 	// Hold: all Gateways are held, so that no istiod changes their Deployments.
 	Hold Phase = "Hold"

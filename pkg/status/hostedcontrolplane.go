@@ -165,6 +165,8 @@ func (r Result) inProgress() metav1.Condition {
 		return isTrue(ReasonUninstalling, "istiod is not requested any more and is being removed")
 	case !r.Plan.Installed && !r.Complete():
 		return isTrue(ReasonUninstalling, "waiting for the remaining objects to be updated or removed")
+	case r.Migration.isPaused():
+		return isTrue(ReasonMigrating, r.migrating())
 	default:
 		return isFalse(ReasonAsExpected, "everything is up to date")
 	}

@@ -86,10 +86,13 @@ func (r Result) migration() (metav1.Condition, bool) {
 	}
 }
 
+// isPaused reports whether a person has paused it. Gateways can be held meanwhile, so it has not ended.
+func (m Migration) isPaused() bool { return m.Active && m.Report.Why == migration.Paused }
+
 // migrating returns what a migration does or waits for. It is empty if there is none, or if it stopped or ended.
 func (r Result) migrating() string {
 	m := r.Migration
-	if m.Report.Progress != migration.Acting && m.Report.Progress != migration.Waiting || m.retires() {
+	if m.Report.Progress != migration.Acting && m.Report.Progress != migration.Waiting && !m.isPaused() || m.retires() {
 		return ""
 	}
 	text := fmt.Sprintf("migration, phase %s: %d of %d Gateways are at the hosted istiod", m.Report.Phase, m.Report.Moved, m.Report.Moving)
@@ -98,6 +101,9 @@ func (r Result) migrating() string {
 	}
 	if text += "; " + m.what(); m.Report.Gateway != "" {
 		text += " (" + m.Report.Gateway + ")"
+	}
+	if m.isPaused() {
+		return plain(text) + m.step()
 	}
 	return plain(text)
 }

@@ -267,6 +267,35 @@ func TestAMigrationOfAClassEndsWithItsNextStep(t *testing.T) {
 	}
 }
 
+// TestAPausedMigrationHasNotEnded: the Gateways can be held while it is paused, for weeks. So it counts as in progress,
+// with and without an installation, and the message says how it continues.
+func TestAPausedMigrationHasNotEnded(t *testing.T) {
+	paused := migration.Report{Phase: migration.Roll, Progress: migration.Ended, Why: migration.Paused, Moved: 1, Moving: 3}
+	what, next := paused.Explain()
+	for name, tc := range map[string]struct {
+		active, installed bool
+		want              want
+	}{
+		"paused": {true, true, want{metav1.ConditionTrue, "Migrating", "migration, phase Roll: 1 of 3 Gateways are at the hosted istiod; " +
+			what + " [" + next + "]"}},
+		"paused, and the hosted istiod does not exist": {true, false, want{metav1.ConditionTrue, "Migrating", "migration, phase Roll: " +
+			"1 of 3 Gateways are at the hosted istiod; " + what + " [" + next + "]"}},
+		"nothing is requested here any more": {false, true, want{metav1.ConditionFalse, "AsExpected", "everything is up to date"}},
+	} {
+		report := with(serving(), func(r *status.Result) {
+			r.Migration.Report, r.Migration.Active, r.Plan.Installed = paused, tc.active, tc.installed
+			if !tc.installed {
+				r.Istiod = model.Absent
+			}
+		})
+		got := conditionsOf(status.ControlPlane(report, status.DegradedSince{}, nil, now)).progressing
+		if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+		checkCondition(t, report, status.MigrationCondition, want{metav1.ConditionFalse, "Roll", what + " [" + next + "]"})
+	}
+}
+
 // TestADeniedWriteOfAMigration: the conditions have the cause while the write is repeated, and after the migration
 // stopped.
 func TestADeniedWriteOfAMigration(t *testing.T) {

@@ -11,12 +11,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/migration"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/test/adversary"
+	"github.com/hypergate/hypergate/test/published"
 )
 
 const leaseAPI, leases = "coordination.k8s.io/v1", "leases"
@@ -123,7 +126,7 @@ func TestAReadingForAMigrationEndsEarly(t *testing.T) {
 // request, and the permission that is missing. It stays while hypergate tries again.
 func TestAForbiddenWriteOfAMigration(t *testing.T) {
 	t.Parallel()
-	m, g, _ := start(t)
+	m, g, _ := start(t, func(o *controller.Options) { o.Probe = controller.Probe{} }) // without a probe, the migration is blocked
 	var refused atomic.Int64
 	m.Between(func(w http.ResponseWriter, r *http.Request) bool {
 		is := r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/leases/"+migration.LeaseName("rev"))
@@ -148,4 +151,29 @@ func TestAForbiddenWriteOfAMigration(t *testing.T) {
 	if diff := cmp.Diff(before, m.Get(hcpVersion, hcps, mgmtNS, "guest1")["status"]); diff != "" {
 		t.Errorf("the conditions change with each try: -before +after:\n%s", diff)
 	}
+}
+
+// TestAMigrationAsksIstiod checks that a migration does not begin if hypergate is not to connect to istiod's published
+// address, where it asks which pods are connected. With an address that it can reach, the migration goes on.
+func TestAMigrationAsksIstiod(t *testing.T) {
+	t.Parallel()
+	m, g, _ := start(t) // its probe is off
+	putOrigin(g)
+	migrate(m)
+	eventually(t, "the flag is reported", func() bool { return reported(m, "AddressNotAsked: Deployment openshift-ingress/istiod-rev") })
+	if deployed := m.Names("apps/v1", "deployments"); len(deployed) > 0 {
+		t.Errorf("the hosted istiod was installed: %v", deployed)
+	}
+
+	m, g = adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+	putHCP(m, "")
+	at := published.Listen(t, func() map[string][]byte { return adversary.SecretData(m, mgmtNS, model.CASecretName) })
+	run(t, m, g, func(o *controller.Options) { o.Probe = controller.Probe{Via: at} })
+	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+	putOrigin(g)
+	migrate(m)
+	eventually(t, "the Gateway is held", func() bool {
+		_, held, _ := unstructured.NestedString(g.Get(classAPI, "gateways", "shop", "web"), "metadata", "annotations", model.HoldAnnotation)
+		return held
+	})
 }

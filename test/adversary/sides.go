@@ -1,8 +1,11 @@
 package adversary
 
 import (
+	"encoding/base64"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Mgmt returns the API server of the management side, with an empty namespace.
@@ -96,6 +99,16 @@ func PutOrigin(g *Server, namespace, deployment, address string) {
 		"spec: {holderIdentity: origin-1}}")
 	g.Put("gateway.networking.k8s.io/v1", "gateways", Gateway("shop", "web", "demo", ""))
 	g.Put("apps/v1", "deployments", GatewayDeployment("shop", "web", "demo", address, "openshift-gw-ca-root-cert"))
+}
+
+// SecretData returns the content of a Secret. It is empty if the Secret does not exist.
+func SecretData(of *Server, namespace, name string) map[string][]byte {
+	data, _, _ := unstructured.NestedStringMap(of.Get("v1", "secrets", namespace, name), "data")
+	out := map[string][]byte{}
+	for key, value := range data {
+		out[key], _ = base64.StdEncoding.DecodeString(value)
+	}
+	return out
 }
 
 // HostedControlPlane returns the YAML of a HostedControlPlane for Put. spec adds fields to its spec, for example ",

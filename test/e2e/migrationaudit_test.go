@@ -42,6 +42,9 @@ func (m *move) audited() {
 	m.Expect(notPermitted(all, m.GuestUser(), m.seen.phasesAt)).To(gomega.BeEmpty(), "writes of hypergate that the phase does not have")
 	m.Expect(whileNotHeld(all, m.GuestUser())).To(gomega.BeEmpty(), "pod templates that hypergate wrote while an istiod could write them")
 	m.Expect(secretsOf(sent, m.GuestUser())).To(gomega.BeEmpty(), "requests of hypergate for Secrets of the guest")
+	versions := m.seen.versions()
+	m.Expect(beyondServing(all, m.IstiodUser(), func(at time.Time) bool { return servesAt(versions, at) })).To(
+		gomega.BeEmpty(), "writes of the hosted istiod while it only serves")
 	m.Logf("writes of istiods to Deployments of gateways: %v", istiods)
 }
 

@@ -70,15 +70,15 @@ type child struct {
 	line int
 }
 
-// startChild starts hypergate between two sides.
-func startChild(t *testing.T, namespace string, m, g *adversary.Server, group *memoryGroup) *child {
+// startChild starts hypergate between two sides. at is where it reaches istiod: without that, a migration is blocked.
+func startChild(t *testing.T, namespace string, m, g *adversary.Server, at string, group *memoryGroup) *child {
 	t.Helper()
 	dir := t.TempDir()
 	argv := []string{
 		os.Args[0], "run", "--namespace", namespace, "--controller-name", controller, "--revision", "rev",
 		"--kubeconfig", kubeconfig(t, dir, "management", m), "--guest-kubeconfig", kubeconfig(t, dir, "guest", g),
 		"--pilot-image", "registry.example.com/pilot:1", "--proxy-image", "registry.example.com/proxyv2:1",
-		"--xds-address", "istiod.apps.example.com:443", "--istiod-guest-server", "https://kube-apiserver:6443", "--publish-probe", "off",
+		"--xds-address", "istiod.apps.example.com:443", "--istiod-guest-server", "https://kube-apiserver:6443", "--publish-probe", at,
 		"--health-address", "127.0.0.1:0", "--metrics-address", "0",
 	}
 	c := &child{address: freeport.Address(t)}

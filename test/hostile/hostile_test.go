@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
 	"github.com/hypergate/hypergate/test/hang"
+	"github.com/hypergate/hypergate/test/published"
 )
 
 var (
@@ -82,6 +84,7 @@ type hostileRun struct {
 	group     *memoryGroup
 	watcher   *watcher
 	elsewhere *adversary.Server // the target of the guest's redirects
+	published string            // the address of a stand-in for istiod
 	honest    map[string]string
 	root      string // the root of the first installation's mesh CA
 	// original holds the guest's objects while the guest was honest.
@@ -110,6 +113,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 		m: adversary.Mgmt(t, namespace), g: adversary.Guest(t), elsewhere: adversary.New(t),
 		handlers: map[string]adversary.Handler{}, alterations: map[string]adversary.Alteration{}, patience: 3 * time.Second,
 	}
+	w.published = published.Listen(t, func() map[string][]byte { return adversary.SecretData(w.m, namespace, model.CASecretName) })
 	w.watcher = newWatcher(w)
 	serveMore(w.g)
 	w.putHCP("")
@@ -136,7 +140,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 
 // start starts hypergate and waits until it answers.
 func (w *hostileRun) start() {
-	w.child = startChild(w.t, namespace, w.m, w.g, w.group)
+	w.child = startChild(w.t, namespace, w.m, w.g, w.published, w.group)
 	for range polls(hang.Deadline) {
 		if _, err := w.child.measure(w.t.Context()); err == nil || !w.running() {
 			return

@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/published"
 )
 
 // originWorld is a guest with an istiod of its own and one Gateway. The test plays both istiods, and all Deployments.
@@ -27,6 +29,7 @@ func newOriginWorld(t *testing.T, changes ...func(*harness)) *originWorld {
 	t.Helper()
 	w := &originWorld{&gatewayWorld{harness: newHarness(t)}}
 	w.cfg.IstioResources = nil
+	w.probe = controller.Probe{Via: published.Listen(t, w.meshCA)} // without a probe, a migration is blocked
 	for _, change := range changes {
 		change(w.harness)
 	}
@@ -46,6 +49,15 @@ func newOriginWorld(t *testing.T, changes ...func(*harness)) *originWorld {
 			"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`), metav1.PatchOptions{}, "status")
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	return w
+}
+
+// meshCA returns the content of the Secret with the mesh CA. It is empty if there is none.
+func (w *originWorld) meshCA() map[string][]byte {
+	secret, err := w.mgmt.CoreV1().Secrets(w.cfg.MgmtNamespace).Get(w.Context(), model.CASecretName, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return secret.Data
 }
 
 func (w *originWorld) patchOrigin(patch string) {

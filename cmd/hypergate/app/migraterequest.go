@@ -206,7 +206,7 @@ const migrateStartExample = `  # Start a migration, and follow it
   hypergate migrate status -n clusters-guest1 --watch
 
   # Request the same with kubectl, or with GitOps
-  kubectl -n clusters-guest1 create -f - <<EOF
+  kubectl -n clusters-guest1 apply --server-side -f - <<EOF
   apiVersion: coordination.k8s.io/v1
   kind: Lease
   metadata:

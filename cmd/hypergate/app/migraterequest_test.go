@@ -147,6 +147,9 @@ func TestMigrateRefusesFlags(t *testing.T) {
 		if !strings.Contains(help, "Examples:") || !strings.Contains(help, "Exit codes:") {
 			t.Errorf("%s --help:\n%s", verb, help)
 		}
+		if strings.Contains(help, "kubectl create") || strings.Contains(help, "create -f") {
+			t.Errorf("%s --help: resourceNames forbid a POST, which has no name:\n%s", verb, help)
+		}
 	}
 	config := "--kubeconfig=" + kubeconfigOf(t, "http://127.0.0.1:1")
 	fails(t, []string{"migrate", "pause", config, "-n", "a/b"}, `--namespace: "a/b" is not a valid name`)

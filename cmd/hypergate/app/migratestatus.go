@@ -41,7 +41,7 @@ States of a Gateway:
 Exit codes:
   0  The migration, or the rollback, has ended, or none was requested.
   1  An error occurred, for example no response.
-  2  An action is required: a finding blocks, a Gateway failed, one is skipped, or a request cannot be read.
+  2  An action is required: a finding blocks, a Gateway failed, one is skipped, or a request cannot be read or was removed.
   3  It is in progress, or paused, also if you interrupt --watch.`
 
 func newMigrateStatus() *cobra.Command {
@@ -183,13 +183,14 @@ func newMigrationStatus(namespace, lease string, exists bool, annotations map[st
 		Gateway: r.Gateway, Moved: r.Moved, Moving: r.Moving, Findings: r.Findings, Leftovers: r.Leftovers,
 		Gateways: []gatewayLine{}, More: r.More, Notes: notes, record: record, exists: exists, now: now,
 	}
-	if err != nil {
+	if out.Message, out.NextStep = r.Explain(); err != nil {
 		out.Problem = err.Error()
+	} else if record.IsRemoved() {
+		out.Message, out.NextStep = migration.RemovedRequest()
 	}
 	if r.Why != "" {
 		out.ReasonSince = inRFC3339(r.WhySince)
 	}
-	out.Message, out.NextStep = r.Explain()
 	for _, g := range r.Gateways {
 		out.Gateways = append(out.Gateways, gatewayLine{g.Namespace, g.Name, g.State, inRFC3339(g.Since), g.Since})
 	}
@@ -205,7 +206,7 @@ func inRFC3339(t time.Time) string {
 
 func (s migrationStatus) code() int {
 	switch {
-	case s.Problem != "":
+	case s.Problem != "", s.record.IsRemoved():
 		return exitAct
 	case s.Goal == migration.NoGoal:
 		return exitOK
@@ -296,6 +297,8 @@ func (s migrationStatus) intent() string {
 	switch {
 	case s.Problem != "":
 		return "the request cannot be read: " + oneLine(s.Problem)
+	case s.record.IsRemoved():
+		return "none is requested any more"
 	case s.Goal == migration.NoGoal && !s.exists:
 		return "none was requested, and the Lease does not exist: check -n and --revision if this is not expected"
 	case s.Goal == migration.NoGoal:

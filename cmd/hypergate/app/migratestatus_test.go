@@ -36,6 +36,19 @@ func migrating(t *testing.T, edits ...func(*migration.Intent, *migration.Report)
 	return out
 }
 
+// removed returns the annotations of migrating after the request was removed.
+func removed(t *testing.T, edits ...func(*migration.Intent, *migration.Report)) map[string]string {
+	t.Helper()
+	out := migrating(t, edits...)
+	delete(out, migration.GoalAnnotation)
+	return out
+}
+
+func isParked(_ *migration.Intent, r *migration.Report) {
+	r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Park, migration.Ended, migration.Parked, "", 3
+	r.Gateways = r.Gateways[:1]
+}
+
 func statusOf(annotations map[string]string) migrationStatus {
 	return newMigrationStatus("clusters-guest1", "hypergate-migration-openshift-gateway", annotations != nil, annotations, noon())
 }
@@ -71,10 +84,7 @@ func TestMigrationStatusOutput(t *testing.T) {
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Gateways = migration.Check, migration.Stopped, migration.Blocked, "", nil
 			r.Findings = []migration.Finding{blocker}
 		}), exitAct},
-		"parked": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
-			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Park, migration.Ended, migration.Parked, "", 3
-			r.Gateways = r.Gateways[:1]
-		}), exitOK},
+		"parked": {migrating(t, isParked), exitOK},
 		"skipped": {migrating(t, func(_ *migration.Intent, r *migration.Report) {
 			r.Phase, r.Progress, r.Why, r.Gateway, r.Moved = migration.Roll, migration.Ended, migration.Skipped, "", 2
 			r.Gateways[1].State = migration.StateSkipped
@@ -87,6 +97,16 @@ func TestMigrationStatusOutput(t *testing.T) {
 				Revision: "openshift-gateway", Namespace: "openshift-ingress",
 				Origin: migration.OriginFacts{Subscription: "servicemeshoperator3"},
 			}.Leftovers()
+		}), exitOK},
+		"removed":        {removed(t), exitAct},
+		"removed-parked": {removed(t, isParked), exitAct},
+		"removed-early": {removed(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateway, r.Gateways = migration.Check, migration.Stopped, migration.Blocked, "", nil
+			r.Findings, r.Moved = []migration.Finding{blocker}, 0
+		}), exitOK},
+		"removed-rolled-back": {removed(t, func(_ *migration.Intent, r *migration.Report) {
+			r.Phase, r.Progress, r.Why, r.Gateway, r.Gateways = migration.Check, migration.Ended, migration.RolledBack, "", nil
+			r.Moved = 0
 		}), exitOK},
 		"unseen": {migrating(t, func(i *migration.Intent, _ *migration.Report) {
 			i.Goal, i.At, i.Accepted = migration.Backward, noon().Add(-time.Second), migration.Waivers{Untested: true}
