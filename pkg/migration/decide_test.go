@@ -227,7 +227,8 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 	a := only("a")[0]
 	away := func(since time.Duration) func(*situation) {
 		return func(s *situation) {
-			s.e.Origin.Replicas, s.memo = 0, migration.Memo{Phase: migration.Lead, Since: ago(time.Minute), ScaledAt: ago(since), Replicas: 2}
+			s.e.Origin.Replicas = 0
+			s.memo = migration.Memo{Phase: migration.Lead, Since: ago(time.Minute), ScaledAt: ago(since), Replicas: 2}
 		}
 	}
 	checkDecisions(t, []decisionCase{

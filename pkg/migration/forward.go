@@ -327,22 +327,24 @@ func (d decision) park() Step {
 // and again, or if its pods do not end. hypergate parks it once a minute all the same.
 func (d decision) parkOrigin() Step {
 	origin := d.e.Origin
-	again := parkEvery - d.now.Sub(d.m.ScaledAt)
-	switch {
-	case !origin.Exists:
+	if !origin.Exists {
 		return nil
+	}
+	again := parkEvery - d.now.Sub(d.m.ScaledAt)
+	parked := d.m.Phase == Park || d.m.Phase == Retire
+	switch {
 	case again > 0 && d.m.Returns >= undoneAtOnce:
 		return Stop{Phase: Park, Why: OriginReturns}
-	case origin.Replicas > 0 && again > 0 && (d.m.Phase == Park || d.m.Phase == Retire):
+	case origin.Replicas > 0 && again > 0 && parked:
 		return Wait{Phase: Park, Why: OriginReturns, Again: again}
 	case origin.Replicas > 0:
 		return Act{Park, ScaleOrigin{0}}
-	case origin.Pods > 0 && d.lasted(d.m.ScaledAt, readyTime) >= readyTime:
-		return Stop{Phase: Park, Why: OriginEnding}
-	case origin.Pods > 0:
-		return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
-	default:
+	case origin.Pods == 0:
 		return nil
+	case d.lasted(d.m.ScaledAt, readyTime) >= readyTime:
+		return Stop{Phase: Park, Why: OriginEnding}
+	default:
+		return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
 	}
 }
 

@@ -284,7 +284,8 @@ func oneStays(t *migrationTest) {
 // (istio pilot/pkg/leaderelection/leaderelection.go, NamespaceController).
 func (t *migrationTest) publisher() string {
 	t.Helper()
-	lock, err := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace).Get(t.ctx, "istio-namespace-controller-election", metav1.GetOptions{})
+	locks := t.GuestClient.CoreV1().ConfigMaps(world.GuestNamespace)
+	lock, err := locks.Get(t.ctx, "istio-namespace-controller-election", metav1.GetOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	var record struct{ HolderIdentity string }
 	t.Expect(json.Unmarshal([]byte(lock.Annotations["control-plane.alpha.kubernetes.io/leader"]), &record)).To(gomega.Succeed())
