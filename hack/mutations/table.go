@@ -20,7 +20,7 @@ func guarantees() []string {
 
 // mutations returns the table.
 func mutations() []mutation {
-	return slices.Concat(ofAnswers(), ofLists(), ofPasses(), ofTruth(), ofContent(), ofHangs())
+	return slices.Concat(ofAnswers(), ofLists(), ofPasses(), ofPace(), ofTruth(), ofContent(), ofHangs())
 }
 
 // ofAnswers returns the mutations about how much of an answer is kept.
@@ -106,7 +106,7 @@ func ofLists() []mutation {
 	}
 }
 
-// ofPasses returns the mutations about when passes begin and end.
+// ofPasses returns the mutations about when passes end, and what they wait for.
 func ofPasses() []mutation {
 	return []mutation{
 		{
@@ -129,6 +129,12 @@ func ofPasses() []mutation {
 			"return context.WithDeadlineCause(ctx, e.guestUntil, errGuestTime)", "return context.WithCancel(ctx)",
 			"./pkg/controller", "TestGuestWorkOfAPassHasADeadline",
 		},
+	}
+}
+
+// ofPace returns the mutations about how often something happens.
+func ofPace() []mutation {
+	return []mutation{
 		{
 			"pace", "the rate of passes", "pkg/controller/pacer.go",
 			"p.ask(max(0, p.began.Add(passSpacing).Sub(now), p.turns.Wait(now), p.storm.Wait(now)))",
