@@ -120,12 +120,15 @@ func TestEveryRequestHasADeadline(t *testing.T) {
 func TestEveryRequestOfAMigrationHasADeadline(t *testing.T) {
 	t.Parallel()
 	management, guest := &deadlines{side: "management", seen: map[string]bool{}}, &deadlines{side: "guest", seen: map[string]bool{}}
-	m, g, _ := start(t, func(o *controller.Options) {
+	m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
+	putHCP(m, "")
+	run(t, m, g, askingIstiod(t, m), func(o *controller.Options) {
 		o.MgmtConfig.Wrap(management.wrap)
 		o.GuestConfig.Wrap(guest.wrap)
 		config := o.GuestConfig
 		o.LoadGuest = func() (*rest.Config, error) { return rest.CopyConfig(config), nil }
 	})
+	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 	putOrigin(g)
 	migrate(m)
 	eventually(t, "the origin is scaled down", func() bool {
@@ -134,8 +137,8 @@ func TestEveryRequestOfAMigrationHasADeadline(t *testing.T) {
 		})
 	})
 	management.check(t, "PATCH leases", "WATCH leases")
-	guest.check(t, "GET istiorevisions", "GET gateways", "GET pods", "GET deployments", "GET leases", "POST selfsubjectaccessreviews",
-		"PATCH gateways", "PATCH deployments")
+	guest.check(t, "GET istiorevisions", "GET gateways", "GET pods", "GET deployments", "GET leases", "GET configmaps",
+		"POST selfsubjectaccessreviews", "PATCH gateways", "PATCH deployments")
 }
 
 // TestEveryRequestOfARolloutHasADeadline checks the requests of a rollout that hypergate continues after a restart: it

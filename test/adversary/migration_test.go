@@ -153,6 +153,13 @@ func TestAForbiddenWriteOfAMigration(t *testing.T) {
 	}
 }
 
+// askingIstiod lets hypergate connect to a server in place of istiod: without a probe, a migration is blocked.
+func askingIstiod(t *testing.T, m *adversary.Server) func(*controller.Options) {
+	t.Helper()
+	at := published.Listen(t, func() map[string][]byte { return adversary.SecretData(m, mgmtNS, model.CASecretName) })
+	return func(o *controller.Options) { o.Probe = controller.Probe{Via: at} }
+}
+
 // TestAMigrationAsksIstiod checks that a migration does not begin if hypergate is not to connect to istiod's published
 // address, where it asks which pods are connected. With an address that it can reach, the migration goes on.
 func TestAMigrationAsksIstiod(t *testing.T) {
@@ -167,8 +174,7 @@ func TestAMigrationAsksIstiod(t *testing.T) {
 
 	m, g = adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
 	putHCP(m, "")
-	at := published.Listen(t, func() map[string][]byte { return adversary.SecretData(m, mgmtNS, model.CASecretName) })
-	run(t, m, g, func(o *controller.Options) { o.Probe = controller.Probe{Via: at} })
+	run(t, m, g, askingIstiod(t, m))
 	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 	putOrigin(g)
 	migrate(m)
