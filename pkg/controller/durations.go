@@ -188,7 +188,7 @@ const (
 	migrationCheck = 15 * time.Second
 	// migrationBurst and migrationEvery limit the writes of the state to the Lease, by the pace of readings. Each
 	// Gateway that moves takes about four, so the burst is enough for the limit of Gateways (500), with a rollback.
-	// After it, no time limit of a phase is missed: the shortest is rootsTime (20 s).
+	// After it, no time limit of a phase is missed: the shortest is rootsTime (25 s).
 	migrationBurst = 4000
 	migrationEvery = 5 * time.Second
 	// migrationReadingTime limits a reading. Each request has a timeout of ten seconds.

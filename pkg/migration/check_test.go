@@ -429,3 +429,24 @@ func TestNextStepsFollowTheVersions(t *testing.T) {
 		t.Errorf("%q does not begin with %q", step, expected)
 	}
 }
+
+// TestFindingsOfAMigrationThatHasBegun checks which blockers no longer block once the hosted istiod serves. An origin
+// of an unknown kind blocks unless its Deployment is gone.
+func TestFindingsOfAMigrationThatHasBegun(t *testing.T) {
+	t.Parallel()
+	onlyAtFirst := []migration.Code{migration.OriginMissing, migration.ProxyLost, migration.AddressNotAsked}
+	for code, change := range rowsAlone() {
+		i := inventory()
+		change(&i)
+		stays := slices.Contains(codes(i.AfterBegin(migration.Run(i, migration.Waivers{}))), code)
+		if stays == slices.Contains(onlyAtFirst, code) {
+			t.Errorf("%s: stays %t", code, stays)
+		}
+	}
+	i := inventory()
+	i.Origin.Deployment = nil
+	if all := migration.Run(i, migration.Waivers{}); !slices.Contains(codes(all), migration.OriginUnknown) ||
+		slices.Contains(codes(i.AfterBegin(all)), migration.OriginUnknown) {
+		t.Errorf("without the Deployment: %v", codes(i.AfterBegin(all)))
+	}
+}

@@ -35,7 +35,7 @@ const (
 	// rootsTime is how long the hosted istiod may take to publish its roots while the origin has pods. It is also how
 	// long the origin waits with 0 replicas until the hosted istiod has the lock for that. An istiod takes a lock that
 	// was given up within 16.5 s.
-	rootsTime = 20 * time.Second
+	rootsTime = 25 * time.Second
 	// gatewayTime is how long a released Gateway may take.
 	gatewayTime = 10 * time.Minute
 	// restoreTime is how long it may take to give a Gateway the pod template of before.
@@ -244,7 +244,7 @@ func (d decision) memo(step Step) Memo {
 	}
 	m.Unneeded = phase == Lead && !d.needed()
 	m.Offered = d.offered(step)
-	m = d.memoOfStranded(phase, d.memoOfArrival(phase, m))
+	m = d.memoOfPark(phase, d.memoOfStranded(phase, d.memoOfArrival(phase, m)))
 	if d.hasLed(phase) {
 		m.LeadFailedAt = time.Time{} // if the lock is lost later, the hosted istiod has its full time again
 	}
@@ -371,12 +371,7 @@ func (d decision) memoOfScale(p Phase, replicas int32, m Memo) Memo {
 	if d.e.Origin.Replicas > 0 {
 		m.Replicas = d.e.Origin.Replicas
 	}
-	if d.isParked() {
-		m.Returns++
-	}
-	if d.now.Sub(m.ScaledAt) >= holdsTime {
-		m.Returns = 0
-	}
+	m = d.memoOfReturn(m)
 	switch {
 	case p != Lead, !d.scaledInLead():
 		m.ScaledAt = d.now

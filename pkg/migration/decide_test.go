@@ -179,7 +179,7 @@ func TestForwardUntilTheLockMoves(t *testing.T) {
 		},
 		{"without its roots, gateways cannot connect", leading.with(func(s *situation) {
 			s.e.Lock, s.e.Hosted.Trusted = migration.LockHosted, false
-		}), migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 20 * time.Second}},
+		}), migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 25 * time.Second}},
 		{"the origin has the lock for roots", leading.with(func(s *situation) {
 			s.e.Lock, s.e.Hosted.Trusted, s.memo = migration.LockHosted, false, since(migration.Lead, time.Minute)
 		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{}}},
@@ -238,7 +238,7 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 		},
 		{
 			"not before the hosted istiod publishes its roots", leads.with(away(8 * time.Second)),
-			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 12 * time.Second},
+			migration.Wait{Phase: migration.Lead, Why: migration.LockPending, Again: 17 * time.Second},
 		},
 		{"it publishes them", leads.with(away(8 * time.Second)).with(func(s *situation) {
 			s.e.Publisher = migration.LockHosted
@@ -247,7 +247,7 @@ func TestForwardWhileGatewaysMove(t *testing.T) {
 			s.e.Hosted.Ready = false
 		}), migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}}},
 		{
-			"it does not get that lock", leads.with(away(20 * time.Second)),
+			"it does not get that lock", leads.with(away(25 * time.Second)),
 			migration.Act{Phase: migration.Lead, Action: migration.ScaleOrigin{Replicas: 2}},
 		},
 		{"an origin that writes status does not", leads.with(func(s *situation) {
@@ -407,7 +407,7 @@ func TestForwardToTheEnd(t *testing.T) {
 			migration.Wait{Phase: migration.Park, Why: migration.OriginEnding, Again: time.Minute},
 		},
 		{
-			"its pod does not end", moved().with(freed).with(ending).with(func(s *situation) { s.memo.ScaledAt = ago(10 * time.Minute) }),
+			"its pod does not end", moved().with(freed).with(ending).with(func(s *situation) { s.memo.Ending = ago(10 * time.Minute) }),
 			migration.Stop{Phase: migration.Park, Why: migration.OriginEnding},
 		},
 		{

@@ -79,7 +79,7 @@ func stopsAfter(w Write) []Reason {
 		WriteHold:     {NotHeld},
 		WriteRelease:  {GatewayFailed, HoldReturns},
 		WriteTemplate: {GatewayFailed},
-		WriteReplicas: {LockPending},
+		WriteReplicas: {LockPending, OriginReturns},
 		WriteWebhook:  {WebhookReturns},
 	}[w]
 }
@@ -93,7 +93,7 @@ func (r *Report) deny(denial Denial, cause string) {
 	if r.Cause = cause; cause == "" || denial.Write == WriteTemplate && r.Progress == Stopped {
 		return
 	}
-	isRepeated := r.Progress == Acting || r.Why == HoldReturns || r.Why == WebhookReturns
+	isRepeated := r.Progress == Acting || slices.Contains([]Reason{HoldReturns, WebhookReturns, OriginReturns}, r.Why)
 	r.Why, r.Gateway = WriteDenied, ""
 	if isRepeated {
 		r.Progress = Waiting // the write is repeated, and the report stays the same meanwhile

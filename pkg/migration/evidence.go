@@ -286,13 +286,16 @@ type Unstored struct {
 	Relaxed, Freed Undone
 	// Returns is how often hypergate has parked an origin again that another client started.
 	Returns int
+	// Ending is since when pods of the origin end in the phase Park. Zero: none do.
+	Ending time.Time
 }
 
 // until returns the Memo with the latest time in place of all times after it. These are of a clock that was ahead, for
 // example that of another replica: what is measured from them would not reach its limit.
 func (m Memo) until(latest time.Time) Memo {
 	for _, at := range []*time.Time{
-		&m.Since, &m.ReleasedAt, &m.FailedAt, &m.StrandedAt, &m.HoldsSince, &m.ScaledAt, &m.LeadFailedAt, &m.Relaxed.At, &m.Freed.At,
+		&m.Since, &m.ReleasedAt, &m.FailedAt, &m.StrandedAt, &m.HoldsSince, &m.ScaledAt, &m.LeadFailedAt,
+		&m.Relaxed.At, &m.Freed.At, &m.Ending,
 	} {
 		if at.After(latest) {
 			*at = latest

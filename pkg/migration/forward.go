@@ -84,8 +84,9 @@ func (d decision) takeLock() Step {
 // If the origin came back first, it could get that lock, too, and keep it until the phase Park: in a new namespace,
 // pods of the hosted istiod would wait for its roots until then.
 func (d decision) publisherTime() time.Duration {
-	waits := d.needed() && d.e.Hosted.Ready && d.e.Origin.Replicas == 0 && d.scaledInLead()
-	if d.e.Publisher == LockHosted || !waits {
+	origin := d.e.Origin
+	returns := d.needed() && origin.Replicas == 0 && origin.Lead == Follows
+	if d.e.Publisher == LockHosted || !returns || !d.e.Hosted.Ready || !d.scaledInLead() {
 		return 0
 	}
 	return rootsTime - d.now.Sub(d.latest(d.m.ScaledAt))
@@ -302,49 +303,6 @@ func (d decision) next(remaining []Gateway) Step {
 		return Rest{Roll, Skipped}
 	default:
 		return nil
-	}
-}
-
-// park decides until the origin has no pods, and no Gateway is held. Nil: it is parked.
-func (d decision) park() Step {
-	origin, ends := d.e.Origin, d.parkOrigin()
-	_, acts := ends.(Act)
-	var next Step
-	switch {
-	case acts:
-	case origin.Replicas+origin.Pods == 0:
-		next = d.relaxAndFree()
-	case d.leads() && origin.Lead == Follows:
-		next = d.freeAll(Park) // it does not deploy Gateways, so they need not stay held
-	}
-	if next != nil {
-		return next
-	}
-	return ends
-}
-
-// parkOrigin decides until the origin has no pods. Nil: it has none. It stops if another client starts the origin again
-// and again, or if its pods do not end. hypergate parks it once a minute all the same.
-func (d decision) parkOrigin() Step {
-	origin := d.e.Origin
-	if !origin.Exists {
-		return nil
-	}
-	again := parkEvery - d.now.Sub(d.m.ScaledAt)
-	parked := d.m.Phase == Park || d.m.Phase == Retire
-	switch {
-	case again > 0 && d.m.Returns >= undoneAtOnce:
-		return Stop{Phase: Park, Why: OriginReturns}
-	case origin.Replicas > 0 && again > 0 && parked:
-		return Wait{Phase: Park, Why: OriginReturns, Again: again}
-	case origin.Replicas > 0:
-		return Act{Park, ScaleOrigin{0}}
-	case origin.Pods == 0:
-		return nil
-	case d.lasted(d.m.ScaledAt, readyTime) >= readyTime:
-		return Stop{Phase: Park, Why: OriginEnding}
-	default:
-		return Wait{Phase: Park, Why: OriginEnding, Again: parkEvery}
 	}
 }
 

@@ -53,9 +53,9 @@ func (i Inventory) AfterBegin(findings []Finding) []Finding {
 
 // blocksOnlyAtFirst reports whether a finding does not block once the hosted istiod serves. An origin that is gone, or
 // that has no Deployment, does not: the Gateways must get another one. Nor does a proxy of Gateways: all of them are
-// held then, and those that have moved have lost it.
+// held then, and those that have moved have lost it. An address that is not probed can be in use by a migration.
 func (f Finding) blocksOnlyAtFirst(undeployed bool) bool {
-	return f.Code == OriginMissing || f.Code == OriginUnknown && undeployed || f.Code == ProxyLost
+	return f.Code == OriginUnknown && undeployed || slices.Contains([]Code{OriginMissing, ProxyLost, AddressNotAsked}, f.Code)
 }
 
 // OriginDeployment is what the origin's Deployment shows.

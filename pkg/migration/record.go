@@ -100,7 +100,7 @@ func (r Record) refusal(request Request) error {
 }
 
 // Begun reports whether the last report is about a migration, or a rollback, that has begun and has not ended: the
-// hosted istiod exists.
+// hosted istiod was requested.
 func (r Record) Begun() bool {
 	ended := r.Report.Why == RolledBack || r.Report.Why == Finished
 	return r.Report.Progress != "" && r.Report.Phase != Check && !ended

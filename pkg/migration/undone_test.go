@@ -281,3 +281,43 @@ func TestAnOriginThatReturnsIsAStop(t *testing.T) {
 		t.Errorf("after it has stayed parked: %s %s", r.Progress, r.Why)
 	}
 }
+
+// TestAnOriginThatIsNotParkedIsDenied checks that the report stays that of the denial while the guest denies that the
+// origin is parked, also after ten tries.
+func TestAnOriginThatIsNotParkedIsDenied(t *testing.T) {
+	t.Parallel()
+	s := parked().with(denies(migration.WriteReplicas, 0)).with(func(s *situation) {
+		s.e.Origin.Replicas, s.e.Origin.Pods = 1, 1
+		s.memo = migration.Memo{Phase: migration.Park, Since: ago(time.Hour)}
+	})
+	for i := range 20 * 60 {
+		now := start.Add(time.Duration(i) * time.Second)
+		step, memo := migration.Decide(s.e, s.i, s.memo, now)
+		r := migration.NewReport(s.e, s.i, step, memo, migration.Report{}, now)
+		if r.Why != migration.WriteDenied || r.Progress != migration.Waiting {
+			t.Fatalf("after %d seconds: %s %s", i, r.Progress, r.Why)
+		}
+		s.memo = memo
+	}
+}
+
+// TestPodsThatEndHaveTenMinutes checks that the time of pods that end begins when they are seen, and not when the
+// origin was parked.
+func TestPodsThatEndHaveTenMinutes(t *testing.T) {
+	t.Parallel()
+	s := parked().with(func(s *situation) {
+		s.e.Origin.Pods, s.memo = 1, migration.Memo{Phase: migration.Park, Since: ago(time.Hour), ScaledAt: ago(time.Hour)}
+	})
+	for i := range 15 {
+		now := start.Add(time.Duration(i) * time.Minute)
+		step, memo := migration.Decide(s.e, s.i, s.memo, now)
+		if _, stops := step.(migration.Stop); stops != (i >= 10) {
+			t.Fatalf("after %d minutes: %#v", i, step)
+		}
+		s.memo = memo
+	}
+	s.e.Origin.Pods = 0
+	if _, memo := migration.Decide(s.e, s.i, s.memo, start.Add(time.Hour)); !memo.Ending.IsZero() {
+		t.Errorf("they have ended: %s", memo.Ending)
+	}
+}
