@@ -180,7 +180,7 @@ func (r *inventoryReader) origin(ctx context.Context) error {
 		return err
 	}
 	var d appsv1.Deployment
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+	if err := convert(u, &d); err != nil {
 		return fmt.Errorf("reading Deployment %s/%s: %w", u.GetNamespace(), u.GetName(), answer.Brief(err))
 	}
 	state := deploymentOf(d.Generation, d.Spec.Replicas, d.Status)

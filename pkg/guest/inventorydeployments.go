@@ -7,7 +7,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -42,7 +41,7 @@ func (r *inventoryReader) gatewayDeployments(ctx context.Context) error {
 		g.Deployment, g.Of = rolled.GatewayDeployment, migration.OfOther
 		r.deployments[g.UID] = foreignObjectOf(u)
 		var d appsv1.Deployment
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+		if err := convert(u, &d); err != nil {
 			return true // its addresses cannot be read
 		}
 		pod := d.Spec.Template.Spec

@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,7 +39,7 @@ func (m *migrationReader) onlyOrigin(ctx context.Context, deployment model.Forei
 	r := &inventoryReader{c: m.c}
 	all, err := r.ownSets(ctx, deployment, gateway, func(u *unstructured.Unstructured) bool {
 		var set appsv1.ReplicaSet
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &set)
+		err := convert(u, &set)
 		if err != nil || hasPods(set) {
 			found = true
 			others = others || err != nil || addressOf(set.Spec.Template.Spec) != migration.OriginAddress(m.c.cfg)

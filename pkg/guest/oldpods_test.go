@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"runtime"
 	"slices"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -185,4 +187,25 @@ func clusterOf(t *testing.T, config *rest.Config, cfg model.Config) *Cluster {
 		t.Fatal(err)
 	}
 	return cluster
+}
+
+// TestLargeObjectsAreNotConverted checks how much memory the conversion of an object with a pod template takes: an API
+// server of the guest's own can send one with very many empty containers.
+func TestLargeObjectsAreNotConverted(t *testing.T) {
+	const some = 20 // values besides the containers
+	for containers, wanted := range map[int]bool{maxTemplate/templateValue - some: true, maxTemplate / templateValue: false} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"containers": slices.Repeat([]any{map[string]any{}}, containers),
+		}}}}}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var d appsv1.Deployment
+		err := convert(u, &d)
+		runtime.ReadMemStats(&after)
+		took := (after.TotalAlloc - before.TotalAlloc) >> 20
+		t.Logf("%d containers: %d MiB, %v", containers, took, err)
+		if (err == nil) != wanted || took > 16 || err != nil && took > 0 {
+			t.Errorf("%d containers take %d MiB: %v", containers, took, err)
+		}
+	}
 }

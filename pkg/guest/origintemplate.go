@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -45,12 +46,21 @@ type latestTemplate struct {
 }
 
 const (
-	// maxTemplate is the size limit of a pod template that is restored, in bytes of memory (estimate). That of a
-	// gateway has less than 100 KiB.
+	// maxTemplate is the size limit of a pod template that is restored, and of an object with one that is converted, in
+	// bytes of memory (estimate). That of a gateway has less than 100 KiB.
 	maxTemplate = 1 << 20
 	// templateValue is about what each value in it takes, besides its text.
 	templateValue = 64
 )
+
+// convert sets into to an object with a pod template. It is an error if the object is too large: an empty container
+// takes about six times as much memory after the conversion.
+func convert(u *unstructured.Unstructured, into any) error {
+	if memoryOf(u.Object, maxTemplate) < 0 {
+		return fmt.Errorf("it needs more than %d MiB of memory", maxTemplate>>20)
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
+}
 
 // add replaces the template if that of a ReplicaSet is later. One that is too large counts as missing.
 func (l *latestTemplate) add(set *unstructured.Unstructured) {
