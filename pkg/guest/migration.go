@@ -45,8 +45,8 @@ type MigrationQuestion struct {
 
 // MigrationFacts is what the guest shows of a migration.
 type MigrationFacts struct {
-	// Essential reports whether Origin, Leader, Publisher and Pods are complete, and Inventory has the Deployment of
-	// the origin. It can be true beside an error of a later read.
+	// Essential reports whether Origin, Leader and Pods are complete, and Inventory has the Deployment of the origin.
+	// It can be true beside an error of a later read.
 	Essential bool
 	// Inventory is what the check follows from. Without Check, it has only the origin and the Gateways.
 	Inventory migration.Inventory
@@ -110,7 +110,7 @@ func (c *Cluster) Migration(ctx context.Context, q MigrationQuestion) (Migration
 		return nil
 	}
 	roots := func(ctx context.Context) error { return m.roots(ctx, q.Roots) }
-	err := inOrder(ctx, r.origin, m.lock, m.publisher, essential, roots, func(ctx context.Context) error { return m.rest(ctx, q) })
+	err := inOrder(ctx, r.origin, m.lock, essential, roots, m.publisher, func(ctx context.Context) error { return m.rest(ctx, q) })
 	m.facts.Inventory = r.out
 	m.facts.Origin, m.facts.Pods, m.facts.Deployments = r.originObject, r.originPods, r.deployments
 	return m.facts, err

@@ -10,6 +10,5 @@ func RemovedRequest() (what, next string) {
 // IsRemoved reports whether the request was removed before the migration, or the rollback, has ended. While the origin
 // is parked, it has not: the hosted istiod leads, and the origin can return. In the phase Check, nothing was written.
 func (r Record) IsRemoved() bool {
-	isOver := r.Report.Progress == Ended && (r.Report.Why == Finished || r.Report.Why == RolledBack || r.Report.Why == NotRequested)
-	return r.Intent.Goal == NoGoal && r.Report.Progress != "" && r.Report.Phase != Check && !isOver
+	return r.Intent.Goal == NoGoal && r.Begun()
 }

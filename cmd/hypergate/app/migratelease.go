@@ -86,7 +86,11 @@ func (l *migrationLease) ask(ctx context.Context, request migration.Request, acc
 		case err != nil:
 			return l.problem("reading", err)
 		}
-		if out.intent, out.changed, err = l.next(lease.Annotations, request); err != nil || !out.changed {
+		record, err := l.record(lease.Annotations)
+		if err != nil {
+			return err
+		}
+		if out.intent, out.changed, err = l.next(record, request); err != nil || !out.changed {
 			return err
 		}
 		if request == migration.RequestStart {
@@ -104,20 +108,24 @@ func (l *migrationLease) may(ctx context.Context, request migration.Request) (mi
 	if err != nil {
 		return migration.Record{}, err
 	}
-	if _, _, err := l.next(annotations, request); err != nil {
-		return migration.Record{}, err
+	record, err := l.record(annotations)
+	if err == nil {
+		_, _, err = l.next(record, request)
 	}
-	record, _, err := migration.ParseRecord(annotations)
 	return record, err
 }
 
-// next returns the intent after a request.
-func (l *migrationLease) next(annotations map[string]string, request migration.Request) (migration.Intent, bool, error) {
+// record returns what the annotations of the Lease have.
+func (l *migrationLease) record(annotations map[string]string) (migration.Record, error) {
 	record, _, err := migration.ParseRecord(annotations)
 	if err != nil {
-		return migration.Intent{}, false, fmt.Errorf("the Lease %s in namespace %s: %w: correct the annotation, or remove it", l.name,
-			l.namespace, err)
+		return record, fmt.Errorf("the Lease %s in namespace %s: %w: correct the annotation, or remove it", l.name, l.namespace, err)
 	}
+	return record, nil
+}
+
+// next returns the intent after a request.
+func (l *migrationLease) next(record migration.Record, request migration.Request) (migration.Intent, bool, error) {
 	next, changed, err := record.After(request, l.now().UTC().Truncate(time.Second))
 	if err != nil {
 		return migration.Intent{}, false, fmt.Errorf("migrate %s: %w", request, err)
