@@ -40,8 +40,9 @@ func unmanaged(removal string) string {
 // Next steps of problems in messages for the guest.
 const (
 	askOperator     = " [the operator of this cluster's control plane sees the reason with hypergate status]"
-	grantPermission = "grant this permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or " +
-		"deploy/standalone)"
+	grantPermission = "grant this permission to hypergate's user in the guest (" + applyGuestRoles + ")"
+	applyGuestRoles = "apply deploy/hosted/guest in the guest, or your overlay of deploy/standalone or " +
+		"deploy/standalone-own-namespace, or upgrade the Helm release"
 )
 
 const serves = "istiod 1.20.3 has been serving since 2026-11-21T10:00:00Z"

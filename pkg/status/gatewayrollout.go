@@ -108,7 +108,7 @@ func (r Result) gatewayProblems() []problem {
 		out = append(out, problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: " + allAtOnce(rollout.NotAllowed) + " (guest side)" +
-				nextStep("apply "+guestRoles+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
+				nextStep(applyGuestRoles+", or set hypergate's flag --gateway-rollout=AllAtOnce"),
 		})
 	}
 	if refused := r.GatewayRollout.Refused; len(refused) > 0 {
@@ -178,7 +178,7 @@ func stoppedRollout(s rollout.Stop) problem {
 		return problem{
 			reason: ReasonGatewayRolloutForbidden,
 			text: "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side)" +
-				nextStep("apply "+guestRoles+"; "+
+				nextStep(applyGuestRoles+"; "+
 					"hypergate release, with a kubeconfig of the guest's admin, releases them"),
 		}
 	case rollout.PodsNotReady:

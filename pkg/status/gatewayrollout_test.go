@@ -126,11 +126,10 @@ func TestGatewayRolloutNeedsAnAction(t *testing.T) {
 		restored = "rolling gateways: Gateway shop/web keeps its pods: another client in the guest sets the annotation " +
 			"gateway.istio.io/controller-version again after each release [in the guest, find the client with kubectl get gateway " +
 			"-n shop web -o yaml --show-managed-fields, and remove the annotation from what it applies]"
-		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [apply " +
-			"deploy/hosted/guest in the guest, or deploy/standalone; hypergate release, with a kubeconfig of the guest's admin, " +
-			"releases them]"
-		mayNotHold = "rolling gateways: all Gateways roll at once: hypergate is not allowed to hold them (guest side) [apply " +
-			"deploy/hosted/guest in the guest, or deploy/standalone, or set hypergate's flag --gateway-rollout=AllAtOnce]"
+		stayHeld = "rolling gateways: Gateways are held, and hypergate is not allowed to release them (guest side) [" +
+			applyGuestRoles + "; hypergate release, with a kubeconfig of the guest's admin, releases them]"
+		mayNotHold = "rolling gateways: all Gateways roll at once: hypergate is not allowed to hold them (guest side) [" +
+			applyGuestRoles + ", or set hypergate's flag --gateway-rollout=AllAtOnce]"
 		notAccepted = "rolling gateways: the guest has not accepted the new defaults of GatewayClass demo and 1 more for two minutes; " +
 			"its gateways keep the defaults that they have, and rollouts of gateways do not wait for it [in the guest, let " +
 			"hypergate write the ConfigMap that kubectl get configmaps -A -l gateway.istio.io/defaults-for-class=demo shows; " +

@@ -289,8 +289,7 @@ func TestControlPlaneReportsTheGuest(t *testing.T) {
 		"the guest forbids to look": {
 			status.Result{ObservationProblem: mayNotList("gatewayclasses"), ObservationSide: model.SideGuest},
 			but(func(t *reported) {
-				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [grant this permission to hypergate's " +
-					"user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
+				const text = "observing the guest: not allowed to list gatewayclasses (RBAC) [" + grantPermission + "]"
 				t.available, t.upgradeable = want{metav1.ConditionUnknown, "Forbidden", text},
 					want{metav1.ConditionUnknown, "Forbidden", text}
 				t.progressing = stopped(text)
@@ -419,8 +418,8 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 				r.TokenProblem, r.Waiting = fmt.Errorf("requesting a token: %w", mayNotList("serviceaccounts/token")), waitingFor("a token")
 			}),
 			but(func(t *reported) {
-				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
+				const text = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [" +
+					grantPermission + "]"
 				t.progressing = unfinished(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),
@@ -428,8 +427,8 @@ func TestControlPlaneReportsProbes(t *testing.T) {
 		"the webhook probe is forbidden": {
 			with(serving(), func(r *status.Result) { r.WebhookProbe = mayNotList("destinationrules") }),
 			but(func(t *reported) {
-				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [grant this " +
-					"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
+				const text = "probing istiod's webhook in the guest: not allowed to list destinationrules (RBAC) [" +
+					grantPermission + "]"
 				t.progressing = blocked(text)
 				t.degraded = want{metav1.ConditionTrue, "Forbidden", text}
 			}),

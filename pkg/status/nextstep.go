@@ -63,7 +63,7 @@ func stepFor(side model.Side, class apply.ErrorClass) string {
 		},
 		apply.Forbidden: {
 			"grant this permission to hypergate's service account (roles in deploy/rbac)",
-			"grant this permission to hypergate's user in the guest (apply " + guestRoles + ")",
+			"grant this permission to hypergate's user in the guest (" + applyGuestRoles + ")",
 		},
 		apply.Denied:           {mgmt: "allow this request in the admission webhook or policy, or correct what it was denied for"},
 		apply.Conflict:         {mgmt: "if the object is not needed, delete it, and hypergate creates its own"},
@@ -82,8 +82,8 @@ func stepFor(side model.Side, class apply.ErrorClass) string {
 	case !known && class.IsTransient():
 		return ""
 	case !known:
-		return "correct what the answer or hypergate's log names; if that does not help, report it as a defect of hypergate, " +
-			"with the archive that hypergate bundle writes"
+		return "correct what this message names; if that does not help, report it as a defect of hypergate, with the archive that " +
+			"hypergate bundle writes"
 	case side == model.SideGuest:
 		return cmp.Or(step.guest, step.mgmt)
 	default:
@@ -91,8 +91,10 @@ func stepFor(side model.Side, class apply.ErrorClass) string {
 	}
 }
 
-// guestRoles are the manifests with hypergate's permissions in the guest. A standalone cluster has its own.
-const guestRoles = "deploy/hosted/guest in the guest, or deploy/standalone"
+// applyGuestRoles is how hypergate gets its permissions in the guest. The folders of a standalone cluster are bases:
+// they would replace the images of a running hypergate. deploy/hosted/guest has no images.
+const applyGuestRoles = "apply deploy/hosted/guest in the guest, or your overlay of deploy/standalone or " +
+	"deploy/standalone-own-namespace, or upgrade the Helm release"
 
 func nextStep(text string) string { return " [" + text + "]" }
 

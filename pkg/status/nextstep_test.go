@@ -16,7 +16,7 @@ import (
 )
 
 // TestAMissingPermissionNamesTheManifestsOfBothTopologies checks the next step of each missing permission in the guest.
-// A standalone cluster has neither deploy/hosted nor another guest.
+// A standalone cluster has neither deploy/hosted nor another guest. Its folders are bases: their images are examples.
 func TestAMissingPermissionNamesTheManifestsOfBothTopologies(t *testing.T) {
 	denied := mayNotList("configmaps")
 	for name, change := range map[string]func(*status.Result){
@@ -31,13 +31,14 @@ func TestAMissingPermissionNamesTheManifestsOfBothTopologies(t *testing.T) {
 		},
 	} {
 		got := degradedIn(status.ControlPlane(with(serving(), change), status.DegradedSince{}, nil, now))
-		if !strings.Contains(got.Message, "apply deploy/hosted/guest in the guest, or deploy/standalone") {
+		if !strings.Contains(got.Message, applyGuestRoles) {
 			t.Errorf("%s: %s: %s", name, got.Reason, got.Message)
 		}
 	}
 }
 
-// TestARequestThatWasNotSentHasItsNextStep checks that no step names an answer of an API server that was not asked.
+// TestARequestThatWasNotSentHasItsNextStep checks that no step names an answer of an API server that was not asked, or
+// a log, which a reader of conditions often cannot read.
 func TestARequestThatWasNotSentHasItsNextStep(t *testing.T) {
 	t.Parallel()
 	refused := refusedObject(t)
@@ -53,7 +54,7 @@ func TestARequestThatWasNotSentHasItsNextStep(t *testing.T) {
 	}
 	unknown := apply.ReportOf(failed(configMap, errors.New("no kind is registered")))
 	got := degradedIn(status.ControlPlane(with(serving(), func(r *status.Result) { r.Guest = unknown }), status.DegradedSince{}, nil, now))
-	if strings.Contains(got.Message, "API server's answer names") {
+	if !strings.Contains(got.Message, " [correct what this message names; if that does not help, report it as a defect ") {
 		t.Errorf("an error without an answer: %s", got.Message)
 	}
 }

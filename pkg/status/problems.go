@@ -158,7 +158,8 @@ func (r Result) endpointProblems() []problem {
 	if r.ByTunnel && r.Endpoint.state != withoutRelays { // there is no Route, load balancer or node port, and no way around it
 		p.text = tunnelled + r.unreached() + nextStep("find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and "+
 			"RoleBinding istiod-tunnel in the guest, and its admission policies for pods/proxy; if the cause is a relay or istiod, check "+
-			"that the pods istiod-relay in the guest are hypergate's, then istiod's log")
+			"that the pods istiod-relay in the guest are hypergate's, then the label reason of the metric "+
+			"hypergate_tunnel_reconnects_total")
 	}
 	return []problem{p}
 }

@@ -38,8 +38,8 @@ func refusing(err error) status.Result {
 }
 
 const (
-	leasesForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [grant this " +
-		"permission to hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
+	leasesForbidden = "acquiring ownership of this guest: not allowed to patch leases.coordination.k8s.io (RBAC) [" +
+		grantPermission + "]"
 	ownershipUnknown = "acquiring ownership of this guest: the API server cannot be reached: no connection [check that the guest's " +
 		"kube-apiserver is running, and that pods in this namespace can reach it at the address in the guest kubeconfig]"
 	inUse = "acquiring ownership of this guest: another hypergate owns the revision r in this guest: to hand over, stop that " +
@@ -97,8 +97,8 @@ func TestARejectedPlanHidesNoOtherProblem(t *testing.T) {
 }
 
 const (
-	noToken = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [grant this permission to " +
-		"hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
+	noToken = "requesting istiod's token from the guest: not allowed to list serviceaccounts/token (RBAC) [" +
+		grantPermission + "]"
 	stuck = "rolling out istiod: new pods are not becoming ready or cannot be created [find the cause with kubectl describe " +
 		"deployments,replicasets,pods -l app=istiod; if it is the image, set --pilot-image to one that can be pulled and runs]"
 )
@@ -354,7 +354,8 @@ func TestTheNextStepOfATunnel(t *testing.T) {
 		expected := want{metav1.ConditionTrue, "EndpointUnreachable", "opening the tunnel: istiod " + name + " at its published address " +
 			"(guest side: " + why + ") [find the reason in docs/tunnel.md; if it is \"forbidden\", check the Role and RoleBinding " +
 			"istiod-tunnel in the guest, and its admission policies for pods/proxy; if the cause is a relay or istiod, check " +
-			"that the pods istiod-relay in the guest are hypergate's, then istiod's log]"}
+			"that the pods istiod-relay in the guest are hypergate's, then the label reason of the metric " +
+			"hypergate_tunnel_reconnects_total]"}
 		if diff := cmp.Diff(expected, got, cmp.AllowUnexported(want{})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 		}

@@ -53,6 +53,39 @@ func statusOf(annotations map[string]string) migrationStatus {
 	return newMigrationStatus("clusters-guest1", "hypergate-migration-openshift-gateway", annotations != nil, annotations, noon())
 }
 
+// TestTheRunbookOfAStoppedMigration checks that the runbook quotes what the commands print of a migration that does not
+// go on, and has not stopped.
+func TestTheRunbookOfAStoppedMigration(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/runbooks/HypergateDegraded.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(string(page), "\nIf it does not show `STOPPED`:\n")
+	denied := migrating(t, func(_ *migration.Intent, r *migration.Report) {
+		r.Why, r.Gateway, r.Cause = migration.WriteDenied, "", "denied"
+	})
+	record, _, err := migration.ParseRecord(denied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, refused := record.After(migration.RequestResume, noon())
+	if refused == nil {
+		t.Fatal("resume is not refused")
+	}
+	for quote, printed := range map[string]string{
+		"waiting: WriteDenied":       statusOf(denied).happening(),
+		"ended: Parked":              statusOf(migrating(t, isParked)).happening(),
+		"none is requested any more": statusOf(removed(t)).intent(),
+		"nothing to resume":          refused.Error(),
+		"hypergate migrate start":    statusOf(removed(t)).NextStep,
+	} {
+		if !strings.Contains(printed, quote) || !strings.Contains(rows, "`"+quote+"`") {
+			t.Errorf("%q is not in %q, or not in the runbook", quote, printed)
+		}
+	}
+}
+
 // TestMigrationStatusOutput checks the output of the command migrate status, and its exit code.
 func TestMigrationStatusOutput(t *testing.T) {
 	t.Parallel()
