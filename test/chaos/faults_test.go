@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -92,8 +93,8 @@ func killed(random *rand.Rand, n, total int) []fault {
 	return out
 }
 
-// killAt reinstalls and kills hypergate at this request. An installation may have a few requests less than another. Only
-// a late kill may come after the last request.
+// killAt reinstalls and kills hypergate at this request. An installation may have a few requests less than another.
+// Only a late kill may come after the last request.
 func killAt(at int, answered, late bool) func(*run) time.Time {
 	return func(r *run) time.Time {
 		r.uninstall()
@@ -135,8 +136,8 @@ func killAPI(of func(*chaosRun) *side) func(*run) time.Time {
 	}
 }
 
-// killEtcd kills an etcd. hypergate learns of objects that drifted when their API server cannot store anything. The fault
-// lasts until a write of hypergate has failed.
+// killEtcd kills an etcd. hypergate learns of objects that drifted when their API server cannot store anything. The
+// fault lasts until a write of hypergate has failed.
 func killEtcd(of func(*chaosRun) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.chaosRun)
@@ -165,24 +166,25 @@ func (r *run) reads(s *side) error {
 	return err
 }
 
-// failedWrites returns how many applies an API server has answered with an error of its own. Only hypergate applies.
+// failedWrites returns how many applies an API server has answered with an error of its own, or could not answer. Only
+// hypergate applies.
 func (r *run) failedWrites(s *side) (int, error) {
 	text, err := s.clients.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(r.Context())
 	if err != nil {
 		return 0, err
 	}
-	sum := 0.0
+	failures := regexp.MustCompile(`^apiserver_request_(total\{code="5|(terminations|aborts)_total\{).*verb="APPLY".* (\d+)\n$`)
+	sum := 0
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "apiserver_request_total{code=\"5") || !strings.Contains(line, `verb="APPLY"`) {
-			continue
+		if found := failures.FindStringSubmatch(line); found != nil {
+			n, err := strconv.Atoi(found[3])
+			if err != nil {
+				return 0, err
+			}
+			sum += n
 		}
-		n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading %q: %w", line, err)
-		}
-		sum += n
 	}
-	return int(sum), nil
+	return sum, nil
 }
 
 // loses waits until hypergate reports that it lost a side.

@@ -34,8 +34,8 @@ import (
 	"github.com/hypergate/hypergate/test/untouched"
 )
 
-// recovery is the maximum time between the end of a fault and the planned state of both sides. A slow machine gets as long
-// as twice an undisturbed installation took in this run.
+// recovery is the maximum time between the end of a fault and the planned state of both sides. A slow machine gets as
+// long as twice an undisturbed installation took in this run.
 func (w *chaosRun) recovery() time.Duration { return max(30*time.Second, 2*w.undisturbed) }
 
 // before is the state that a fault must not change.
@@ -109,8 +109,8 @@ func (w *chaosRun) isAsPlanned() bool {
 func (w *chaosRun) settled() map[string]string {
 	w.Helper()
 	return untouched.Settled(w, time.Second, func() map[string]string {
-		now, err := w.look(w.Context())
-		w.Expect(err).NotTo(gomega.HaveOccurred())
+		var now map[string]string
+		w.Eventually(func() (err error) { now, err = w.look(w.Context()); return err }).Should(gomega.Succeed())
 		return now
 	})
 }

@@ -180,8 +180,8 @@ func (t *fixture) refusedByWebhook(ctx context.Context) error {
 	return nil
 }
 
-// within retries an attempt for three minutes, because istiod may be unavailable during its replacement. A proxy retries
-// in the same way as istio-agent. Without istiod, an object is admitted, or refused for that reason.
+// within retries an attempt for three minutes, because istiod may be unavailable during its replacement. A proxy
+// retries in the same way as istio-agent. Without istiod, an object is admitted, or refused for that reason.
 func within(ctx context.Context, attempt func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()

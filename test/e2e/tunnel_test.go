@@ -224,8 +224,8 @@ func (t *fixture) newRouteAt(namespace, gateway string) (name, host string) {
 }
 
 // throughFault causes a fault of the tunnel under load. cause returns the moment in which both ends of the tunnels
-// answer again. After it, both tunnels are up again, and new configuration reaches the gateway. The times are logged and
-// not limited: they depend on the machine. The tests of pkg/tunnel limit the pauses that lead to them.
+// answer again. After it, both tunnels are up again, and new configuration reaches the gateway. The times are logged
+// and not limited: they depend on the machine. The tests of pkg/tunnel limit the pauses that lead to them.
 func (t *fixture) throughFault(edge *edgeOfTheGuest, cause func() time.Time) {
 	t.Helper()
 	t.start()
