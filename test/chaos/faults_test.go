@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -85,14 +87,15 @@ func killed(random *rand.Rand, n, total int) []fault {
 		}
 		out = append(out, fault{
 			name: fmt.Sprintf("hypergate is killed at request %d of an installation, %s", at, what),
-			run:  killAt(at, answered), quick: i == n/4 || i == n*3/4, installs: true,
+			run:  killAt(at, answered, i >= n*3/4), quick: i == n/4 || i == n*3/4, installs: true,
 		})
 	}
 	return out
 }
 
-// killAt reinstalls and kills hypergate at this request.
-func killAt(at int, answered bool) func(*run) time.Time {
+// killAt reinstalls and kills hypergate at this request. An installation may have a few requests less than another.
+// Only a late kill may come after the last request.
+func killAt(at int, answered, late bool) func(*run) time.Time {
 	return func(r *run) time.Time {
 		r.uninstall()
 		r.h.Kill()
@@ -101,9 +104,8 @@ func killAt(at int, answered bool) func(*run) time.Time {
 		h := r.start(gated, r.h.hostname)
 		started <- h
 		r.createClass()
-		// An installation may have a few requests less than another. In this case, hypergate is killed after its last
-		// request.
-		r.Eventually(func() bool { return closed(h.Done()) || r.isAsPlanned() }).Should(gomega.BeTrue(), "neither killed nor installed")
+		r.Eventually(func() bool { return closed(h.Done()) || late && r.isAsPlanned() }).
+			Should(gomega.BeTrue(), "hypergate has not sent request %d", at)
 		h.Kill()
 		count, last := r.stile.passed()
 		r.Logf("killed at request %d of %d so far: %s", at, count, last)
@@ -134,12 +136,20 @@ func killAPI(of func(*chaosRun) *side) func(*run) time.Time {
 	}
 }
 
-// killEtcd kills an etcd. The fault has an effect when the API server cannot read.
+// killEtcd kills an etcd. hypergate learns of objects that drifted when their API server cannot store anything. The
+// fault lasts until a write of hypergate has failed.
 func killEtcd(of func(*chaosRun) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.chaosRun)
+		r.Expect(syscall.Kill(r.h.PID(), syscall.SIGSTOP)).To(gomega.Succeed())
+		r.drift(s)
 		s.plane.StopEtcd()
 		r.Eventually(func() error { return r.reads(s) }).ShouldNot(gomega.Succeed())
+		before, err := r.failedWrites(s)
+		r.Expect(err).NotTo(gomega.HaveOccurred())
+		r.Expect(syscall.Kill(r.h.PID(), syscall.SIGCONT)).To(gomega.Succeed())
+		r.Eventually(func() (int, error) { return r.failedWrites(s) }).Should(gomega.BeNumerically(">", before), "no write has failed")
+		r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
 		r.Expect(s.plane.StartEtcd()).To(gomega.Succeed())
 		r.Eventually(func() error { return r.reads(s) }).Should(gomega.Succeed())
 		ended := time.Now()
@@ -154,6 +164,27 @@ func (r *run) reads(s *side) error {
 	defer cancel()
 	_, err := s.clients.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "foreign", metav1.GetOptions{})
 	return err
+}
+
+// failedWrites returns how many applies an API server has answered with an error of its own, or could not answer. Only
+// hypergate applies.
+func (r *run) failedWrites(s *side) (int, error) {
+	text, err := s.clients.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(r.Context())
+	if err != nil {
+		return 0, err
+	}
+	failures := regexp.MustCompile(`^apiserver_request_(total\{code="5|(terminations|aborts)_total\{).*verb="APPLY".* (\d+)\n$`)
+	sum := 0
+	for line := range strings.Lines(string(text)) {
+		if found := failures.FindStringSubmatch(line); found != nil {
+			n, err := strconv.Atoi(found[3])
+			if err != nil {
+				return 0, err
+			}
+			sum += n
+		}
+	}
+	return sum, nil
 }
 
 // loses waits until hypergate reports that it lost a side.

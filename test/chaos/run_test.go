@@ -35,6 +35,7 @@ import (
 	"github.com/hypergate/hypergate/test/cluster/servers"
 	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/freeport"
+	"github.com/hypergate/hypergate/test/hang"
 	"github.com/hypergate/hypergate/test/leak"
 	"github.com/hypergate/hypergate/test/proc"
 )
@@ -42,7 +43,7 @@ import (
 const (
 	className = "openshift-default"
 	// patience is the timeout for everything that hangs. No test measures it.
-	patience = 3 * time.Minute
+	patience = hang.Deadline
 	// glance is the polling interval for conditions.
 	glance = 100 * time.Millisecond
 )
@@ -65,6 +66,8 @@ type chaosRun struct {
 	cas         *caWatch
 	// reference is the state after an undisturbed installation.
 	reference map[string]string
+	// undisturbed is how long that installation took.
+	undisturbed time.Duration
 }
 
 // istioVersion is an Istio that hypergate installs.

@@ -34,8 +34,9 @@ import (
 	"github.com/hypergate/hypergate/test/untouched"
 )
 
-// recovery is the maximum time between the end of a fault and the planned state of both sides.
-const recovery = 30 * time.Second
+// recovery is the maximum time between the end of a fault and the planned state of both sides. A slow machine gets as
+// long as twice an undisturbed installation took in this run.
+func (w *chaosRun) recovery() time.Duration { return max(30*time.Second, 2*w.undisturbed) }
 
 // before is the state that a fault must not change.
 type before struct {
@@ -62,8 +63,8 @@ func (w *chaosRun) remember() before {
 func (w *chaosRun) check(f fault, was before, ended time.Time) time.Duration {
 	w.Helper()
 	took := w.asPlanned(ended)
-	if took > recovery {
-		w.Errorf("%s: both sides were as planned %s after its end, want at most %s", f.name, took, recovery)
+	if most := w.recovery(); took > most {
+		w.Errorf("%s: both sides were as planned %s after its end, want at most %s", f.name, took, most)
 	}
 	if now := w.cas.only(w); now != was.ca && !f.installs {
 		w.Errorf("%s: the mesh CA has changed", f.name)
@@ -108,8 +109,8 @@ func (w *chaosRun) isAsPlanned() bool {
 func (w *chaosRun) settled() map[string]string {
 	w.Helper()
 	return untouched.Settled(w, time.Second, func() map[string]string {
-		now, err := w.look(w.Context())
-		w.Expect(err).NotTo(gomega.HaveOccurred())
+		var now map[string]string
+		w.Eventually(func() (err error) { now, err = w.look(w.Context()); return err }).Should(gomega.Succeed())
 		return now
 	})
 }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // Timeouts of the stories. They only end a story that hangs. Nothing is measured by them.
 const (
-	storyTimeout = 10 * time.Minute
+	storyTimeout = 30 * time.Minute
 	stepTimeout  = hang.Deadline
 	// pollOften is the polling interval for short-lived states.
 	pollOften = 5 * time.Millisecond

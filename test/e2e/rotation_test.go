@@ -180,10 +180,10 @@ func (t *fixture) refusedByWebhook(ctx context.Context) error {
 	return nil
 }
 
-// within retries an attempt for up to half a minute, because istiod may be unavailable during its replacement. A
-// proxy retries in the same way as istio-agent. Without istiod, an object is admitted, or refused for that reason.
+// within retries an attempt for three minutes, because istiod may be unavailable during its replacement. A proxy
+// retries in the same way as istio-agent. Without istiod, an object is admitted, or refused for that reason.
 func within(ctx context.Context, attempt func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -198,7 +198,7 @@ func within(ctx context.Context, attempt func(context.Context) error) error {
 
 // tryProxy makes one attempt to get a proxy's certificate and configuration.
 func (t *fixture) tryProxy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	client, err := t.Proxy(ctx, world.GuestNamespace, "gw")
 	if err != nil {

@@ -4,26 +4,42 @@ package freeport
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
+	"sync/atomic"
 	"testing"
 )
 
-// Ports returns n different ports of loopback that were free a moment ago. An error means that the kernel gave none.
+// The ports are below those that the kernel gives to connections and to servers that leave the choice to it (Linux:
+// 32768 to 60999), and below the node ports of Kubernetes. So only another caller of this package can get the same one.
+const firstPort, ports = 16000, 14000
+
+// next counts the ports that this process has tried. It begins anywhere, so that two processes rarely try the same one.
+var next = func() *atomic.Uint32 {
+	var n atomic.Uint32
+	n.Store(rand.Uint32N(ports))
+	return &n
+}()
+
+// Ports returns n different ports of loopback that were free a moment ago. This process gets each port once. An error
+// means that no port is free.
 func Ports(ctx context.Context, n int) ([]int, error) {
 	out := make([]int, 0, n)
-	for range n {
-		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	var last error
+	for range ports {
+		if len(out) == n {
+			return out, nil
+		}
+		port := firstPort + int(next.Add(1)%ports)
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
+			last = err
+			continue
 		}
-		defer func() { _ = listener.Close() }() // all stay open until the end, so that they differ
-		address, is := listener.Addr().(*net.TCPAddr)
-		if !is {
-			return nil, fmt.Errorf("finding a free port: %s is not a TCP address", listener.Addr())
-		}
-		out = append(out, address.Port)
+		_ = listener.Close()
+		out = append(out, port)
 	}
-	return out, nil
+	return nil, fmt.Errorf("finding %d free ports from %d to %d: %w", n, firstPort, firstPort+ports-1, last)
 }
 
 // Addresses returns n different addresses (host:port) of loopback whose ports were free a moment ago.

@@ -58,6 +58,7 @@ func TestProxiesOfARealIstiod(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
+	t.Run("any pod can read the configuration of a gateway", func(t *testing.T) { anyPodReadsAGateway(ctx, t, g) })
 }
 
 // systemToken returns a token of an account in istiod's namespace.

@@ -99,15 +99,22 @@ func start(t *testing.T, arguments ...string) *runningProxy {
 	return w
 }
 
+// freeAddress returns an address at which nothing listens. Its IP address is given out once, so that no other server or
+// connection takes the port before it is used, or while a test expects that it refuses connections.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	n := addresses.Add(1)
+	host := fmt.Sprintf("127.%d.%d.%d", 1+n>>16%254, n>>8%256, n%256)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
 	return listener.Addr().String()
 }
+
+// addresses counts the addresses of loopback that were given out.
+var addresses atomic.Uint32
 
 func parse[M proto.Message](t *testing.T, text string, into M) M {
 	t.Helper()
