@@ -316,6 +316,28 @@ func TestTheTokenExpiresWithoutALeader(t *testing.T) {
 	})
 }
 
+// TestAlertsAboutAMigration does the same for a migration that does not proceed.
+func TestAlertsAboutAMigration(t *testing.T) {
+	t.Parallel()
+	phase := func(name string) string { return `hypergate_migration_phase{phase="` + name + `"} 1x6000` }
+	const stalled, moved = "HypergateMigrationStalled info", `hypergate_migration_gateways{at="hosted"} `
+	checkScenarios(t, []scenario{
+		{name: "it is paused, or skips Gateways", series: []string{phase("Roll"), moved + "2x6000"}, at: 185, want: []string{stalled}},
+		{name: "it has begun", series: []string{phase("StandBy"), moved + "0x6000"}, at: 170},
+		{
+			name: "a Gateway moves each half hour", at: 230,
+			series: []string{phase("Roll"), moved + "0x29 1x29 2x29 3x29 4x29 5x29 6x29 7x29"},
+		},
+		{name: "the last Gateway moved", series: []string{phase("Roll"), moved + "0x29 1x6000"}, at: 275, want: []string{stalled}},
+		{name: "the origin is parked", series: []string{phase("Park"), moved + "2x6000"}, at: 600},
+		{name: "it was rolled back", series: []string{phase("Check"), moved + "0x6000"}, at: 600},
+		{
+			name: "the control plane is paused", at: 200, want: []string{"HypergatePaused info"},
+			series: []string{phase("Roll"), moved + "2x6000", `hypergate_on_hold{by="paused"} 1x6000`},
+		},
+	})
+}
+
 // inLives returns a series of a process that lives for six minutes again and again, with five minutes in between. value
 // returns its value by the second at which a process began.
 func inLives(series string, value func(began int) int) string {
