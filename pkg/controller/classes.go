@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
@@ -35,6 +38,10 @@ type class struct {
 	tried uint64
 	// changes is how many attempts in a row found that the class had changed meanwhile.
 	changes int
+	// unwritten is why the last attempt failed. The zero value: it did not. beyond reports whether the class is not
+	// managed: then unwritten is not kept, because there is no limit on such classes.
+	unwritten apply.Cause
+	beyond    bool
 }
 
 func newClasses() classes {
@@ -56,6 +63,23 @@ func (c *classes) keep(those []model.GatewayClass) {
 		kept[class.Name] = true
 	}
 	maps.DeleteFunc(c.byName, func(name string, _ *class) bool { return !kept[name] })
+}
+
+// unwritten returns the managed classes whose conditions could not be written, by name.
+func (c *classes) unwritten() (out []status.UnwrittenClass) {
+	for _, name := range slices.Sorted(maps.Keys(c.byName)) {
+		if cause := c.byName[name].unwritten; cause.Class() != apply.NoCause {
+			out = append(out, status.UnwrittenClass{Class: name, Cause: cause})
+		}
+	}
+	return out
+}
+
+// isCurrent notes that a class has the conditions that it should have.
+func (c *classes) isCurrent(name string) {
+	if known := c.byName[name]; known != nil {
+		known.unwritten = apply.Cause{}
+	}
 }
 
 // try notes that the status of a class is written.
@@ -89,10 +113,17 @@ func (c *class) versionFor(class model.GatewayClass, shown guest.ClassStatus) (v
 func (c *class) noteAnswer(err error) (changed bool) {
 	if _, changed = errors.AsType[guest.ClassChangedError](err); changed {
 		c.changes++
-	} else {
-		c.changes = 0
+		return true
 	}
-	return changed
+	c.changes = 0
+	cause := apply.Classify(err, "patch", schema.GroupResource{Group: gatewayv1.GroupName, Resource: "gatewayclasses/status"})
+	switch {
+	case c.beyond:
+		c.unwritten = apply.Cause{}
+	case cause.Class() != apply.Cancelled: // the end of a pass shows nothing about the class
+		c.unwritten = cause
+	}
+	return false
 }
 
 // logOften logs, once, that the conditions change too often: another client rewrites them, or hypergate observes
@@ -138,9 +169,11 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 			shown.Conditions, conditionsOf(class, shown.Conditions, now), res.PlanProblem,
 			res.Migration.Beside || res.OthersServe, shown.Writers, shown.Applied)
 		if status.Same(previous, conditions) {
+			c.isCurrent(class.Name)
 			continue
 		}
 		written := c.get(class.Name)
+		written.beyond = beyond
 		if written.writes.Wait(now) > 0 {
 			written.logOften(ctx, class.Name, shown.Writers)
 			requeue = soonest(requeue, statusEvery)

@@ -67,9 +67,13 @@ func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (again 
 func (r *Reconciler) reportToControlPlanes(ctx context.Context, said statement, all []mgmt.StatusTarget) time.Duration {
 	h, now := &r.reports.hcp, said.now
 	if h.reporting == ReportNothing || len(all) == 0 {
+		h.unwritten = apply.Cause{}
 		return 0
 	}
 	patches, text := pendingPatches(said, all)
+	if len(patches) == 0 {
+		h.unwritten = apply.Cause{}
+	}
 	if wait := h.wait(text, said.given.Lifecycle, now); wait > 0 {
 		return wait
 	}
@@ -85,7 +89,7 @@ func (r *Reconciler) reportToControlPlanes(ctx context.Context, said statement, 
 			return h.failed(ctx, err, now)
 		}
 		h.failures.Reset()
-		h.logged = lastLogged{}
+		h.logged, h.unwritten = lastLogged{}, apply.Cause{}
 		writes.Take(now)
 	}
 	h.debounce.Reset()
@@ -101,8 +105,10 @@ func (h *hcpReporter) failed(ctx context.Context, err error, now time.Time) time
 	}
 	switch cause.Class() {
 	case apply.Forbidden, apply.Denied, apply.Invalid:
+		h.unwritten = cause
 		return h.failures.Failed(now, firstPermanentRetry, maxForbiddenReport)
 	default: // it may be transient
+		h.unwritten = apply.Cause{}
 		return h.failures.Failed(now, firstPermanentRetry, maxPermanentRetry)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/guestconn"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
@@ -36,6 +37,8 @@ type hcpReporter struct {
 	// failures are the attempts to write that failed, logged is what was logged of them.
 	failures throttle.Backoff
 	logged   lastLogged
+	// unwritten is why the last attempt failed. The zero value: it did not, or it needs no action.
+	unwritten apply.Cause
 }
 
 func newHCPReporter(reporting Reporting) hcpReporter {

@@ -127,6 +127,9 @@ func (e *exporter) export(s summary.Summary, res status.Result, seen, now time.T
 		string(model.SideMgmt):  numbersOf(res.Mgmt, res.MgmtWatches),
 		string(model.SideGuest): numbersOf(res.Guest, res.GuestWatches),
 	}
+	for _, class := range res.UnwrittenClasses {
+		e.state.Sides[string(model.SideGuest)].Failing[class.Cause.Class().String()]++
+	}
 	if side := string(res.ObservationSide); res.ObservationProblem != nil && side != "" {
 		e.state.Sides[side] = metrics.Numbers{WatchFailing: 1}
 	}
@@ -172,7 +175,7 @@ func outcomeOf(k known, res status.Result, settled bool) metrics.Outcome {
 		return metrics.Refused
 	case res.GuestUnseen():
 		return metrics.Unobserved
-	case settled:
+	case settled && len(res.UnwrittenClasses) == 0:
 		return metrics.Complete
 	default:
 		return metrics.Incomplete

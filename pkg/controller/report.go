@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,7 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 	}
 	// The guest may be slow with its statuses. The HostedControlPlane does not wait for them.
 	forManagement := k.hcpResult(res)
+	forManagement.UnwrittenClasses = reports.classes.unwritten()
 	requeue := r.reportToManagement(ctx, forManagement)
 	if errors.Is(res.Guest.Err(), errGuestTime) {
 		logr.FromContextOrDiscard(ctx).Info("The guest answers slowly; the next pass continues with it", "limit", guestTime.String())
@@ -44,6 +46,10 @@ func (r *Reconciler) report(ctx context.Context, k known) passed {
 		var again time.Duration
 		again, statusProblem = r.writeConditions(ctx, res)
 		requeue = soonest(requeue, again)
+		if unwritten := reports.classes.unwritten(); !slices.Equal(unwritten, forManagement.UnwrittenClasses) {
+			forManagement.UnwrittenClasses = unwritten
+			requeue = soonest(requeue, r.reportToManagement(ctx, forManagement))
+		}
 	}
 	unfinished := ""
 	switch {

@@ -5,9 +5,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // statement is what a pass says to the management side: in the summary of the Lease, in the metrics, and in the
@@ -65,6 +67,16 @@ func (s statement) conditionsFor(to mgmt.StatusTarget) []metav1.Condition {
 		return status.Dated(s.conditions, to.Conditions, s.now)
 	}
 	return status.ControlPlane(res, s.since, to.Conditions, s.now)
+}
+
+// forLease returns the statement for the summary. It also has why conditions could not be written to the
+// HostedControlPlane, which that one cannot show.
+func (s statement) forLease(unwritten apply.Cause, shown summary.Summary) statement {
+	if unwritten.Class() != apply.NoCause {
+		s.res.UnwrittenReport = unwritten
+		s.conditions = status.ControlPlane(s.res, s.since, conditionsOf(shown), s.now)
+	}
+	return s
 }
 
 // resultFor returns a result with what is known of one HostedControlPlane.

@@ -379,7 +379,8 @@ func (r *Reconciler) reportToManagement(ctx context.Context, res status.Result) 
 	said, again := r.reports.state(res, targets, now)
 	r.reports.summary.noteAnswer(r.reports.metrics.LastAnswer(string(model.SideGuest)))
 	r.reports.summary.noteName(targets)
-	r.reports.summary.addPass(said)
+	again = soonest(again, r.reportToControlPlanes(ctx, said, targets))
+	r.reports.summary.addPass(said.forLease(r.reports.hcp.unwritten, r.reports.summary.board.shown()))
 	r.reports.metrics.export(r.reports.summary.last, res, r.memory.endpointProbe.seen, now)
-	return soonest(again, r.reportToControlPlanes(ctx, said, targets))
+	return again
 }

@@ -50,7 +50,7 @@ func (r Result) removal(removed string) string {
 
 // pending returns what an istiod that does not serve waits for.
 func (r Result) pending() string {
-	if problems := r.problems(); len(problems) > 0 {
+	if problems := r.workProblems(); len(problems) > 0 {
 		return problems[0].text
 	}
 	return r.waits()

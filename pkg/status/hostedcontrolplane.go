@@ -115,7 +115,9 @@ func (r Result) progressing() metav1.Condition {
 		return isFalse(ReasonReconciliationPaused, pausedText(paused))
 	}
 	observation, isUnobserved := r.observationProblem()
-	needAction := r.actionProblems()
+	// Conditions that cannot be written prevent no change. So a guest that denies them does not prevent the end of a
+	// removal (deploy/cpo/component).
+	needAction := needingAction(r.workProblems())
 	switch {
 	// If only a watch fails, the last observation stays valid and the pass continues.
 	case isUnobserved && (r.ObservationProblem != nil || observation.waits != ""):
@@ -214,7 +216,7 @@ func pausedText(p model.Paused) string {
 // that lasted longer than their grace period. After a restart of hypergate, the grace period of the problem that the
 // condition names does not start again.
 func (r Result) degraded(a DegradedSince, previous []metav1.Condition, now time.Time) metav1.Condition {
-	problems := r.actionProblems()
+	problems := needingAction(r.problems())
 	for _, p := range r.transientProblems() {
 		if a.lasted(p, previous, now) {
 			problems = append(problems, p)

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -158,13 +159,17 @@ func (m Migration) failure() problem {
 	return p
 }
 
-// migrationText returns that a migration is in progress. It returns an empty string if it is not.
+// migrationText returns that a migration has not ended, with what ends it. It returns an empty string if there is none.
 func (r Result) migrationText() string {
 	if !r.Migration.Active || !r.Migration.requested() {
 		return ""
 	}
-	return "Gateways are being migrated (phase " + plain(string(r.Migration.Report.Phase)) + ")" +
-		nextStep("wait until the migration has ended: hypergate migrate status")
+	phase := " (phase " + plain(string(r.Migration.Report.Phase)) + ")"
+	if r.Migration.moves() {
+		return "Gateways are being migrated" + phase + nextStep("wait until the migration has ended: hypergate migrate status")
+	}
+	return "the migration of Gateways has not ended" + phase + ": " + plain(r.Migration.what()) +
+		cmp.Or(r.Migration.step(), nextStep("hypergate migrate status shows why"))
 }
 
 // blockedMigration is the problem of a plan that is rejected because a requested migration cannot begin.

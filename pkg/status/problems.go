@@ -36,9 +36,9 @@ func joinTexts(problems []problem) string {
 	return joinFirst(list)
 }
 
-// actionProblems returns the problems that need an action.
-func (r Result) actionProblems() []problem {
-	return slices.DeleteFunc(r.problems(), func(p problem) bool { return p.waits != "" })
+// needingAction returns the problems that need an action.
+func needingAction(problems []problem) []problem {
+	return slices.DeleteFunc(problems, func(p problem) bool { return p.waits != "" })
 }
 
 // transientProblems returns the problems that usually end without an action. A guest that does not answer is not
@@ -54,8 +54,11 @@ func (r Result) isKnown(p problem) bool {
 	return p.waits == ReasonWaitingForGuest && (starting || r.APIServer != "" && r.APIServer != metav1.ConditionTrue)
 }
 
-// problems returns all problems. Those that end a pass come first.
-func (r Result) problems() []problem {
+// problems returns all problems. Those that end a pass come first, and those with writing conditions come last.
+func (r Result) problems() []problem { return append(r.workProblems(), r.unwritten()...) }
+
+// workProblems returns all problems but those with writing conditions.
+func (r Result) workProblems() []problem {
 	var out []problem
 	if r.KubeconfigProblem != nil {
 		out = append(out, r.kubeconfig())

@@ -296,6 +296,28 @@ func TestAPausedMigrationHasNotEnded(t *testing.T) {
 	}
 }
 
+// TestWhatEndsAMigration checks that Upgradeable names it.
+func TestWhatEndsAMigration(t *testing.T) {
+	forward := migration.Intent{Goal: migration.Forward}
+	for name, report := range map[string]migration.Report{
+		"paused":          {Phase: migration.Roll, Progress: migration.Ended, Why: migration.Paused, Intent: forward},
+		"skips Gateways":  {Phase: migration.Roll, Progress: migration.Ended, Why: migration.Skipped, Intent: forward},
+		"has stopped":     {Phase: migration.Roll, Progress: migration.Stopped, Why: migration.GatewayFailed, Intent: forward},
+		"moves a Gateway": {Phase: migration.Roll, Progress: migration.Waiting, Why: migration.GatewayRolling, Intent: forward},
+	} {
+		what, next := report.Explain()
+		text := "the migration of Gateways has not ended (phase Roll): " + what + " [" + next + "]"
+		if report.Progress == migration.Waiting {
+			text = "Gateways are being migrated (phase Roll) [wait until the migration has ended: hypergate migrate status]"
+		}
+		result := with(serving(), func(r *status.Result) { r.Migration.Report, r.Migration.Active = report, true })
+		got := conditionsOf(status.ControlPlane(result, status.DegradedSince{}, nil, now)).upgradeable
+		if diff := cmp.Diff(want{metav1.ConditionFalse, "Migrating", text}, got, cmp.AllowUnexported(want{})); diff != "" {
+			t.Errorf("it %s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
 // TestADeniedWriteOfAMigration: the conditions have the cause while the write is repeated, and after the migration
 // stopped.
 func TestADeniedWriteOfAMigration(t *testing.T) {

@@ -99,6 +99,11 @@ type Result struct {
 	WebhookProbe error
 	// WebhookSecret is the Secret with what that party needs. It is empty if hypergate writes the webhooks.
 	WebhookSecret string
+	// UnwrittenClasses are the GatewayClasses whose conditions could not be written, by name.
+	UnwrittenClasses []UnwrittenClass
+	// UnwrittenReport is why conditions could not be written to the HostedControlPlane. Only the summary on the Lease
+	// shows it.
+	UnwrittenReport apply.Cause
 	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.
 	Rotation string
 	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means model.Active.

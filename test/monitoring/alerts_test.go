@@ -283,6 +283,61 @@ func TestAlertsAboutRestarts(t *testing.T) {
 	})
 }
 
+// TestTheTokenExpiresWithoutALeader does the same for the token of an istiod after the last pod that led. That token
+// expires at minute 60, and two hours after it was last seen, nothing is known of it.
+func TestTheTokenExpiresWithoutALeader(t *testing.T) {
+	t.Parallel()
+	const (
+		noLeader = `hypergate_leader{} 1x10 stale`
+		absent   = `hypergate_istiod_state{state="absent"} 0x5 1x5 stale`
+		deleting = `hypergate_on_hold{by="deleting"} 0x5 1x5 stale`
+		noToken  = `hypergate_istiod_token_expiry_timestamp_seconds{} 3600x10 stale`
+		neither  = `hypergate_istiod_token_issued_timestamp_seconds{} 0x10 stale`
+	)
+	one := func(int) int { return 1 }
+	const isAbsent, expires = "HypergateAbsent warning", "HypergateIstiodTokenExpiring critical"
+	checkScenarios(t, []scenario{
+		{name: "it is still valid", series: []string{noLeader, noToken, neither}, at: 50, want: []string{isAbsent}},
+		{name: "it expires", series: []string{noLeader, noToken, neither}, at: 58, want: []string{isAbsent, expires}},
+		{name: "it has expired", series: []string{noLeader, noToken, neither}, at: 120, want: []string{isAbsent, expires}},
+		{name: "nothing is known of it", series: []string{noLeader, noToken, neither}, at: 140, want: []string{isAbsent}},
+		{name: "istiod was removed before", series: []string{noLeader, noToken, neither, absent}, at: 70, want: []string{isAbsent}},
+		{
+			name: "the hosted cluster was deleted, and its Deployment stays", series: []string{noLeader, noToken, neither, deleting},
+			at: 70, want: []string{isAbsent},
+		},
+		{name: "istiod is removed, and hypergate runs", at: 70, series: []string{
+			noToken, neither, `hypergate_istiod_state{state="absent"} 0x10 1x6000`,
+		}},
+		{name: "each process ends before its first pass has", at: 60, series: []string{
+			noToken, neither, inLives(`hypergate_leader{} `, one),
+			inLives(`process_start_time_seconds{container="hypergate"} `, func(began int) int { return began }),
+		}, want: []string{expires, "HypergateRestarting warning"}},
+	})
+}
+
+// TestAlertsAboutAMigration does the same for a migration that does not proceed.
+func TestAlertsAboutAMigration(t *testing.T) {
+	t.Parallel()
+	phase := func(name string) string { return `hypergate_migration_phase{phase="` + name + `"} 1x6000` }
+	const stalled, moved = "HypergateMigrationStalled info", `hypergate_migration_gateways{at="hosted"} `
+	checkScenarios(t, []scenario{
+		{name: "it is paused, or skips Gateways", series: []string{phase("Roll"), moved + "2x6000"}, at: 185, want: []string{stalled}},
+		{name: "it has begun", series: []string{phase("StandBy"), moved + "0x6000"}, at: 170},
+		{
+			name: "a Gateway moves each half hour", at: 230,
+			series: []string{phase("Roll"), moved + "0x29 1x29 2x29 3x29 4x29 5x29 6x29 7x29"},
+		},
+		{name: "the last Gateway moved", series: []string{phase("Roll"), moved + "0x29 1x6000"}, at: 275, want: []string{stalled}},
+		{name: "the origin is parked", series: []string{phase("Park"), moved + "2x6000"}, at: 600},
+		{name: "it was rolled back", series: []string{phase("Check"), moved + "0x6000"}, at: 600},
+		{
+			name: "the control plane is paused", at: 200, want: []string{"HypergatePaused info"},
+			series: []string{phase("Roll"), moved + "2x6000", `hypergate_on_hold{by="paused"} 1x6000`},
+		},
+	})
+}
+
 // inLives returns a series of a process that lives for six minutes again and again, with five minutes in between. value
 // returns its value by the second at which a process began.
 func inLives(series string, value func(began int) int) string {

@@ -20,6 +20,7 @@ func TestTheAlertAboutTheFleet(t *testing.T) {
 		notDeployed   = `kube_deployment_spec_replicas{deployment="hypergate"} 1x10 stale`
 		isNew         = `kube_deployment_created{deployment="hypergate"} 300x6000`
 		isOld         = `kube_deployment_created{deployment="hypergate"} -3600x6000`
+		restarts      = `process_start_time_seconds{container="hypergate",pod="p"} 0x1 60x1 120x1 180x1 240x1 300x6000`
 		noDeployments = `kube_deployment_spec_replicas{deployment="hypergate"} gone`
 	)
 	for name, tc := range map[string]struct {
@@ -42,6 +43,10 @@ func TestTheAlertAboutTheFleet(t *testing.T) {
 		"2 of 20 are uninstalled":             {20, 2, []string{withoutScrape, notDeployed}, false},
 		"kube-state-metrics is not installed": {20, 2, []string{crashes, noDeployments}, false},
 		"2 of 20 are degraded, without it":    {20, 2, []string{isDegraded, noDeployments}, true},
+		"2 of 20 restart again and again":     {20, 2, []string{restarts}, true},
+		"2 of 20 restart, without it":         {20, 2, []string{restarts, noDeployments}, true},
+		"1 of 20 restarts, and is degraded":   {20, 1, []string{restarts, isDegraded}, false},
+		"1 of 20 restarts, and is silent":     {20, 1, []string{restarts, crashes}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -38,6 +38,15 @@ func records() map[string]struct{ series, want []string } {
 		`hypergate_condition{namespace="b",type="Available",status="False"} 1x10`,
 		`hypergate_condition{namespace="c",type="Degraded",status="True"} 1x10`, `hypergate_on_hold{namespace="c"} 1x10`,
 	}
+	// a and d are counted already, j has restarted three times, and another container of k restarts.
+	restarts := []string{
+		`kube_pod_container_status_restarts_total{namespace="i",container="hypergate"} 0x1 1x1 2x1 3x1 4x1 5x1`,
+		`process_start_time_seconds{namespace="j",container="hypergate"} 0x1 1x1 2x1 3x6`,
+		`process_start_time_seconds{namespace="k",container="istiod"} 0+1x10`,
+	}
+	for _, namespace := range []string{"a", "c", "d", "h"} {
+		restarts = append(restarts, `process_start_time_seconds{namespace="`+namespace+`",container="hypergate"} 0+1x10`)
+	}
 	available := []string{
 		`hypergate_condition{namespace="a",pod="1",type="Available",status="True"} 0x4 1x5`,
 		`hypergate_condition{namespace="a",pod="2",type="Available",status="True"} 0x10`,
@@ -61,6 +70,9 @@ func records() map[string]struct{ series, want []string } {
 		}},
 		"hypergate:fleet:degraded:count": {conditions, []string{"{} 2.00"}},
 		"hypergate:fleet:silent:count":   {slices.Concat(leaders, deployments), []string{"{} 2.00"}},
+		"hypergate:fleet:restarting:count": {
+			slices.Concat(leaders, deployments, conditions, restarts), []string{"{} 3.00"},
+		},
 	}
 }
 
