@@ -84,7 +84,7 @@ func gatewayMoves() []move {
 // restart ends hypergate and starts it again. In between, it removes the time of the last change of the proxy from the
 // defaults of the class. So the new process uses the next change at once.
 func (w *hostileRun) restart() {
-	w.child.stop()
+	w.stop()
 	for key, o := range w.g.Objects() {
 		metadata, _ := o["metadata"].(map[string]any)
 		annotations, _ := metadata["annotations"].(map[string]any)

@@ -81,6 +81,7 @@ type hostileRun struct {
 	random    *rand.Rand
 	m, g      *adversary.Server
 	child     *child
+	ended     usage // of processes that ended since the last check
 	group     *memoryGroup
 	watcher   *watcher
 	elsewhere *adversary.Server // the target of the guest's redirects
@@ -130,7 +131,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 	w.g.Alter(w.altered)
 	w.start()
 	t.Cleanup(func() {
-		w.child.stop()
+		w.stop()
 		if t.Failed() {
 			t.Logf("the end of hypergate's log:\n%s", w.child.tail())
 		}
@@ -142,7 +143,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 func (w *hostileRun) start() {
 	w.child = startChild(w.t, namespace, w.m, w.g, w.published, w.group)
 	for range polls(hang.Deadline) {
-		if _, err := w.child.measure(w.t.Context()); err == nil || !w.running() {
+		if w.child.works(w.t.Context()) || !w.running() {
 			return
 		}
 	}
@@ -172,6 +173,7 @@ func (w *hostileRun) installHonestly() {
 	}
 	w.honest, w.original, w.root = w.snapshot(), w.g.Objects(), w.meshRoot()
 	w.migrateHonestly()
+	w.sinceCheck()
 	w.watcher.learn()
 	w.shapes = shapes(w.t, w.g)
 	n := 0

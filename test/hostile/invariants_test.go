@@ -429,33 +429,29 @@ func (w *hostileRun) settled() bool {
 // check checks the invariants after a step.
 func (w *hostileRun) check(step string, lasted time.Duration) {
 	w.t.Helper()
-	logged, longest, err := w.child.newLog()
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	now := w.measure(step)
 	kept := w.kept(step, now.Heap)
-	rss := w.child.peak.Swap(0)
+	used := w.sinceCheck()
 	x := w.watcher
 	x.mu.Lock()
 	requests, writes := x.requests(), x.writes()
 	problems := x.problems
 	x.problems = nil
-	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, rss), max(x.mostHeap, now.Heap), max(x.mostLine, longest)
+	x.mostRSS, x.mostHeap, x.mostLine = max(x.mostRSS, used.rss), max(x.mostHeap, now.Heap), max(x.mostLine, used.longest)
 	x.mu.Unlock()
 	w.t.Logf("%s: RssAnon %d MiB, heap %d MiB, %d goroutines, log %d KiB, longest line %d, %d writes",
-		step, rss>>20, now.Heap>>20, now.Goroutines, logged>>10, longest, writes)
+		step, used.rss>>20, now.Heap>>20, now.Goroutines, used.logged>>10, used.longest, writes)
 	for _, bound := range []struct {
 		what      string
 		is, bound int64
 	}{
-		{"RssAnon (bytes)", rss, mostRSS},
+		{"RssAnon (bytes)", used.rss, mostRSS},
 		{"heap that is kept (bytes)", int64(kept), mostHeap},
 		{"goroutines", int64(now.Goroutines), mostGoroutines},
-		{"log (bytes)", int64(logged), mostLogged + int64(lasted.Seconds()*loggedPerSecond)},
+		{"log (bytes)", int64(used.logged), mostLogged + int64(lasted.Seconds()*loggedPerSecond)},
 		{"requests to the guest", int64(requests), mostRequests + int64(lasted.Seconds()*requestsPerSecond)},
 		{"writes to the management side", int64(writes), mostWrites + int64(lasted.Seconds()*writesPerSecond)},
-		{"longest line of the log (bytes)", int64(longest), longestLine},
+		{"longest line of the log (bytes)", int64(used.longest), longestLine},
 		{"requests to where the guest redirects", int64(len(w.elsewhere.Log())), 0},
 	} {
 		if bound.is > bound.bound {

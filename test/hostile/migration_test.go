@@ -219,7 +219,7 @@ func (w *hostileRun) putRequest() {
 
 // endMigration removes the guest's istiod, the request, and hypergate's istiod, while hypergate does not run.
 func (w *hostileRun) endMigration() {
-	w.child.stop()
+	w.stop()
 	w.m.Delete(leaseAPI, leases, namespace, migration.LeaseName(migrated().Revision))
 	w.removeIstiod()
 	w.g.Delete(classAPI, gateways, gatewayNS, "web")
@@ -245,7 +245,7 @@ func (w *hostileRun) migrateHonestly() {
 	w.t.Helper()
 	w.awaitMigration(w.requestMigration)
 	w.awaitMigration(func() func() {
-		w.child.stop()
+		w.stop()
 		w.removeIstiod()
 		w.putOrigin()
 		w.putRequest()
