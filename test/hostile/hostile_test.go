@@ -82,6 +82,8 @@ type hostileRun struct {
 	m, g      *adversary.Server
 	child     *child
 	ended     usage // of processes that ended since the last check
+	whole     whole
+	began     time.Time // when the guest began to lie
 	group     *memoryGroup
 	watcher   *watcher
 	elsewhere *adversary.Server // the target of the guest's redirects
@@ -175,6 +177,7 @@ func (w *hostileRun) installHonestly() {
 	w.migrateHonestly()
 	w.sinceCheck()
 	w.watcher.learn()
+	w.began = time.Now()
 	w.shapes = shapes(w.t, w.g)
 	n := 0
 	for _, shape := range w.shapes {
@@ -297,6 +300,7 @@ func (w *hostileRun) becomeHonest() {
 		w.t.Logf("both sides have their state with an honest guest %s after the last lie", took)
 	}
 	w.check("the end", time.Since(begin))
+	w.checkRun()
 	w.watcher.summary()
 }
 
