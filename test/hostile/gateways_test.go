@@ -123,6 +123,7 @@ func reachable() map[string]string {
 		rollLies:          "a migration, with wrong types once it moves a Gateway",
 		listenerSetWrites: "patches of ListenerSets fail, are cut, or are not what was asked for",
 		reviewLies:        "a migration, with lies about what is permitted",
+		writesUnderWay:    "the HostedControlPlane is paused",
 	}
 }
 
