@@ -86,7 +86,10 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server, at strin
 	var err error
 	if c.Process, err = (proc.Spec{
 		Name: "hypergate", LogDir: dir, Argv: group.command(argv),
-		Env: []string{childEnv + "=" + c.address, "GORACE=halt_on_error=1", "GOMEMLIMIT=" + memoryLimit(deployedMemory(t).soft)},
+		Env: []string{
+			childEnv + "=" + c.address, "GOMEMLIMIT=" + memoryLimit(deployedMemory(t).soft),
+			"GORACE=halt_on_error=1 atexit_sleep_ms=0", // a race ends the process at once, so an end need not wait for reports
+		},
 	}).Start(); err != nil {
 		t.Fatal(err)
 	}
