@@ -84,6 +84,7 @@ type hostileRun struct {
 	ended     usage // of processes that ended since the last check
 	whole     whole
 	began     time.Time // when the guest began to lie
+	checked   time.Time // when the last check was, or when the guest began to lie
 	group     *memoryGroup
 	watcher   *watcher
 	elsewhere *adversary.Server // the target of the guest's redirects
@@ -178,6 +179,7 @@ func (w *hostileRun) installHonestly() {
 	w.sinceCheck()
 	w.watcher.learn()
 	w.began = time.Now()
+	w.checked = w.began
 	w.shapes = shapes(w.t, w.g)
 	n := 0
 	for _, shape := range w.shapes {
@@ -243,10 +245,9 @@ func (w *hostileRun) lieWhile(goOn func(step int) (bool, time.Duration)) {
 			made[m.name] = true
 		}
 		next = next[1:]
-		begin := time.Now()
 		<-time.After(shortest + time.Duration(w.random.Int64N(int64(longest-shortest))))
 		w.running()
-		w.check(fmt.Sprintf("step %d (%s)", step, strings.Join(w.names(), "; ")), time.Since(begin))
+		w.check(fmt.Sprintf("step %d (%s)", step, strings.Join(w.names(), "; ")))
 	}
 	for _, m := range moves() {
 		if !made[m.name] {
@@ -299,7 +300,7 @@ func (w *hostileRun) becomeHonest() {
 	} else {
 		w.t.Logf("both sides have their state with an honest guest %s after the last lie", took)
 	}
-	w.check("the end", time.Since(begin))
+	w.check("the end")
 	w.checkRun()
 	w.watcher.summary()
 }
