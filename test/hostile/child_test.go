@@ -3,6 +3,7 @@ package hostile_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,7 +86,10 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server, at strin
 	var err error
 	if c.Process, err = (proc.Spec{
 		Name: "hypergate", LogDir: dir, Argv: group.command(argv),
-		Env: []string{childEnv + "=" + c.address, "GORACE=halt_on_error=1", "GOMEMLIMIT=" + memoryLimit(deployedMemory(t).soft)},
+		Env: []string{
+			childEnv + "=" + c.address, "GOMEMLIMIT=" + memoryLimit(deployedMemory(t).soft),
+			"GORACE=halt_on_error=1 atexit_sleep_ms=0", // a race ends the process at once, so an end need not wait for reports
+		},
 	}).Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +100,65 @@ func startChild(t *testing.T, namespace string, m, g *adversary.Server, at strin
 	return c
 }
 
-// stop ends hypergate gracefully.
-func (c *child) stop() {
+// stop ends hypergate gracefully. What it logged and needed since the last check counts in the next one.
+func (w *hostileRun) stop() {
+	w.t.Helper()
+	used, err := w.child.stop()
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.ended = w.ended.and(used)
+}
+
+// stop ends the process gracefully, and returns what it logged and needed since the last check. The process must end
+// without an error, whatever the guest does: within its time for a shutdown, and without a race.
+func (c *child) stop() (usage, error) {
 	c.Terminate()
+	used, err := c.sinceCheck()
 	_ = c.log.Close()
+	if code := c.ExitCode(); code != 0 {
+		err = errors.Join(err, fmt.Errorf("the exit code is %d, and must be 0: %w", code, c.Exit()))
+	}
+	return used, err
+}
+
+// usage is what processes logged and needed since the last check.
+type usage struct {
+	// logged is the number of bytes. longest is the length of the longest line.
+	logged, longest int
+	// rss is the maximum of RssAnon, in bytes.
+	rss int64
+}
+
+// and returns the usage of this and of another process.
+func (u usage) and(other usage) usage {
+	return usage{u.logged + other.logged, max(u.longest, other.longest), max(u.rss, other.rss)}
+}
+
+// sinceCheck returns what the process logged and needed since the last call.
+func (c *child) sinceCheck() (usage, error) {
+	logged, longest, err := c.newLog()
+	return usage{logged, longest, c.peak.Swap(0)}, err
+}
+
+// sinceCheck returns what the current process, and those that ended, logged and needed since the last check.
+func (w *hostileRun) sinceCheck() usage {
+	w.t.Helper()
+	used, err := w.child.sinceCheck()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	used, w.ended = used.and(w.ended), usage{}
+	return used
+}
+
+// works reports whether hypergate answers and has logged a line. Until it logs, a signal can end it at once.
+func (c *child) works(ctx context.Context) bool {
+	if _, err := c.measure(ctx); err != nil {
+		return false
+	}
+	log, err := os.Stat(c.Log())
+	return err == nil && log.Size() > 0
 }
 
 // sample records the peak memory of the process until it ends.
@@ -210,3 +269,43 @@ func kubeconfig(t *testing.T, dir, side string, s *adversary.Server) string {
 
 // tokenOf returns hypergate's own token on one side. It must never reach the other side.
 func tokenOf(side string) string { return "own-token-on-the-side-of-" + side }
+
+// TestTheEndOfAProcessCounts checks that a process must end without an error, and that its last lines are counted.
+func TestTheEndOfAProcessCounts(t *testing.T) {
+	t.Parallel()
+	const last = "the last line\n"
+	for name, tc := range map[string]struct {
+		ends, problem string
+	}{
+		"without an error": {"exit 0", ""},
+		"with an error":    {"exit 1", "the exit code is 1, and must be 0"},
+		"after a race":     {"exit 66", "the exit code is 66"},
+		"by a signal":      {"kill -KILL $$", "the exit code is -1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			script := "trap 'echo " + strings.TrimSpace(last) + "; " + tc.ends + "' TERM; echo ready; while :; do sleep 0.01; done"
+			p, err := proc.Start("server", t.TempDir(), "/bin/sh", "-c", script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := &child{Process: p}
+			if c.log, err = os.Open(p.Log()); err != nil {
+				t.Fatal(err)
+			}
+			c.peak.Store(7)
+			for range polls(hang.Deadline) {
+				if n, _, err := c.newLog(); n > 0 || err != nil {
+					break
+				}
+			}
+			used, err := c.stop()
+			if want := (usage{len(last), len(last), 7}); used != want {
+				t.Errorf("got %+v, want %+v", used, want)
+			}
+			if got := fmt.Sprint(err); (err == nil) != (tc.problem == "") || !strings.Contains(got, tc.problem) && err != nil {
+				t.Errorf("got the error %v, want %q", err, tc.problem)
+			}
+		})
+	}
+}

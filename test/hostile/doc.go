@@ -29,7 +29,8 @@
 //   - It sent the guest no data of the management side.
 //   - Its conditions have one line and a bounded length.
 //
-// In the end the guest is honest, and both sides return to their earlier state.
+// In the end the guest is honest, and both sides return to their earlier state. The log, the requests and the writes of
+// the whole run are bounded, too. Each process of hypergate ended with the exit code 0.
 //
 // hypergate runs in its own process, so that its memory can be measured. The process is the test binary, started
 // again.

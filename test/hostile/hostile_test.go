@@ -81,6 +81,10 @@ type hostileRun struct {
 	random    *rand.Rand
 	m, g      *adversary.Server
 	child     *child
+	ended     usage // of processes that ended since the last check
+	whole     whole
+	began     time.Time // when the guest began to lie
+	checked   time.Time // when the last check was, or when the guest began to lie
 	group     *memoryGroup
 	watcher   *watcher
 	elsewhere *adversary.Server // the target of the guest's redirects
@@ -130,7 +134,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 	w.g.Alter(w.altered)
 	w.start()
 	t.Cleanup(func() {
-		w.child.stop()
+		w.stop()
 		if t.Failed() {
 			t.Logf("the end of hypergate's log:\n%s", w.child.tail())
 		}
@@ -142,7 +146,7 @@ func newHostileRun(t *testing.T, seed uint64, group *memoryGroup) *hostileRun {
 func (w *hostileRun) start() {
 	w.child = startChild(w.t, namespace, w.m, w.g, w.published, w.group)
 	for range polls(hang.Deadline) {
-		if _, err := w.child.measure(w.t.Context()); err == nil || !w.running() {
+		if w.child.works(w.t.Context()) || !w.running() {
 			return
 		}
 	}
@@ -172,7 +176,10 @@ func (w *hostileRun) installHonestly() {
 	}
 	w.honest, w.original, w.root = w.snapshot(), w.g.Objects(), w.meshRoot()
 	w.migrateHonestly()
+	w.sinceCheck()
 	w.watcher.learn()
+	w.began = time.Now()
+	w.checked = w.began
 	w.shapes = shapes(w.t, w.g)
 	n := 0
 	for _, shape := range w.shapes {
@@ -238,10 +245,9 @@ func (w *hostileRun) lieWhile(goOn func(step int) (bool, time.Duration)) {
 			made[m.name] = true
 		}
 		next = next[1:]
-		begin := time.Now()
 		<-time.After(shortest + time.Duration(w.random.Int64N(int64(longest-shortest))))
 		w.running()
-		w.check(fmt.Sprintf("step %d (%s)", step, strings.Join(w.names(), "; ")), time.Since(begin))
+		w.check(fmt.Sprintf("step %d (%s)", step, strings.Join(w.names(), "; ")))
 	}
 	for _, m := range moves() {
 		if !made[m.name] {
@@ -294,7 +300,8 @@ func (w *hostileRun) becomeHonest() {
 	} else {
 		w.t.Logf("both sides have their state with an honest guest %s after the last lie", took)
 	}
-	w.check("the end", time.Since(begin))
+	w.check("the end")
+	w.checkRun()
 	w.watcher.summary()
 }
 

@@ -23,8 +23,11 @@ const (
 	replicaSets = "replicasets"
 	pods        = "pods"
 	configMaps  = "configmaps"
-	// lockName is the name of the Lease by which istiods decide which of them deploys Gateways.
-	lockName = "istio-gateway-deployment-rev"
+	// lockName is the name of the Lease by which istiods decide which of them deploys Gateways. rootsLock is the
+	// ConfigMap by which they decide which of them publishes its roots, and holderAnnotation its record of the holder.
+	lockName         = "istio-gateway-deployment-rev"
+	rootsLock        = "istio-namespace-controller-election"
+	holderAnnotation = "control-plane.alpha.kubernetes.io/leader"
 )
 
 // migrationRolls counts the writes to the Lease of a migration in the phase Roll. All Gateways were held before, the
@@ -70,12 +73,14 @@ func migrationMoves() []move {
 		{"a migration, with many pods, ReplicaSets and Leases", func(w *hostileRun) func() {
 			const many = 2000
 			for i := range many {
-				long := strings.Repeat("x", 4<<10)
-				metadata := fmt.Sprintf("{metadata: {namespace: %s, name: many-%d, labels: {app: istiod, istio.io/rev: rev}, "+
-					"annotations: {a: %s}}}", guestNS, i, long)
-				w.g.Put("v1", pods, metadata)
-				w.g.Put(deployAPI, replicaSets, metadata)
-				w.g.Put(leaseAPI, leases, metadata)
+				o := map[string]any{"metadata": map[string]any{
+					"namespace": guestNS, "name": fmt.Sprintf("many-%d", i),
+					"labels":      map[string]any{"app": "istiod", "istio.io/rev": "rev"},
+					"annotations": map[string]any{"a": strings.Repeat("x", 4<<10)},
+				}}
+				w.g.PutObject("v1", pods, o)
+				w.g.PutObject(deployAPI, replicaSets, o)
+				w.g.PutObject(leaseAPI, leases, o)
 			}
 			undo := w.requestMigration()
 			return func() {
@@ -161,7 +166,7 @@ func (w *hostileRun) requestMigrationUntil(kind string) (undo func()) {
 }
 
 // followMigration does what Kubernetes and the two istiods do in a migration. The pod of the origin comes and goes with
-// the replicas of its Deployment. Once it has gone, the hosted istiod gets the lock, and publishes its roots. Then it
+// the replicas of its Deployment. Once it has gone, the hosted istiod gets both locks, and publishes its roots. Then it
 // deploys the Gateway, if that is not held.
 func (w *hostileRun) followMigration() {
 	cfg := migrated()
@@ -182,6 +187,8 @@ func (w *hostileRun) followMigration() {
 		} else {
 			w.g.Put(leaseAPI, leases, "{metadata: {namespace: "+guestNS+", name: "+lockName+"}, spec: {holderIdentity: '"+
 				model.HostedIdentity+"istiod-1'}}")
+			w.g.Put("v1", configMaps, "{metadata: {namespace: "+guestNS+", name: "+rootsLock+", annotations: {"+holderAnnotation+
+				": '{\"holderIdentity\": \""+model.HostedIdentity+"istiod-1\"}'}}}")
 			root, _ := base64.StdEncoding.DecodeString(w.meshRoot())
 			w.g.PutObject("v1", configMaps, map[string]any{
 				"metadata": map[string]any{"namespace": guestNS, "name": cfg.TrustBundleName()},
@@ -219,7 +226,7 @@ func (w *hostileRun) putRequest() {
 
 // endMigration removes the guest's istiod, the request, and hypergate's istiod, while hypergate does not run.
 func (w *hostileRun) endMigration() {
-	w.child.stop()
+	w.stop()
 	w.m.Delete(leaseAPI, leases, namespace, migration.LeaseName(migrated().Revision))
 	w.removeIstiod()
 	w.g.Delete(classAPI, gateways, gatewayNS, "web")
@@ -227,6 +234,7 @@ func (w *hostileRun) endMigration() {
 	w.g.Delete(deployAPI, replicaSets, gatewayNS, "web-demo-1")
 	w.g.Delete("v1", pods, gatewayNS, "web-demo-1")
 	w.g.Delete(leaseAPI, leases, guestNS, lockName)
+	w.g.Delete("v1", configMaps, guestNS, rootsLock)
 	w.g.Delete("v1", configMaps, guestNS, migrated().TrustBundleName())
 	w.g.Delete("v1", pods, guestNS, "origin-1")
 	w.g.Delete(deployAPI, deployments, guestNS, migrated().IstiodName())
@@ -245,7 +253,7 @@ func (w *hostileRun) migrateHonestly() {
 	w.t.Helper()
 	w.awaitMigration(w.requestMigration)
 	w.awaitMigration(func() func() {
-		w.child.stop()
+		w.stop()
 		w.removeIstiod()
 		w.putOrigin()
 		w.putRequest()

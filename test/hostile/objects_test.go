@@ -3,6 +3,7 @@ package hostile_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/adversary"
@@ -475,11 +477,21 @@ func (w *hostileRun) wrongTypes(percent int) adversary.Alteration {
 	}
 }
 
-// putMany creates n objects and returns a function that deletes them.
+// putMany creates n objects that differ in their names, and returns a function that deletes them. It converts their
+// YAML once, because that takes seconds for thousands of them.
 func (w *hostileRun) putMany(apiVersion, resource string, n int, of func(name string) string) func() {
 	before := w.g.Names(apiVersion, resource)
+	const name = "many-x"
+	one, err := yaml.YAMLToJSON([]byte(of(name)))
+	if err != nil {
+		panic(err) // an error of the test
+	}
 	for i := range n {
-		w.g.Put(apiVersion, resource, of(fmt.Sprintf("many-%d", i)))
+		var o map[string]any
+		if err := json.Unmarshal(bytes.ReplaceAll(one, []byte(name), fmt.Appendf(nil, "many-%d", i)), &o); err != nil {
+			panic(err)
+		}
+		w.g.PutObject(apiVersion, resource, o)
 	}
 	return func() {
 		for _, key := range w.g.Names(apiVersion, resource) {

@@ -78,11 +78,18 @@ func (p *pauses) reports(body []byte) bool {
 	return true
 }
 
-// begins counts a write, see pauses.
+// writesUnderWay counts the writes that are under way at a pause. Without any, a pause has nothing to end. A run fails
+// if no pause has one.
+const writesUnderWay = "writes under way at a pause"
+
+// begins counts a write of an object, see pauses.
 func (x *watcher) begins(r *http.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.pauses.begins(r)
+	if x.pauses.pausing && !x.pauses.paused {
+		x.totals[writesUnderWay]++
+	}
 }
 
 // underWay holds back a request that is a write while a pause is not reported yet, until its client gives up. So no
@@ -184,23 +191,15 @@ func pause(w *hostileRun) func() {
 	}
 }
 
-// provokeWrites deletes hypergate's objects from the guest, except CRDs, and waits until hypergate writes. It does not
-// wait for long, because another lie can keep hypergate from seeing this.
+// provokeWrites deletes hypergate's objects from the guest, except CRDs, and waits until hypergate writes one.
 func (w *hostileRun) provokeWrites() {
-	for key, o := range w.g.Objects() {
-		if ours(o) && !strings.Contains(key, crdResource) {
-			remove(w.g, key, o)
+	w.reach(writesUnderWay, func() {
+		for key, o := range w.g.Objects() {
+			if ours(o) && !strings.Contains(key, crdResource) {
+				remove(w.g, key, o)
+			}
 		}
-	}
-	x := w.watcher
-	for range polls(2 * time.Second) {
-		x.mu.Lock()
-		wrote := x.pauses.writes > 0
-		x.mu.Unlock()
-		if wrote {
-			return
-		}
-	}
+	})
 }
 
 // TestWritesOfAPauseAreCountedWhenTheyBegan checks the counting of writes whose arrival and whose bodies are late.
@@ -215,6 +214,7 @@ func TestWritesOfAPauseAreCountedWhenTheyBegan(t *testing.T) {
 		writes  int
 		problem string
 	}{
+		"none":                               {cancels: -1},
 		"before the report":                  {early: 3, cancels: -1, writes: 3},
 		"sent before, and cancelled":         {late: 3, writes: 3},
 		"cancelled a moment later":           {late: 1, cancels: time.Second, writes: 1},
@@ -249,6 +249,9 @@ func TestWritesOfAPauseAreCountedWhenTheyBegan(t *testing.T) {
 				synctest.Wait()
 				if x.pauses.writes != tc.writes || len(x.pauses.late) != 0 {
 					t.Errorf("%d writes, want %d; %d are not judged", x.pauses.writes, tc.writes, len(x.pauses.late))
+				}
+				if got := x.totals[writesUnderWay]; got != tc.early {
+					t.Errorf("%d writes were under way at the pause, want %d", got, tc.early)
 				}
 				problems := strings.Join(x.problems, "\n")
 				if (problems == "") != (tc.problem == "") || !strings.Contains(problems, tc.problem) {

@@ -82,7 +82,7 @@ func (w *hostileRun) serveAll() {
 }
 
 func (w *hostileRun) restartServingAll() {
-	w.child.stop()
+	w.stop()
 	for key, o := range w.m.Objects() {
 		since := append(podAnnotations(), model.IgnoredSinceAnnotation)
 		if _, is, _ := unstructured.NestedString(o, since...); is {
