@@ -262,6 +262,30 @@ func TestControlPlaneReportsFailedWrites(t *testing.T) {
 	})
 }
 
+// TestControlPlaneReportsABlockedDeletion checks that the object that is being deleted and does not go is named, while
+// istiod is installed and after it was removed: then no GatewayClass has a condition, and HyperShift waits for
+// Progressing.
+func TestControlPlaneReportsABlockedDeletion(t *testing.T) {
+	const text = "applying ConfigMap secret-namespace/secret-object on the guest side: the deletion has not ended within 2m0s [" +
+		unblock + "]"
+	blocked := apply.ReportOf(apply.Blocked(configMap), apply.Unchanged(deployment), apply.Blocked(configMap))
+	degraded := want{metav1.ConditionTrue, "DeletionBlocked", text}
+	checkControlPlane(t, map[string]controlPlaneCase{
+		"installed": {
+			with(serving(), func(r *status.Result) { r.Guest = blocked }),
+			but(func(t *reported) { t.progressing, t.degraded = unfinished(text), degraded }),
+		},
+		"removed": {
+			status.Result{Version: "1.20.3", Plan: desired.Plan{Mode: crds.Managed}, Guest: blocked},
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
+					"controllerName; nothing is installed"}
+				t.progressing, t.degraded = unfinished(text), degraded
+			}),
+		},
+	})
+}
+
 // TestControlPlaneReportsTheGuest checks the conditions of a guest that cannot be observed.
 func TestControlPlaneReportsTheGuest(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
