@@ -197,10 +197,8 @@ func (c *Cluster) apply(ctx context.Context, jobs []job) Report {
 		switch p, pause := c.tracker.begin(j.kind, j.id.Key, j.hash, j.at); p {
 		case planNothing:
 			outcomes[i] = Unchanged(j.id)
-		case planWait:
-			outcomes[i] = Waiting(j.id)
-		case planSettle:
-			outcomes[i] = Waiting(j.id).after(pause.wait)
+		case planWait, planSettle:
+			outcomes[i] = pause.waiting(j.id)
 		case planRateLimited, planRefused:
 			outcomes[i] = pause.outcome(j.id)
 		case planWriteNew, planWriteOurs, planWriteUnknown:
@@ -247,8 +245,7 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 		return c.failed(j, cause, err).withWrites(writes)
 	}
 	if got == nil || got.DeletionTimestamp != nil {
-		c.tracker.failed(j.kind, j.id.Key)
-		return Waiting(j.id).withWrites(writes)
+		return c.tracker.leaves(j.kind, j.id.Key).waiting(j.id).withWrites(writes)
 	}
 	outcome := Applied(j.id)
 	if err := c.grown(j, got); err != nil {

@@ -41,6 +41,8 @@ const (
 	NamespaceMissing
 	// NotServed means that the API server does not serve the kind.
 	NotServed
+	// DeletionBlocked means that the object is being deleted and does not go, usually because of a finalizer.
+	DeletionBlocked
 	// Conflict means that the object, or a field of it, belongs to another client.
 	Conflict
 	// Denied means that an admission webhook or policy denied the request or reverted its change, or that the webhook
@@ -65,8 +67,8 @@ const (
 // String returns the class's name in CamelCase, which is a valid reason of a condition.
 func (c ErrorClass) String() string {
 	names := []string{
-		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "Conflict", "Denied",
-		"Invalid", "Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "UnknownError",
+		"NoCause", "Cancelled", "Unreachable", "NamespaceTerminating", "NamespaceMissing", "NotServed", "DeletionBlocked",
+		"Conflict", "Denied", "Invalid", "Forbidden", "Unauthorized", "Refused", "Oversized", "Enlarged", "UnknownError",
 	}
 	if c < 0 || int(c) >= len(names) {
 		return fmt.Sprintf("Class%d", int(c))
@@ -88,7 +90,7 @@ func (c ErrorClass) IsTransient() bool {
 	switch c {
 	case NoCause, Cancelled, Unreachable, NamespaceTerminating, Unauthorized:
 		return true
-	case NamespaceMissing, NotServed, Conflict, Denied, Invalid, Forbidden, Refused, Oversized, Enlarged, UnknownError:
+	case NamespaceMissing, NotServed, DeletionBlocked, Conflict, Denied, Invalid, Forbidden, Refused, Oversized, Enlarged, UnknownError:
 		return false
 	default:
 		return false

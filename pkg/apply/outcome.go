@@ -25,7 +25,7 @@ const (
 	VerdictDeleted
 	// VerdictWaiting means that the watch must show more first, and that a notification follows. The object is being
 	// deleted. If the outcome is for a kind, the objects of the kind are not known yet. An object of a kind with Settle
-	// that was changed just now waits for Report.RetryAfter instead.
+	// that was changed just now waits for Report.RetryAfter instead. So does a deletion until it counts as blocked.
 	VerdictWaiting
 	// VerdictRateLimited means that the object was left unchanged because it was written too often: another writer
 	// reverts our writes. No notification follows when it can be written again. The caller must use
@@ -69,6 +69,13 @@ func Deleted(id ID) Outcome { return Outcome{id: id, verdict: VerdictDeleted} }
 
 // Waiting returns the outcome of an object for which the watch must show something first.
 func Waiting(id ID) Outcome { return Outcome{id: id, verdict: VerdictWaiting} }
+
+// Blocked returns the outcome of an object that is being deleted and has not gone within deletionPatience.
+func Blocked(id ID) Outcome {
+	return Outcome{
+		id: id, verdict: VerdictWaiting, cause: Cause{}.as(DeletionBlocked, "the deletion has not ended within %s", deletionPatience),
+	}
+}
 
 // RateLimited returns the outcome of an object that was written too often. It can be written again after retry.
 func RateLimited(id ID, retry time.Duration) Outcome {
@@ -137,10 +144,16 @@ func (o Outcome) ID() ID { return o.id }
 // Verdict returns the verdict.
 func (o Outcome) Verdict() Verdict { return o.verdict }
 
+// IsBlocked reports whether the object is being deleted for so long that this needs an action. Its cause is
+// DeletionBlocked.
+func (o Outcome) IsBlocked() bool {
+	return o.verdict == VerdictWaiting && o.cause.class == DeletionBlocked
+}
+
 // Writes returns the number of write requests that were sent for the object, including refused ones.
 func (o Outcome) Writes() int { return o.writes }
 
-// Cause returns why the object failed, or the zero Cause if it did not fail. It is safe to show to any user.
+// Cause returns why the object failed or is blocked, or the zero Cause. It is safe to show to any user.
 func (o Outcome) Cause() Cause { return o.cause }
 
 // Err returns the whole error, for logs: it names hosts, objects and users. It returns nil unless the object failed.
@@ -199,9 +212,9 @@ func (r Report) Complete() bool {
 	return r.stopped == nil && r.Count(VerdictUnchanged)+r.Count(VerdictApplied)+r.Count(VerdictDeleted) == len(r.outcomes)
 }
 
-// RetryAfter returns the time until the first of the rate-limited or settling objects can be written, or zero if there
-// is none. It includes objects that failed so often that they were not tried this time. Their verdict is still
-// VerdictFailed.
+// RetryAfter returns the time until the first of the rate-limited or settling objects can be written, or the first
+// deletion counts as blocked. It returns zero if there is none. It includes objects that failed so often that they were
+// not tried this time. Their verdict is still VerdictFailed.
 func (r Report) RetryAfter() time.Duration {
 	var first time.Duration
 	for _, o := range r.outcomes {

@@ -91,7 +91,7 @@ func (c *Cluster) pruneVictims(ctx context.Context, victims []victim) []Outcome 
 	var outcomes []Outcome
 	victims = slices.DeleteFunc(victims, func(v victim) bool {
 		if v.terminating && len(outcomes) < pruneLimit { // more of them say nothing new
-			outcomes = append(outcomes, Waiting(c.victimID(v)))
+			outcomes = append(outcomes, v.pause.waiting(c.victimID(v)))
 		}
 		return v.terminating
 	})

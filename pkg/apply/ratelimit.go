@@ -45,6 +45,7 @@ type pause struct {
 	wait         time.Duration
 	failure      *Outcome
 	otherManager string // who changes the object, if known
+	blocked      bool   // the object is being deleted and does not go
 }
 
 // outcome returns the outcome of an object that was left unchanged. If the last write failed, that failure still

@@ -28,6 +28,8 @@ type sighting struct {
 	// missing means that a list did not have the object. Then rv is the version of the list, and the object can exist
 	// at an older version without the owner label.
 	missing bool
+	// deletion is the deletionTimestamp of an object that is being deleted.
+	deletion time.Time
 }
 
 // exists reports whether an object with the owner label exists.
@@ -61,6 +63,8 @@ type record struct {
 	// it then showed a version with the same content.
 	driftedAt time.Time
 	followed  bool
+	// leaving is since when the deletion of the object is waited for. Zero: it is not.
+	leaving time.Time
 }
 
 // outdated reports whether the watch showed something newer than our last write.

@@ -97,7 +97,7 @@ func (t *tracker) tried(jobs []job) []uint64 {
 
 // begin decides what to do with an object. hash is the hash of its JSON. at is the version that the caller decided for,
 // or "" if the plan decides. If the plan is a write, the caller must call wrote, failed or left afterwards. If the
-// write must wait, begin returns planRateLimited or planSettle, and the pause.
+// write must wait, begin returns planWait, planRateLimited or planSettle, and the pause.
 func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64, at string) (plan, pause) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +110,13 @@ func (t *tracker) begin(kind int, key types.NamespacedName, hash uint64, at stri
 		p = planWait
 	}
 	switch p {
-	case planNothing, planWait:
+	case planNothing:
 		return p, pause{}
+	case planWait:
+		if !r.awaited() {
+			return p, pause{}
+		}
+		return p, r.deletionPause(t.clock.Now())
 	case planRefused:
 		return p, pause{failure: r.memo.refusal}
 	default:
@@ -164,6 +169,9 @@ func (t *tracker) wrote(kind int, key types.NamespacedName, m memo) {
 		t.answered++
 		m.number = t.answered
 		r.memo, r.busy, r.deleted, r.tried, r.refused = m, false, "", 0, nil
+		if !r.awaited() {
+			r.leaving = time.Time{}
+		}
 		r.noteDrift(t.clock.Now(), r.seen)
 		return r.stirred && r.drifted()
 	})
@@ -205,6 +213,7 @@ func (t *tracker) put(kind int, key types.NamespacedName, s sighting) bool {
 	old := r.seen
 	r.seen = s
 	r.noteDrift(t.clock.Now(), old)
+	r.noteDeletion(t.clock.Now(), old)
 	matters := r.matters(old)
 	if r.deleted != "" && (s.state == gone || s.uid != r.deleted) {
 		r.deleted = ""
@@ -249,6 +258,7 @@ type victim struct {
 	uid         types.UID
 	rv          string
 	terminating bool
+	pause       pause // of an object that is being deleted
 	tried       uint64
 	refused     *Outcome // the failure of an earlier deletion, if Prune reports it
 }
@@ -259,6 +269,7 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var out []victim
+	now := t.clock.Now()
 	for key, r := range t.kinds[kind].records {
 		if kept[key] {
 			continue
@@ -268,6 +279,7 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 			continue
 		}
 		if v := r.victim(kind, key); v.uid != "" && (r.deleted != v.uid || v.terminating) {
+			v.pause = r.deletionPause(now)
 			out = append(out, v)
 		}
 	}

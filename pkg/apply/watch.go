@@ -313,7 +313,7 @@ func (m *member) key() types.NamespacedName {
 func (m *member) sighting() sighting {
 	s := sighting{state: present, rv: m.ResourceVersion, uid: m.UID, fields: m.fields, otherManager: m.otherManager}
 	if m.DeletionTimestamp != nil {
-		s.state = terminating
+		s.state, s.deletion = terminating, m.DeletionTimestamp.Time
 	}
 	return s
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
+	"github.com/hypergate/hypergate/pkg/status"
 	"github.com/hypergate/hypergate/pkg/throttle"
 )
 
@@ -33,8 +34,10 @@ type caStep struct {
 	changed bool
 	// began is set if the rotation enters another phase.
 	began bool
-	// waitsFor is what a due step of the rotation waits for. Empty: nothing.
+	// waitsFor is what a due step of the rotation waits for. Empty: nothing. late reports whether the phase has lasted
+	// for so long that this needs an action.
 	waitsFor string
+	late     bool
 	// requeue is when the rotation needs another look. Zero: it does not.
 	requeue time.Duration
 }
@@ -105,6 +108,7 @@ func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
 		step.waitsFor = o.roots
 	}
 	if step.waitsFor != "" {
+		step.late = step.rotation.Phase != pki.Steady && o.now.Sub(step.rotation.Since) >= d.ca.overlap+max(d.ca.overlap, rotationPatience)
 		return step, nil
 	}
 	if spreading {
@@ -125,12 +129,34 @@ func (d decider) decideRotation(o observation, step caStep) (caStep, error) {
 func (c meshCA) blockedBy(m model.ManagementObservation) string {
 	switch {
 	case m.Istiod != model.Available || m.Rollout != model.RolledOut:
-		return "istiod to be rolled out and available"
+		return rotationIstiod
 	case !c.trusted:
-		return "all objects that define the trusted roots to be applied: the management side, and the guest's webhooks"
+		return rotationObjects
 	default:
 		return ""
 	}
+}
+
+// What a rotation can wait for on both sides. Otherwise it waits for the roots that gateways trust, see rootsPending.
+const (
+	rotationIstiod  = "istiod to be rolled out and available"
+	rotationObjects = "all objects that define the trusted roots to be applied: the management side, and the guest's webhooks"
+)
+
+// waiting returns what the conditions say about a rotation that waits.
+func (s caStep) waiting(cfg model.Config) status.RotationWait {
+	out := status.RotationWait{For: s.waitsFor, IsLate: s.late}
+	switch s.waitsFor {
+	case "":
+	case rotationIstiod:
+		out.Step = "find the cause with kubectl describe deployments,replicasets,pods -l app=istiod"
+	case rotationObjects:
+		out.Step = "follow what Degraded and Progressing say about objects that are not as planned"
+	default:
+		out.Step = fmt.Sprintf("check istiod's log, hypergate's permission to read ConfigMap %s/%s in the guest, "+
+			"and that no admission policy there denies istiod's write", cfg.GuestNamespace, cfg.TrustBundleName())
+	}
+	return out
 }
 
 // rotationDelay is what was logged of a rotation that waits, and how often it was looked at.

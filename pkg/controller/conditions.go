@@ -9,6 +9,7 @@ import (
 
 // known is what a pass knows when it reports: all that conditions are computed from.
 type known struct {
+	config   model.Config
 	observed observation
 	decision decision
 	outcome  outcome
@@ -116,7 +117,8 @@ func (k known) hcpResult(result status.Result) status.Result {
 	result.Renewal = k.renewal
 	result.Rotation = string(k.observed.mgmt.Rotation.Phase)
 	if k.converged() {
-		result.Rotation = string(k.decision.(converge).ca.rotation.Phase) //nolint:forcetypeassert // see converged
+		ca := k.decision.(converge).ca //nolint:forcetypeassert // see converged
+		result.Rotation, result.RotationWait = string(ca.rotation.Phase), ca.waiting(k.config)
 	}
 	if len(result.Classes) > 0 {
 		result.TokenProblem, result.TunnelProblem, result.WebhookProbe = k.tokenProblem, k.tunnelProblem, k.webhookProblem

@@ -113,6 +113,9 @@ const (
 	// applied, and istiod has published the roots.
 	firstRotationDelay = time.Second
 	maxRotationDelay   = 5 * time.Second
+	// rotationPatience is how long a phase may last beyond its overlap before a condition reports what it waits for as
+	// a problem. A longer overlap takes its place. The rollout of istiod takes less.
+	rotationPatience = 15 * time.Minute
 	// shortOverlap is the lifetime of a gateway's certificate. A gateway needs at most this long to learn a new root. A
 	// shorter overlap is an insecure setting.
 	shortOverlap = 24 * time.Hour

@@ -163,9 +163,12 @@ func (e *execution) currentToken(ctx context.Context, bearer model.Bearer) model
 	defer over()
 	now := e.clock.Now()
 	credential := e.memory.secrets.Credential(bearer)
-	if e.needsToken(bearer, credential, now) || e.isRefused(ctx, bearer, credential) {
+	switch {
+	case e.guest.IsAccountLeaving(bearer, credential):
+		e.tokenFailed(ctx, bearer, apply.AccountLeaves()) // a watch shows when the account is gone
+	case e.needsToken(bearer, credential, now) || e.isRefused(ctx, bearer, credential):
 		e.requestToken(ctx, bearer, now)
-	} else {
+	default:
 		e.memory.tokens[bearer].problem = nil
 	}
 	credential = e.memory.secrets.Credential(bearer)
@@ -215,25 +218,33 @@ func (e *execution) requestToken(ctx context.Context, bearer model.Bearer, now t
 		e.requeueAfter(wait)
 		return
 	}
-	before, problem := e.memory.secrets.Credential(bearer), t.problem
+	before := e.memory.secrets.Credential(bearer)
 	fresh, err := e.guest.RequestToken(ctx, bearer, before, t.lifetime, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the pass has ended; the next one sees what is due
 	}
-	if t.problem = err; err == nil || apply.Classify(err, "create", schema.GroupResource{}).Class() != apply.Unreachable {
+	if err == nil || apply.Classify(err, "create", schema.GroupResource{}).Class() != apply.Unreachable {
 		t.requests.Take(now) // otherwise the request did not reach the guest
 	}
 	if err != nil {
 		e.requeueAfter(tokenRetry)
-		if problem == nil || status.WaitingForToken(problem) != status.WaitingForToken(err) {
-			logr.FromContextOrDiscard(ctx).Info("Requesting a guest token failed", "of", bearer.String(), "err", err.Error())
-		}
+		e.tokenFailed(ctx, bearer, err)
 		return
 	}
+	t.problem = nil
 	if before.Token != "" && before.Account() != fresh.Account() {
 		t.replaced = now
 	}
 	fresh.CABundle = pki.OverlapCAs(before.CABundle, fresh.CABundle, now)
 	t.accepted = fresh.Token
 	e.memory.secrets.SetCredential(bearer, fresh)
+}
+
+// tokenFailed notes why a bearer has no token that works, and logs it if it is another cause than before.
+func (e *execution) tokenFailed(ctx context.Context, bearer model.Bearer, err error) {
+	t := &e.memory.tokens[bearer]
+	if t.problem == nil || status.WaitingForToken(t.problem) != status.WaitingForToken(err) {
+		logr.FromContextOrDiscard(ctx).Info("Requesting a guest token failed", "of", bearer.String(), "err", err.Error())
+	}
+	t.problem = err
 }

@@ -151,8 +151,9 @@ func (e *exporter) noteInstallation(s summary.Summary, res status.Result, now ti
 
 func numbersOf(report apply.Report, watches []apply.WatchProblem) metrics.Numbers {
 	out := metrics.Numbers{RateLimited: report.Count(apply.VerdictRateLimited), WatchFailing: len(watches), Failing: map[string]int{}}
-	for _, failed := range report.Failures() {
-		if class := failed.Cause().Class(); !isCancelled(class) {
+	for _, o := range report.Outcomes() {
+		failed := o.Verdict() == apply.VerdictFailed || o.IsBlocked()
+		if class := o.Cause().Class(); failed && !isCancelled(class) {
 			out.Failing[class.String()]++
 		}
 	}

@@ -139,6 +139,7 @@ func (r *Reconciler) pass(ctx, life context.Context) passed {
 		return passed{outcome: metrics.Incomplete, unfinished: cause.Error()}
 	}
 	k := known{
+		config:   r.config,
 		observed: o, decision: d, outcome: out, findings: r.find(ctx, o, d, out), webhook: r.memory.webhookProbe.waiting(r.config),
 		webhookProblem: r.memory.webhookProbe.err, tokenProblem: r.memory.tokens[model.IstiodBearer].problem,
 		tunnelProblem: r.memory.tokens[model.SidecarBearer].problem, renewal: r.memory.own.failed, twoClusters: r.memory.twoClusters,

@@ -52,6 +52,16 @@ func (c *Cluster) AccountFor(bearer model.Bearer, current model.Credential) (str
 	return name, c.account(name)
 }
 
+// IsAccountLeaving reports whether the service account for a bearer's next token is being deleted. The guest accepts
+// its tokens for another minute only.
+func (c *Cluster) IsAccountLeaving(bearer model.Bearer, current model.Credential) bool {
+	name, _ := c.AccountFor(bearer, current)
+	return c.objects.IsLeaving(apply.ID{
+		GVK: schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"},
+		Key: types.NamespacedName{Namespace: c.cfg.GuestNamespace, Name: name},
+	})
+}
+
 // hasAccess reports whether istiod's service account exists, with its roles and bindings.
 func (c *Cluster) hasAccess() bool {
 	for _, kind := range model.GuestKinds() {

@@ -14,8 +14,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
-// failure is one failure on one side: an object that could not be written, or that another client keeps reverting. A
-// kind that cannot be watched is a failed Outcome without a name.
+// failure is one failure on one side: an object that could not be written, that another client keeps reverting, or
+// whose deletion is blocked. A kind that cannot be watched is a failed Outcome without a name.
 type failure struct {
 	side  model.Side
 	watch bool
@@ -40,10 +40,12 @@ func (r Result) failures() []failure {
 		report  apply.Report
 		watches []apply.WatchProblem
 	}{{model.SideMgmt, r.Mgmt, r.MgmtWatches}, {model.SideGuest, r.Guest, r.GuestWatches}} {
+		blocked := map[apply.ID]bool{} // a removal meets an object more than once
 		for _, o := range side.report.Outcomes() {
-			if o.Verdict() == apply.VerdictFailed || o.Verdict() == apply.VerdictRateLimited {
+			if o.Verdict() == apply.VerdictFailed || o.Verdict() == apply.VerdictRateLimited || o.IsBlocked() && !blocked[o.ID()] {
 				out = append(out, failure{side: side.side, Outcome: o})
 			}
+			blocked[o.ID()] = o.IsBlocked()
 		}
 		for _, w := range side.watches {
 			if class := w.Cause.Class(); class == apply.Forbidden || class == apply.Oversized {
@@ -114,6 +116,8 @@ func (f failure) public() string {
 		return fmt.Sprintf("%s side: %s: %s%s", f.side, kind, client, keepsReverting)
 	case class == apply.Forbidden || class == apply.Unreachable || class == apply.Oversized:
 		return onSide(f.side, f.Cause()) // the cause names a resource, or concerns the whole side
+	case class == apply.DeletionBlocked && f.side == model.SideGuest:
+		return fmt.Sprintf("%s side: %s: %s", f.side, plain(f.ID().String()), f.Cause()) // what to do depends on the object
 	default:
 		return fmt.Sprintf("%s side: %s: %s", f.side, kind, publicCause(f.side, f.Cause()))
 	}

@@ -39,7 +39,9 @@ func unmanaged(removal string) string {
 
 // Next steps of problems in messages for the guest.
 const (
-	askOperator     = " [the operator of this cluster's control plane sees the reason with hypergate status]"
+	askOperator = " [the operator of this cluster's control plane sees the reason with hypergate status]"
+	unblock     = "remove its finalizers if no other client needs them; a namespace waits for what it contains, and a workload " +
+		"for its pods"
 	grantPermission = "grant this permission to hypergate's user in the guest (" + applyGuestRoles + ")"
 	applyGuestRoles = "apply deploy/hosted/guest in the guest, or your overlay of deploy/standalone or " +
 		"deploy/standalone-own-namespace, or upgrade the Helm release"
@@ -229,6 +231,21 @@ func TestControllerInstalledPending(t *testing.T) {
 		"an object is being deleted": {
 			status.Result{Plan: plan(), Istiod: model.Available, Mgmt: apply.ReportOf(apply.Waiting(configMap)), Guest: done},
 			want{metav1.ConditionUnknown, status.ReasonPending, "waiting for objects that are being deleted"},
+		},
+		"a deletion is blocked in the guest": {
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: done, Guest: apply.ReportOf(apply.Blocked(configMap))},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: guest side: ConfigMap " +
+				"secret-namespace/secret-object: the deletion has not ended within 2m0s [" + unblock + "]"},
+		},
+		"a deletion is blocked in the guest before istiod is there": {
+			status.Result{Plan: plan(), Istiod: model.Absent, Mgmt: done, Guest: apply.ReportOf(apply.Blocked(configMap))},
+			want{metav1.ConditionFalse, status.ReasonInstallFailed, "guest side: ConfigMap secret-namespace/secret-object: " +
+				"the deletion has not ended within 2m0s [" + unblock + "]"},
+		},
+		"a deletion is blocked on the management side": {
+			status.Result{Plan: plan(), Istiod: model.Available, Since: since, Mgmt: apply.ReportOf(apply.Blocked(configMap)), Guest: done},
+			want{metav1.ConditionTrue, status.ReasonInstalled, serves + ", but there are problems: management side: ConfigMap: " +
+				"the deletion has not ended within 2m0s" + askOperator},
 		},
 		"an object in the guest was not tried": {
 			status.Result{Plan: plan(), Istiod: model.Available, Mgmt: done, Guest: apply.ReportOf(apply.Skipped(configMap))},

@@ -256,8 +256,11 @@ func (r Result) upgradeable() metav1.Condition {
 
 // rotationText returns that a rotation of the mesh CA is in progress. It returns an empty string if there is none.
 func (r Result) rotationText() string {
-	if r.Rotation == "" {
+	switch {
+	case r.Rotation == "":
 		return ""
+	case r.RotationWait.For != "":
+		return "the mesh CA is being rotated " + r.rotationWaits()
 	}
 	return "the mesh CA is being rotated (phase " + plain(r.Rotation) + ")" +
 		nextStep("wait until the rotation is complete; hypergate status shows its phase")

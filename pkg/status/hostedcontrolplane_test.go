@@ -262,6 +262,30 @@ func TestControlPlaneReportsFailedWrites(t *testing.T) {
 	})
 }
 
+// TestControlPlaneReportsABlockedDeletion checks that the object that is being deleted and does not go is named, while
+// istiod is installed and after it was removed: then no GatewayClass has a condition, and HyperShift waits for
+// Progressing.
+func TestControlPlaneReportsABlockedDeletion(t *testing.T) {
+	const text = "applying ConfigMap secret-namespace/secret-object on the guest side: the deletion has not ended within 2m0s [" +
+		unblock + "]"
+	blocked := apply.ReportOf(apply.Blocked(configMap), apply.Unchanged(deployment), apply.Blocked(configMap))
+	degraded := want{metav1.ConditionTrue, "DeletionBlocked", text}
+	checkControlPlane(t, map[string]controlPlaneCase{
+		"installed": {
+			with(serving(), func(r *status.Result) { r.Guest = blocked }),
+			but(func(t *reported) { t.progressing, t.degraded = unfinished(text), degraded }),
+		},
+		"removed": {
+			status.Result{Version: "1.20.3", Plan: desired.Plan{Mode: crds.Managed}, Guest: blocked},
+			but(func(t *reported) {
+				t.available = want{metav1.ConditionTrue, "NotRequested", "no GatewayClass in the guest uses hypergate's " +
+					"controllerName; nothing is installed"}
+				t.progressing, t.degraded = unfinished(text), degraded
+			}),
+		},
+	})
+}
+
 // TestControlPlaneReportsTheGuest checks the conditions of a guest that cannot be observed.
 func TestControlPlaneReportsTheGuest(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{
@@ -517,6 +541,15 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 					"the rotation is complete; hypergate status shows its phase]"}
 			}),
 		},
+		"a rotation waits": {
+			with(serving(), func(r *status.Result) {
+				r.Rotation, r.RotationWait = "spreading", status.RotationWait{For: "istiod", Step: "ask it"}
+			}),
+			but(func(t *reported) {
+				t.upgradeable = want{metav1.ConditionFalse, "CARotation", "the mesh CA is being rotated (phase spreading; it waits for " +
+					"istiod) [ask it]"}
+			}),
+		},
 		"an adoption is half done": {
 			with(deciding(httpRoutes, crdOf("gateways.gateway.networking.k8s.io", crds.ThirdParty, crds.Adopt, crds.HasConsent),
 				crdOf("wasmplugins.extensions.istio.io", crds.ThirdParty, crds.Adopt, crds.HasConsent)),
@@ -542,6 +575,34 @@ func TestControlPlaneReportsUpgradeability(t *testing.T) {
 			}),
 		},
 	})
+}
+
+// TestARotationThatDoesNotProceedIsDegraded checks that a rotation that has waited for too long is Degraded, with what
+// it waits for and the next step. After a long outage it may wait for a moment, which does not count.
+func TestARotationThatDoesNotProceedIsDegraded(t *testing.T) {
+	waits := with(serving(), func(r *status.Result) {
+		r.Rotation, r.RotationWait = "spreading", status.RotationWait{For: "istiod", Step: "ask it"}
+	})
+	late := with(waits, func(r *status.Result) { r.RotationWait.IsLate = true })
+	const text = "rotating the mesh CA: it does not proceed (phase spreading; it waits for istiod) [ask it]"
+	since, again := status.DegradedSince{}.Observe(late, now)
+	if again != 2*time.Minute {
+		t.Errorf("it is looked at again in %s", again)
+	}
+	after := now.Add(again)
+	for _, tc := range []struct {
+		result status.Result
+		at     time.Time
+		want   want
+	}{
+		{late, now, want{metav1.ConditionFalse, "AsExpected", noAction}},
+		{late, after, want{metav1.ConditionTrue, "CARotation", text}},
+		{waits, after, want{metav1.ConditionFalse, "AsExpected", noAction}},
+	} {
+		if got := conditionsOf(status.ControlPlane(tc.result, since, nil, tc.at)).degraded; got != tc.want {
+			t.Errorf("late %t after %s: %+v, want %+v", tc.result.RotationWait.IsLate, tc.at.Sub(now), got, tc.want)
+		}
+	}
 }
 
 // TestControlPlaneReportsFieldsInUse checks Upgradeable for fields that are in use, and CRDs that are not read.

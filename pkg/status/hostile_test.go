@@ -167,7 +167,8 @@ func (h hostile) result() status.Result {
 		Version: "1.20.3", Classes: []model.GatewayClass{{Name: evil}}, PlanProblem: h.refused(), Mgmt: h.report(), Guest: h.report(),
 		Istiod: model.Availability(h.IntN(3)), Rollout: model.Rollout(h.IntN(3)), InUse: filled[[]crds.InUse](h),
 		Unlisted: []string{evil}[:h.IntN(2)], Waiting: waitingFor(evil),
-		Rotation: []string{"", evil}[h.IntN(2)], GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(),
+		Rotation: []string{"", evil}[h.IntN(2)], RotationWait: status.RotationWait{For: evil, Step: "restart it", IsLate: h.IntN(2) == 0},
+		GuestWatchProblem: h.errOrNil(), KubeconfigProblem: h.errOrNil(),
 		TokenProblem: h.errOrNil(), WebhookProbe: h.errOrNil(), ObservationProblem: h.errOrNil(),
 		ObservationSide: []model.Side{"", model.SideMgmt, model.SideGuest}[h.IntN(3)],
 	}

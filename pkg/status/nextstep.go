@@ -72,6 +72,10 @@ func stepFor(side model.Side, class apply.ErrorClass) string {
 			mgmt: "wait until the namespace is deleted; if it remains, its status names what prevents its deletion",
 		},
 		apply.NotServed: {mgmt: "install the API of this kind, or remove the setting that needs it"},
+		apply.DeletionBlocked: {
+			mgmt: "remove its finalizers if no other client needs them; a namespace waits for what it contains, and a workload " +
+				"for its pods",
+		},
 		apply.Refused: {
 			mgmt: "report this as a defect of hypergate, with the archive that hypergate bundle writes",
 		},

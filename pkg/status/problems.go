@@ -87,6 +87,7 @@ func (r Result) workProblems() []problem {
 	}
 	out = append(out, r.istiodProblems()...)
 	out = append(out, r.migrationProblems()...)
+	out = append(out, r.rotationProblems()...)
 	if r.PlanProblem != nil {
 		return out // without a plan there are no decisions about CRDs
 	}

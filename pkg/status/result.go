@@ -106,6 +106,8 @@ type Result struct {
 	UnwrittenReport apply.Cause
 	// Rotation is the phase of a rotation of the mesh CA. It is empty if there is none.
 	Rotation string
+	// RotationWait is what that rotation waits for. The zero value: nothing but the end of its phase.
+	RotationWait RotationWait
 	// Lifecycle is the lifecycle of that HostedControlPlane. Nil means model.Active.
 	Lifecycle model.Lifecycle
 	// APIServer is the status that HyperShift reports for the guest's kube-apiserver. It is empty if there is none.

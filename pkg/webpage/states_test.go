@@ -132,7 +132,7 @@ func working() *summary.Summary {
 func ofNoOtherPart() []string {
 	return []string{
 		"AdoptionUnfinished", "AsExpected", "Blocked", "CARotation", "CRDOwnerUnknown", "CRDsNotRead", "Cancelled",
-		"Conflict", "Denied", "DeniedByAdmissionPolicy", "Enlarged", "FieldsWouldBeDropped", "Forbidden",
+		"Conflict", "DeletionBlocked", "Denied", "DeniedByAdmissionPolicy", "Enlarged", "FieldsWouldBeDropped", "Forbidden",
 		"GatewayRollout", "GuestCancelled", "GuestNamespaceTerminating", "IngressDisabled", "Installing",
 		"Invalid", "Managed", "ManagedByOLM", "ManagementSideUnknown", "Migrating", "MigrationBlocked",
 		"MigrationStopped", "NamespaceMissing", "NamespaceTerminating", "NotEnabled", "NotRequested", "NotServed",
