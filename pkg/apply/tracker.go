@@ -290,13 +290,15 @@ func (t *tracker) victims(kind int, kept map[types.NamespacedName]bool) []victim
 }
 
 // forget drops our last write of an object, because we deleted the object under this UID or no longer own it. In both
-// cases the watch will show the object as gone.
+// cases the watch will show the object as gone. If the object has no record, the watch has done so. It will not do so
+// again, so nothing would remove a new record.
 func (t *tracker) forget(kind int, key types.NamespacedName, uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	r := t.record(kind, key)
 	t.answered++
-	r.memo, r.deleted, r.number = memo{}, uid, t.answered
+	if r, ok := t.kinds[kind].records[key]; ok {
+		r.memo, r.deleted, r.number = memo{}, uid, t.answered
+	}
 }
 
 // currentUID returns the UID of our last write or, if the watch has shown a newer state, the UID of that state.

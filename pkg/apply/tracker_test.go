@@ -498,6 +498,29 @@ func TestTrackerForgetsDeletedUnwantedObjects(t *testing.T) {
 	}
 }
 
+// TestTrackerForgetsMembersThatAreGoneFirst checks members that a client of the guest has made, and of which the watch
+// shows the end before the deletion is answered. A client can make them without an end, each with a new name.
+func TestTrackerForgetsMembersThatAreGoneFirst(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	for i := range 100 {
+		key, uid := types.NamespacedName{Name: fmt.Sprint(i)}, types.UID(fmt.Sprint(i))
+		s.tracker.saw(source{}, key, sighting{state: present, rv: fmt.Sprint(10 + 2*i), uid: uid, fields: 1})
+		if got := s.tracker.victims(0, nil); len(got) != 1 || got[0].uid != uid {
+			t.Fatalf("the victims are %v, want the member %s", got, uid)
+		}
+		s.tracker.saw(source{}, key, sighting{state: gone, rv: fmt.Sprint(11 + 2*i)})
+		s.tracker.forget(0, key, uid)
+	}
+	s.tracker.victims(0, nil)
+	if n := len(s.tracker.kinds[0].records); n != 0 {
+		t.Errorf("%d records of members that are gone", n)
+	}
+	if s.tracker.answered != 100 {
+		t.Errorf("%d deletions were answered, want 100", s.tracker.answered)
+	}
+}
+
 func TestStoreTakesWholeObjectsAndStrippedOnes(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)

@@ -349,14 +349,17 @@ func (e *execution) acquire(ctx context.Context, plan desired.Plan, missing []ow
 	if len(holders) == 0 {
 		return ownership.CheckError{Verb: "create", Err: fmt.Errorf("the UID of the management namespace is not known yet")}
 	}
-	for _, lease := range missing {
-		if err := e.guest.Acquire(ctx, lease, holders[0]); err != nil {
+	for i, lease := range missing {
+		err := e.guest.Acquire(ctx, lease, holders[0])
+		if i == 0 && (err == nil || apply.Classify(err, "patch", schema.GroupResource{}).Class() == apply.Enlarged) {
+			e.memory.acquiring.Take(e.observed.now) // it was written, whatever becomes of the next one
+		}
+		if err != nil {
 			return ownership.CheckError{Verb: "patch", Err: err} // there is nothing that could be taken away
 		}
 		logr.FromContextOrDiscard(ctx).Info("Acquired ownership of this guest",
 			"what", lease.Purpose, "lease", e.config.GuestNamespace+"/"+lease.Name, "holder", holders[0])
 	}
-	e.memory.acquiring.Take(e.observed.now)
 	return nil
 }
 

@@ -26,7 +26,7 @@ type tokens struct {
 	// problem is why the last request for a token that was due failed.
 	problem error
 	// accepted is a token that the guest accepts: it was issued to this process, or the guest was asked.
-	accepted string
+	accepted acceptance
 	// replaced is when the bearer last got a token of another account than before.
 	replaced time.Time
 	// inUse is the account that istiod's Secret has a token of. Only istiod's is observed.
@@ -48,6 +48,19 @@ type tokenChecks struct {
 	unanswered bool
 	// refused is the last token of each bearer that the guest does not accept.
 	refused [model.Bearers]string
+}
+
+// acceptance is a token, and since which session and which outage of the guest's API server it is known to be accepted.
+// The API server can have another signing key after either of them, so the token is then checked again.
+type acceptance struct {
+	token   string
+	session uint64
+	outage  time.Time
+}
+
+// acceptance returns what is known of a token that the guest accepts now.
+func (e *execution) acceptance(token string) acceptance {
+	return acceptance{token, e.guest.Session(), e.observed.outage.EndedAt}
 }
 
 // accountInUse is the account that istiod's Secret has a token of, and since when this process knows that it does. The
@@ -94,7 +107,14 @@ func (t tokens) since(started, now time.Time) (since time.Time, requeue time.Dur
 // them is to be believed.
 func (t tokens) isDue(credential model.Credential, now time.Time) bool {
 	renewal := credential.RenewAt()
-	return !now.Before(renewal) || credential.Issued.After(now) || renewal.Sub(now) > t.lifetime
+	return untilRenewal(credential, now) <= 0 || credential.Issued.After(now) || renewal.Sub(now) > t.lifetime
+}
+
+// untilRenewal returns when a token is due. Times of this process also have a reading of a monotonic clock, which does
+// not go on while the machine is suspended. The guest ends the token by the time of day, which does.
+func untilRenewal(credential model.Credential, now time.Time) time.Duration {
+	renewal := credential.RenewAt()
+	return min(renewal.Sub(now), renewal.Round(0).Sub(now.Round(0)))
 }
 
 // renew renews the credentials of istiod's pod that are due, where renew is set. The tunnel's sidecar gets its first
@@ -173,7 +193,7 @@ func (e *execution) currentToken(ctx context.Context, bearer model.Bearer) model
 	}
 	credential = e.memory.secrets.Credential(bearer)
 	if credential.Token != "" {
-		e.requeueAfter(max(credential.RenewAt().Sub(now), tokenRetry))
+		e.requeueAfter(max(untilRenewal(credential, now), tokenRetry))
 	}
 	return credential
 }
@@ -185,16 +205,16 @@ func (e *execution) needsToken(bearer model.Bearer, credential model.Credential,
 	return credential.Token == "" || replaced || !e.guest.Reaches(credential) || e.memory.tokens[bearer].isDue(credential, now)
 }
 
-// isRefused reports whether the guest does not accept a token that a process before this one requested. The Secret, or
-// the guest, may be restored from a backup, and the guest's signing key may be another one since. Without an answer the
-// token is good, and is checked again in the next pass. A pass needs the credentials more than once, and a guest that
-// does not answer holds it up only once.
+// isRefused reports whether the guest does not accept a token that was requested by a process before this one, or
+// before the last outage or kubeconfig. The Secret, or the guest, may be restored from a backup, and the guest's
+// signing key may be another one since. Without an answer the token is good, and is checked again in the next pass. A
+// pass needs the credentials more than once, and a guest that does not answer holds it up only once.
 func (e *execution) isRefused(ctx context.Context, bearer model.Bearer, credential model.Credential) bool {
-	t, checks := &e.memory.tokens[bearer], &e.tokenChecks
+	t, checks, accepting := &e.memory.tokens[bearer], &e.tokenChecks, e.acceptance(credential.Token)
 	switch {
 	case credential.Token == checks.refused[bearer]:
 		return true
-	case credential.Token == t.accepted, checks.unanswered:
+	case accepting == t.accepted, checks.unanswered, e.guest.Away():
 		return false
 	}
 	accepted, err := e.guest.Accepts(ctx, credential.Token)
@@ -204,7 +224,7 @@ func (e *execution) isRefused(ctx context.Context, bearer model.Bearer, credenti
 		logr.FromContextOrDiscard(ctx).V(1).Info("Checking a guest token failed", "of", bearer.String(), "err", err.Error())
 		return false
 	case accepted:
-		t.accepted = credential.Token
+		t.accepted = accepting
 	default:
 		checks.refused[bearer] = credential.Token
 	}
@@ -218,7 +238,7 @@ func (e *execution) requestToken(ctx context.Context, bearer model.Bearer, now t
 		e.requeueAfter(wait)
 		return
 	}
-	before := e.memory.secrets.Credential(bearer)
+	before, accepting := e.memory.secrets.Credential(bearer), e.acceptance("")
 	fresh, err := e.guest.RequestToken(ctx, bearer, before, t.lifetime, now)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return // the pass has ended; the next one sees what is due
@@ -236,7 +256,8 @@ func (e *execution) requestToken(ctx context.Context, bearer model.Bearer, now t
 		t.replaced = now
 	}
 	fresh.CABundle = pki.OverlapCAs(before.CABundle, fresh.CABundle, now)
-	t.accepted = fresh.Token
+	accepting.token = fresh.Token
+	t.accepted = accepting
 	e.memory.secrets.SetCredential(bearer, fresh)
 }
 

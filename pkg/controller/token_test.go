@@ -86,6 +86,50 @@ func TestATokenIsCheckedOnceAPass(t *testing.T) {
 	}
 }
 
+// TestATokenIsCheckedAgainAfterAnOutage checks a token that was issued to this process. After an outage of the guest's
+// API server its signing key can be another one. Without one, no pass asks.
+func TestATokenIsCheckedAgainAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	var restored atomic.Bool
+	api := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			return
+		}
+		if asked.Add(1); restored.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(api.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	r := newTestReconciler(t, clock.RealClock{}, &rest.Config{Host: api.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	r.memory.tokens[model.IstiodBearer].accepted = newExecution(r, observation{}).acceptance("t")
+	outage := model.Outage{EndedAt: start}
+	for i, pass := range []struct {
+		outage   model.Outage
+		restored bool
+		requests int64
+		refused  bool
+	}{
+		{},
+		{outage: outage, requests: 1},
+		{outage: outage, requests: 1},
+		{outage: outage, restored: true, requests: 1},
+		{outage: model.Outage{EndedAt: start.Add(time.Minute)}, restored: true, requests: 2, refused: true},
+	} {
+		restored.Store(pass.restored)
+		e := newExecution(r, observation{outage: pass.outage})
+		got := e.isRefused(t.Context(), model.IstiodBearer, model.Credential{Token: "t"})
+		if got != pass.refused || asked.Load() != pass.requests {
+			t.Errorf("pass %d: refused %t, want %t; %d requests, want %d", i+1, got, pass.refused, asked.Load(), pass.requests)
+		}
+	}
+	known := newExecution(r, observation{outage: outage}).acceptance("t")
+	if known.session++; known == newExecution(r, observation{outage: outage}).acceptance("t") {
+		t.Error("a token of the session before counts as accepted")
+	}
+}
+
 // TestATooShortTokenNamesBothLifetimes checks that the conditions name the lifetime that the guest grants, and the one
 // that istiod needs.
 func TestATooShortTokenNamesBothLifetimes(t *testing.T) {

@@ -152,7 +152,7 @@ func (c *Cluster) watches(meta metadata.Interface, source desired.ChartSource) {
 	c.inUse = newUseView(c.dynamic, meta, c.cfg, c.budget, notify)
 	namespace := metadataWatch(meta, namespaceResource(), named(c.cfg.GuestNamespace))
 	namespace.Budget = c.budget
-	namespace.OnEvent, namespace.OnSynced = func(watch.Event) { c.notify() }, notify
+	namespace.OnEvent, namespace.OnSynced, namespace.OnProblem = func(watch.Event) { c.notify() }, notify, notify
 	c.namespace = watch.New(namespace)
 	c.foreign = newForeignView(meta, c.cfg, c.budget, notify)
 	c.relays = newRelayWatch(c.dynamic, c.cfg.GuestNamespace, c.budget, notify)

@@ -44,7 +44,7 @@ func (i *crdItem) KeptBytes() int {
 // marksSize and stringSize are the sizes of crds.Metadata and of a string in bytes, without their content.
 const marksSize, stringSize = 160, 16
 
-func newCRDView(client metadata.Interface, cfg model.Config, budget *watch.Budget, onChange, onSynced func()) *crdView {
+func newCRDView(client metadata.Interface, cfg model.Config, budget *watch.Budget, onChange, notify func()) *crdView {
 	v := &crdView{wanted: wantedCRDs(cfg), reads: map[string]string{}, identity: crds.Identity{
 		LabelKey: model.OwnerLabel, LabelValue: cfg.OwnerValue(model.SideGuest), FieldManager: model.FieldManager,
 	}}
@@ -52,7 +52,7 @@ func newCRDView(client metadata.Interface, cfg model.Config, budget *watch.Budge
 		v.reads[kind.CRD()] = kind.Version
 	}
 	options := metadataWatch(client, crdResource(), metav1.ListOptions{})
-	options.Budget, options.Transform, options.OnSynced = budget, v.transform, onSynced
+	options.Budget, options.Transform, options.OnSynced, options.OnProblem = budget, v.transform, notify, notify
 	options.OnEvent = func(e watch.Event) {
 		if item, ok := e.Object.(*crdItem); ok && (item.marks != nil || isHelper(item.Name)) {
 			onChange()

@@ -38,7 +38,7 @@ func (c crdEvents) Watch(_ context.Context, o metav1.ListOptions) (apiwatch.Inte
 // come and go.
 func TestForeignCRDsDoNotNotify(t *testing.T) {
 	t.Parallel()
-	events, changed, synced := apiwatch.NewFake(), make(chan struct{}, 100), make(chan struct{}, 1)
+	events, changed, synced := apiwatch.NewFake(), make(chan struct{}, 100), make(chan struct{}, 100)
 	cfg := model.Config{Topology: model.TopologyHosted, Revision: "r", IstioResources: model.LayeredProductResources()}
 	v := newCRDView(crdEvents{events: events}, cfg, nil, func() { changed <- struct{}{} }, func() { synced <- struct{}{} })
 	go v.Run(t.Context())

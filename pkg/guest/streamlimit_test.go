@@ -4,10 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -116,6 +118,37 @@ func TestEachWatchOfAGuestIsLimited(t *testing.T) {
 				return err
 			}).Should(gomega.MatchError(gomega.ContainSubstring(want)))
 			f.Eventually(f.guest.Check).Should(gomega.MatchError(gomega.ContainSubstring(want)))
+		})
+	}
+}
+
+// TestAWatchThatExceedsALimitNotifies checks the watches of all CRDs and of the namespace. The watches of hypergate's
+// own objects, which notify themselves, still work. Most CRDs cause no notification either.
+func TestAWatchThatExceedsALimitNotifies(t *testing.T) {
+	for name, in := range map[string]fakeapi.Collection{"CRDs": theCRDs, "namespaces": theNamespaces} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			on := &atomic.Bool{}
+			f := startWith(t, emptyGuest, func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(r *http.Request) (*http.Response, error) {
+					if r.URL.Query().Has("labelSelector") { // hypergate's own objects
+						return next.RoundTrip(r)
+					}
+					return flood{next, in.Path, "application/json", on}.RoundTrip(r)
+				})
+			})
+			f.observed()
+			for quiet := false; !quiet; { // the watches of a new guest notify one after the other
+				select {
+				case <-f.notified:
+				case <-time.After(300 * time.Millisecond):
+					quiet = true
+				}
+			}
+			on.Store(true)
+			f.api.Put(in) // ends the watches
+			f.Eventually(f.notified).Should(gomega.Receive(), "not notified of the failure")
+			f.Expect(f.guest.WatchTrouble()).To(gomega.MatchError(gomega.ContainSubstring("sends too much of " + path.Base(in.Path))))
 		})
 	}
 }
