@@ -125,9 +125,21 @@ func ofPasses() []mutation {
 			"./test/adversary", "TestTheManagementSideDoesNotWaitForTheGuest",
 		},
 		{
-			"time", "the deadline of a pass in the guest", "pkg/controller/execute.go",
-			"return context.WithDeadlineCause(ctx, e.guestUntil, errGuestTime)", "return context.WithCancel(ctx)",
-			"./pkg/controller", "TestGuestWorkOfAPassHasADeadline",
+			"time", "the deadline of the writes of a pass in the guest", "pkg/controller/execute.go",
+			"inGuest, over := e.inGuest(ctx)\n\tdefer over()\n\twork := ",
+			"inGuest, over := context.WithCancel(ctx)\n\tdefer over()\n\twork := ",
+			"./test/adversary", "TestASlowGuestEndsThePassInTime",
+		},
+		{
+			"time", "the deadline of the deletions of a pass in the guest", "pkg/controller/execute.go",
+			"inGuest, over := e.inGuest(ctx)\n\tdefer over()\n\tif ",
+			"inGuest, over := context.WithCancel(ctx)\n\tdefer over()\n\tif ",
+			"./test/adversary", "TestASlowGuestEndsThePassInTime",
+		},
+		{
+			"time", "the time of a pass in the guest", "pkg/controller/observe.go",
+			"deadline: time.Now().Add(guestTime)", "deadline: time.Now().Add(2 * guestTime)",
+			"./test/adversary", "TestASlowGuestEndsThePassInTime",
 		},
 	}
 }
