@@ -141,6 +141,11 @@ func ofPasses() []mutation {
 			"deadline: time.Now().Add(guestTime)", "deadline: time.Now().Add(2 * guestTime)",
 			"./test/adversary", "TestASlowGuestEndsThePassInTime",
 		},
+		{
+			"time", "the end of a pass after another owner", "pkg/controller/observe.go",
+			"r.guest.Leases()).(ownership.OwnedByOther); is {", "r.guest.Leases()).(ownership.OwnedByOther); is && false {",
+			"./test/adversary", "TestALostOwnershipLeaseEndsThePass",
+		},
 	}
 }
 
