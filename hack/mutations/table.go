@@ -301,6 +301,11 @@ func ofHangs() []mutation {
 			"./pkg/controller", "TestLivenessNoticesAPassThatHangs",
 		},
 		{
+			"hangs", "the liveness of a pass in /healthz", "pkg/controller/run.go",
+			"func(*http.Request) error { return r.worker.check(time.Now()) }", "healthz.Ping",
+			"./pkg/controller", "TestLivenessNoticesAPassThatHangs",
+		},
+		{
 			"hangs", "pages of namespaces", "pkg/guest/namespaces.go",
 			"answer.Pages{Size: namespacePage, ", "answer.Pages{",
 			"./pkg/guest", "TestNamespacesAreListedInPages",
