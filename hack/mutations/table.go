@@ -146,6 +146,11 @@ func ofPasses() []mutation {
 			"r.guest.Leases()).(ownership.OwnedByOther); is {", "r.guest.Leases()).(ownership.OwnedByOther); is && false {",
 			"./test/adversary", "TestALostOwnershipLeaseEndsThePass",
 		},
+		{
+			"time", "the limit of the time for statuses", "pkg/controller/execute_status.go",
+			"if time.Since(begun) > statusTime {", "if time.Since(begun) > 2*statusTime {",
+			"./pkg/controller", "TestStatusWritesOfAPassAreLimited",
+		},
 	}
 }
 
@@ -256,7 +261,12 @@ func ofContent() []mutation {
 			"./pkg/apply", "TestAnOversizedObjectIsNamed",
 		},
 		{
-			"sizes", "the size of a token", "pkg/guest/owntoken.go",
+			"sizes", "the size of istiod's token", "pkg/guest/requests.go",
+			"if len(got.Status.Token) > tokenLimit {", "if len(got.Status.Token) < 0 {",
+			"./test/adversary", "TestAnOversizedTokenIsRefused",
+		},
+		{
+			"sizes", "the size of hypergate's own token", "pkg/guest/owntoken.go",
 			"if len(token) > tokenLimit {", "if len(token) < 0 {", "./pkg/guest", "TestOwnTokenProblem",
 		},
 		{
