@@ -103,10 +103,21 @@ func (m mutation) check(ctx context.Context, root, folder string) error {
 		return context.Cause(ctx)
 	case err == nil:
 		return errSurvived
-	case !bytes.Contains(output, []byte("--- FAIL: "+m.test)) && !bytes.Contains(output, []byte("panic: ")):
-		return fmt.Errorf("no test failed: %w\n%s", err, output)
+	case !m.noticed(output):
+		return fmt.Errorf("the test did not fail by itself: %w\n%s", err, output)
 	}
 	return nil
+}
+
+// noticed reports whether a test that did not pass has noticed that its guarantee is gone. It has not if it hangs, or
+// if the changed code panics: any test that runs the code would end so.
+func (m mutation) noticed(output []byte) bool {
+	for _, other := range []string{"panic: test timed out", "panic: runtime error: "} {
+		if bytes.Contains(output, []byte(other)) {
+			return false
+		}
+	}
+	return bytes.Contains(output, []byte("--- FAIL: "+m.test)) || bytes.Contains(output, []byte("panic: "))
 }
 
 // apply returns the content of the file with the change. It returns an error unless old occurs once.

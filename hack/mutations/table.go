@@ -125,9 +125,31 @@ func ofPasses() []mutation {
 			"./test/adversary", "TestTheManagementSideDoesNotWaitForTheGuest",
 		},
 		{
-			"time", "the deadline of a pass in the guest", "pkg/controller/execute.go",
-			"return context.WithDeadlineCause(ctx, e.guestUntil, errGuestTime)", "return context.WithCancel(ctx)",
-			"./pkg/controller", "TestGuestWorkOfAPassHasADeadline",
+			"time", "the deadline of the writes of a pass in the guest", "pkg/controller/execute.go",
+			"inGuest, over := e.inGuest(ctx)\n\tdefer over()\n\twork := ",
+			"inGuest, over := context.WithCancel(ctx)\n\tdefer over()\n\twork := ",
+			"./test/adversary", "TestASlowGuestEndsThePassInTime",
+		},
+		{
+			"time", "the deadline of the deletions of a pass in the guest", "pkg/controller/execute.go",
+			"inGuest, over := e.inGuest(ctx)\n\tdefer over()\n\tif ",
+			"inGuest, over := context.WithCancel(ctx)\n\tdefer over()\n\tif ",
+			"./test/adversary", "TestASlowGuestEndsThePassInTime",
+		},
+		{
+			"time", "the time of a pass in the guest", "pkg/controller/observe.go",
+			"deadline: time.Now().Add(guestTime)", "deadline: time.Now().Add(2 * guestTime)",
+			"./test/adversary", "TestASlowGuestEndsThePassInTime",
+		},
+		{
+			"time", "the end of a pass after another owner", "pkg/controller/observe.go",
+			"r.guest.Leases()).(ownership.OwnedByOther); is {", "r.guest.Leases()).(ownership.OwnedByOther); is && false {",
+			"./test/adversary", "TestALostOwnershipLeaseEndsThePass",
+		},
+		{
+			"time", "the limit of the time for statuses", "pkg/controller/execute_status.go",
+			"if time.Since(begun) > statusTime {", "if time.Since(begun) > 2*statusTime {",
+			"./pkg/controller", "TestStatusWritesOfAPassAreLimited",
 		},
 	}
 }
@@ -239,7 +261,12 @@ func ofContent() []mutation {
 			"./pkg/apply", "TestAnOversizedObjectIsNamed",
 		},
 		{
-			"sizes", "the size of a token", "pkg/guest/owntoken.go",
+			"sizes", "the size of istiod's token", "pkg/guest/requests.go",
+			"if len(got.Status.Token) > tokenLimit {", "if len(got.Status.Token) < 0 {",
+			"./test/adversary", "TestAnOversizedTokenIsRefused",
+		},
+		{
+			"sizes", "the size of hypergate's own token", "pkg/guest/owntoken.go",
 			"if len(token) > tokenLimit {", "if len(token) < 0 {", "./pkg/guest", "TestOwnTokenProblem",
 		},
 		{
@@ -281,6 +308,11 @@ func ofHangs() []mutation {
 		{
 			"hangs", "the liveness of a pass", "pkg/controller/liveness.go",
 			"if ran := now.Sub(w.began); ran > stuckAfter {", "if ran := now.Sub(w.began); ran < 0 {",
+			"./pkg/controller", "TestLivenessNoticesAPassThatHangs",
+		},
+		{
+			"hangs", "the liveness of a pass in /healthz", "pkg/controller/run.go",
+			"func(*http.Request) error { return r.worker.check(time.Now()) }", "healthz.Ping",
 			"./pkg/controller", "TestLivenessNoticesAPassThatHangs",
 		},
 		{

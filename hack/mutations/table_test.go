@@ -45,6 +45,23 @@ func TestTheGuaranteesNameTheNumberOfPlaces(t *testing.T) {
 	}
 }
 
+// TestAMutationIsNoticedByItsTest checks which output shows that a test noticed a change.
+func TestAMutationIsNoticedByItsTest(t *testing.T) {
+	t.Parallel()
+	for output, want := range map[string]bool{
+		"--- FAIL: TestIt (0.01s)\nFAIL\n":                                                                                true,
+		"panic: deadlock: main bubble goroutine has exited but others remain\nFAIL\n":                                     true,
+		"# example.com/pkg [example.com/pkg.test]\n./x.go:1:1: undefined: y\nFAIL\n":                                      false,
+		"--- FAIL: TestAnother (0.01s)\nFAIL\n":                                                                           false,
+		"panic: test timed out after 10m0s\n\trunning tests:\n\t\tTestIt (10m0s)\n":                                       false,
+		"--- FAIL: TestIt (0.00s)\npanic: runtime error: invalid memory address or nil pointer dereference [recovered]\n": false,
+	} {
+		if got := (mutation{test: "TestIt"}).noticed([]byte(output)); got != want {
+			t.Errorf("%t, want %t: %s", got, want, output)
+		}
+	}
+}
+
 // hasTest reports whether a package has a test.
 func hasTest(t *testing.T, folder, test string) bool {
 	t.Helper()

@@ -3,11 +3,13 @@ package controller
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/onsi/gomega"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -19,6 +21,8 @@ import (
 	"github.com/hypergate/hypergate/pkg/mgmt"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/test/fakeapi"
+	"github.com/hypergate/hypergate/test/freeport"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestLivenessOfTheWorker checks the result of /healthz at one second, after events at earlier seconds.
@@ -96,11 +100,51 @@ func newTestReconciler(t *testing.T, c clock.PassiveClock, api *rest.Config) *Re
 	return newReconciler(Options{Config: cfg, Source: source, Clock: c}, m, g)
 }
 
-// TestLivenessNoticesAPassThatHangs checks that a pass that hangs fails the check, and that a pass that ended does not.
+// serveChecks runs a manager with the health checks of a Reconciler, and returns the URL of /healthz. The manager does
+// not run the Reconciler.
+func serveChecks(t *testing.T, r *Reconciler, api *rest.Config) string {
+	t.Helper()
+	address := freeport.Address(t)
+	mgr, err := newManager(t.Context(), Options{MgmtConfig: api, HealthAddress: address, MetricsAddress: "0"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.addChecks(mgr); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error("the manager ended:", err)
+		}
+	})
+	return "http://" + address + "/healthz"
+}
+
+// statusCode returns the status code of a URL. 0 means that nothing answers.
+func statusCode(t *testing.T, url string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
+}
+
+// TestLivenessNoticesAPassThatHangs checks that /healthz fails while a pass hangs, and not before or after that.
 func TestLivenessNoticesAPassThatHangs(t *testing.T) {
-	hangs := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}
-	r := newTestReconciler(t, hangs, fakeapi.New(t).Config())
+	hangs, api := hangingClock{asked: make(chan struct{}, 1), goesOn: make(chan struct{})}, fakeapi.New(t).Config()
+	r := newTestReconciler(t, hangs, api)
 	r.reports.hcp.reporting = ReportNothing
+	healthz := serveChecks(t, r, api)
 
 	ended := make(chan struct{})
 	go func() {
@@ -112,16 +156,16 @@ func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 	case <-ended:
 		t.Fatal("the pass did not hang")
 	}
-	if err := r.worker.check(time.Now()); err != nil {
-		t.Errorf("a pass that has just begun: %v", err)
-	}
-	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err == nil {
-		t.Error("a pass that hangs is not noticed")
+	hang.Gomega(t).Eventually(func() int { return statusCode(t, healthz) }).
+		Should(gomega.Equal(http.StatusOK), "a pass that has just begun")
+	r.worker.begin(time.Now().Add(-2 * stuckAfter)) // as if it had begun then
+	if code := statusCode(t, healthz); code != http.StatusInternalServerError {
+		t.Errorf("a pass that hangs is not noticed: /healthz answers %d", code)
 	}
 	close(hangs.goesOn)
 	<-ended
-	if err := r.worker.check(time.Now().Add(2 * stuckAfter)); err != nil {
-		t.Errorf("a pass that ended: %v", err)
+	if code := statusCode(t, healthz); code != http.StatusOK {
+		t.Errorf("after the pass ended, /healthz answers %d", code)
 	}
 }
 

@@ -95,12 +95,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	reconciler := newReconciler(o, mgmtCluster, guestCluster)
-	if err := errors.Join(
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddHealthzCheck("worker", func(*http.Request) error { return reconciler.worker.check(time.Now()) }),
-		mgr.AddReadyzCheck("management", onceElected(mgr, mgmtCluster.Check)),
-		mgr.AddReadyzCheck("guest", onceElected(mgr, guestCluster.Check)),
-	); err != nil {
+	if err := reconciler.addChecks(mgr); err != nil {
 		return fmt.Errorf("adding health checks: %w", err)
 	}
 	if err := reconciler.addToManager(mgr); err != nil {
@@ -170,6 +165,16 @@ func clientConfig(side model.Side, config *rest.Config) *rest.Config {
 	config.WarningHandlerWithContext = warnings{side}
 	config.Wrap(boundRequests)
 	return config
+}
+
+// addChecks adds the health checks to the manager.
+func (r *Reconciler) addChecks(mgr manager.Manager) error {
+	return errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddHealthzCheck("worker", func(*http.Request) error { return r.worker.check(time.Now()) }),
+		mgr.AddReadyzCheck("management", onceElected(mgr, r.mgmt.Check)),
+		mgr.AddReadyzCheck("guest", onceElected(mgr, r.guest.Check)),
+	)
 }
 
 // addToManager adds the controller to the manager: one key, one worker, and the watches of both clusters as its one

@@ -21,7 +21,8 @@
 //
 // # Invariants
 //
-//   - Nothing depends on the speed of the machine. A request waits for a channel or for its client, never for a time.
+//   - Nothing depends on the speed of the machine. A request waits for a channel or for its client. It waits for a time
+//     only in a bubble of testing/synctest: see Local.
 //   - Every method may be called while requests are under way.
 //   - A server ends with its test.
 //

@@ -105,7 +105,7 @@ func TestAStartWithTheKubeconfigOfAnotherGuest(t *testing.T) {
 				eventually(t, "both sides are installed", func() bool { return installed(m, g) })
 				eventually(t, "the installation is reported", func() bool { return reported(m, "AsExpected") })
 				if err := stop(); err != nil {
-					t.Log("the controller ended:", err)
+					t.Error("the controller ended:", err)
 				}
 			}
 			secret := func() any { return m1.Get("v1", "secrets", mgmtNS, "istio-kubeconfig")["data"] }

@@ -104,7 +104,11 @@ func TestAReadingForAMigrationEndsEarly(t *testing.T) {
 					return out, nil
 				}
 			})
-			t.Cleanup(func() { _ = w.stop() })
+			t.Cleanup(func() {
+				if err := w.stop(); err != nil {
+					t.Error("the controller ended:", err)
+				}
+			})
 			eventually(t, "the CRDs are installed", func() bool { return len(w.g.Names(crdAPI, crdResource)) > 0 })
 			putOrigin(w.g)
 			migrate(w.m)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -94,9 +95,12 @@ type sent struct {
 // record adds the log to the clients of a controller.
 func (s *sent) record(o *controller.Options) {
 	for _, config := range []*rest.Config{o.MgmtConfig, o.GuestConfig} {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return recorder{s, next} })
+		config.Wrap(s.wrap)
 	}
 }
+
+// wrap adds the log to one client.
+func (s *sent) wrap(next http.RoundTripper) http.RoundTripper { return recorder{s, next} }
 
 // since returns the writes from an index on. soFar is the index of the next one.
 func (s *sent) since(from int) (writes []string, soFar int) {
@@ -267,22 +271,42 @@ func TestNothingIsWrittenAfterTheLeaseIsLost(t *testing.T) {
 }
 
 // TestALostOwnershipLeaseEndsThePass checks that a pass ends when another hypergate takes the ownership Lease. Nothing
-// more is written in the guest.
+// more is written in the guest but the statuses of classes, even when the guest answers again.
+//
+// The guest changes meanwhile, so that there is something to write in several passes.
 func TestALostOwnershipLeaseEndsThePass(t *testing.T) {
 	t.Parallel()
-	m, g, log := start(t)
-	gate := hold(t, g, http.MethodPatch, "/clusterroles/")
-	putClass(g, "demo")
-	eventually(t, "the guest holds back requests", func() bool { n, _ := gate.holds(); return n > 0 })
-	lease := ownership.Leases(config())[0].Name
-	g.Put("coordination.k8s.io/v1", "leases",
-		"{metadata: {namespace: openshift-ingress, name: "+lease+"}, spec: {holderIdentity: another}}")
-	eventually(t, "the pass ends", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
-	eventually(t, "the refusal is logged", func() bool { return strings.Contains(log.String(), "another hypergate") })
-	noTimeout(t, log)
-	if istiods := m.Names("apps/v1", "deployments"); len(istiods) > 0 {
-		t.Errorf("istiod was installed: %v", istiods)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m, g, writes := adversary.Mgmt(t, mgmtNS), adversary.Guest(t), &sent{}
+		putHCP(m, "")
+		log := run(t, m, g, locally(m, g), func(o *controller.Options) { o.GuestConfig.Wrap(writes.wrap) })
+		eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+		gate := hold(t, g, http.MethodPatch, "/clusterroles/")
+		putClass(g, "demo")
+		eventually(t, "the guest holds back requests", func() bool { n, _ := gate.holds(); return n > 0 })
+		lease := ownership.Leases(config())[0].Name
+		g.Put("coordination.k8s.io/v1", "leases",
+			"{metadata: {namespace: openshift-ingress, name: "+lease+"}, spec: {holderIdentity: another}}")
+		eventually(t, "the pass ends", func() bool { held, gaveUp := gate.holds(); return held == gaveUp })
+		eventually(t, "the refusal is logged", func() bool { return strings.Contains(log.String(), "another hypergate") })
+		noTimeout(t, log)
+		_, before := writes.since(0)
+		gate.open()
+		g.Delete("v1", "namespaces", "", "openshift-ingress")
+		putClass(g, "one-more")
+		eventually(t, "a pass sees the other class", func() bool { return classSays(g, "one-more", "another hypergate") })
+		<-time.After(time.Minute)
+		after, _ := writes.since(before)
+		after = slices.DeleteFunc(after, func(write string) bool { // a status gives the owner
+			return strings.Contains(write, "/gatewayclasses/") && strings.HasSuffix(write, "/status")
+		})
+		if len(after) > 0 || before == 0 {
+			t.Errorf("%d writes before, written in the guest after another hypergate took it:\n%s", before, strings.Join(after, "\n"))
+		}
+		if istiods := m.Names("apps/v1", "deployments"); len(istiods) > 0 {
+			t.Errorf("istiod was installed: %v", istiods)
+		}
+	})
 }
 
 // TestTheManagementSideDoesNotWaitForTheGuest checks that a slow guest does not delay the management side. While the
