@@ -80,7 +80,17 @@ func gatewayName(g model.Gateway) string { return plain(g.Key.String()) }
 
 // ofGateway returns the arguments of a kubectl command about the Deployment and the pods of a Gateway.
 func ofGateway(verb string, g model.Gateway) string {
-	return "-n " + plain(g.Key.Namespace) + " " + verb + " deployments,pods -l gateway.networking.k8s.io/gateway-name=" + plain(g.Key.Name)
+	return "-n " + argument(g.Key.Namespace) + " " + verb + " deployments,pods -l gateway.networking.k8s.io/gateway-name=" +
+		argument(g.Key.Name)
+}
+
+// argument returns a name of the guest for a command that a person copies. A name that kube-apiserver would not accept
+// could end the command and begin another one.
+func argument(name string) string {
+	if model.IsName(name) {
+		return name
+	}
+	return "<name>"
 }
 
 // allAtOnce returns why Gateways roll all at once.
@@ -127,9 +137,8 @@ func (r Result) withGatewayProblems(failures string) string {
 
 // refusedDefaults returns the problem with the defaults of a class. more is how many other classes have it, too.
 func refusedDefaults(class string, more int) problem {
-	class = plain(class)
-	selector := model.ClassDefaultsLabel + "=" + class
-	text := "rolling gateways: the guest has not accepted the new defaults of GatewayClass " + class
+	selector := model.ClassDefaultsLabel + "=" + argument(class)
+	text := "rolling gateways: the guest has not accepted the new defaults of GatewayClass " + plain(class)
 	if more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
@@ -163,7 +172,7 @@ func stoppedRollout(s rollout.Stop) problem {
 			reason: ReasonGatewayRolloutStuck,
 			text: "rolling gateways: Gateway " + gatewayName(s.Gateway) + " cannot be released, and keeps its pods: " + plain(s.Cause) +
 				nextStep("in the guest, allow hypergate to remove the annotation "+model.HoldAnnotation+
-					", or remove it with kubectl annotate gateway -n "+plain(s.Gateway.Key.Namespace)+" "+plain(s.Gateway.Key.Name)+
+					", or remove it with kubectl annotate gateway -n "+argument(s.Gateway.Key.Namespace)+" "+argument(s.Gateway.Key.Name)+
 					" "+model.HoldAnnotation+"-"),
 		}
 	case rollout.HeldAgain:
@@ -171,8 +180,8 @@ func stoppedRollout(s rollout.Stop) problem {
 			reason: ReasonGatewayRolloutStuck,
 			text: "rolling gateways: Gateway " + gatewayName(s.Gateway) + " keeps its pods: another client in the guest sets the " +
 				"annotation " + model.HoldAnnotation + " again after each release" +
-				nextStep("in the guest, find the client with kubectl get gateway -n "+plain(s.Gateway.Key.Namespace)+" "+
-					plain(s.Gateway.Key.Name)+" -o yaml --show-managed-fields, and remove the annotation from what it applies"),
+				nextStep("in the guest, find the client with kubectl get gateway -n "+argument(s.Gateway.Key.Namespace)+" "+
+					argument(s.Gateway.Key.Name)+" -o yaml --show-managed-fields, and remove the annotation from what it applies"),
 		}
 	case rollout.MayNotRelease:
 		return problem{

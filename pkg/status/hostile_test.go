@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -21,6 +22,7 @@ import (
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/publish"
+	"github.com/hypergate/hypergate/pkg/rollout"
 	"github.com/hypergate/hypergate/pkg/status"
 )
 
@@ -182,7 +184,21 @@ func (h hostile) result() status.Result {
 	for i := range r.InUse {
 		r.InUse[i].CRD = "httproutes.gateway.networking.k8s.io"
 	}
-	r.Migration = h.migration()
+	r.Migration, r.GatewayRollout = h.migration(), h.rollout()
+	r.IgnoredProxy, r.TLSProblems, r.IgnoredCRDs = filled[[]string](h), filled[[]string](h), filled[[]string](h)
+	r.ResumedCRDs, r.OtherDefaults, r.ProxyIsSet = filled[[]string](h), filled[[]model.OtherDefaults](h), h.maybe()
+	r.MgmtWatches, r.GuestWatches = h.watches(), h.watches()
+	r.InUseTotals = map[string]int{"httproutes.gateway.networking.k8s.io": h.IntN(9)}
+	r.TunnelProblem, r.Beyond = h.errOrNil(), []model.GatewayClass{{Name: evil}}[:h.IntN(2)]
+	// The version has passed a check of its form.
+	r.Running = []status.RunningVersion{{}, status.VersionAsked(), status.VersionReported("1.20.4"), status.VersionUnknown(evil)}[h.IntN(4)]
+	for range h.IntN(3) {
+		cause := apply.Classify(h.err(), "patch", schema.GroupResource{Resource: "gatewayclasses/status"})
+		r.UnwrittenClasses, r.UnwrittenReport = append(r.UnwrittenClasses, status.UnwrittenClass{Class: evil, Cause: cause}), cause
+	}
+	if h.maybe() {
+		r.Renewal = status.RenewalFailure{Side: []model.Side{model.SideMgmt, model.SideGuest}[h.IntN(2)], Err: h.err()}
+	}
 	r.Plan.Installed, r.Plan.Mode, r.Plan.Endpoint = h.maybe(), crds.Managed, publish.EndpointPending{Why: evil}
 	for _, name := range []string{"a.example.com", "b.example.com", "httproutes.gateway.networking.k8s.io"} {
 		crd := filled[crds.CRD](h)
@@ -200,6 +216,54 @@ func (h hostile) migration() status.Migration {
 	r.Why = []migration.Reason{migration.Blocked, migration.GatewayFailed, migration.GatewayRolling, migration.Parked}[h.IntN(4)]
 	r.Phase = []migration.Phase{migration.Check, migration.Roll, migration.Park}[h.IntN(3)]
 	return out
+}
+
+// rollout returns a rollout whose Gateways and causes have foreign text.
+func (h hostile) rollout() rollout.Report {
+	gateway := filled[model.Gateway](h)
+	stops := []rollout.StopReason{rollout.PodsNotReady, rollout.MayNotRelease, rollout.ReleaseDenied, rollout.HeldAgain}
+	steps := []rollout.Step{
+		nil, rollout.Done{}, rollout.Look{Before: h.maybe()}, rollout.Change{Limit: rollout.TooMany}, rollout.Release{Gateway: gateway},
+		rollout.Hold{Gateways: []model.Gateway{gateway}, Denied: gateway, Cause: evil}, rollout.ReleaseAll{Gateways: []model.Gateway{gateway}},
+		rollout.Wait{Gateway: gateway, AfterOutage: h.maybe()}, rollout.Stop{Why: stops[h.IntN(len(stops))], Gateway: gateway, Cause: evil},
+	}
+	return rollout.Report{
+		Step: steps[h.IntN(len(steps))], Limit: []rollout.Limit{"", rollout.NotAllowed, rollout.TooMany, rollout.NotInTime}[h.IntN(4)],
+		Defaults: h.maybe(), Refused: filled[[]string](h),
+	}
+}
+
+// watches returns watches that fail with an error of a cluster.
+func (h hostile) watches() []apply.WatchProblem {
+	var out []apply.WatchProblem
+	for range h.IntN(3) {
+		gvk := schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "GatewayClass"}
+		out = append(out, apply.WatchProblem{GVK: gvk, Cause: apply.Classify(h.err(), "list", schema.GroupResource{Resource: "gatewayclasses"})})
+	}
+	return out
+}
+
+// ownText are the fields of a result that only hypergate, or the management side, writes, and those that have no text.
+var ownText = []string{
+	"Version", "Since", "Searching", "SettingsAt", "ResumedAt", "OthersServe", "ByTunnel", "ReadyRelays", "InsecureSettings",
+	"ExternalWebhooks", "WebhookSecret", "Lifecycle", "APIServer",
+}
+
+// TestEachTextOfTheGuestIsTried compares the fields of a result with those that the generator sets.
+func TestEachTextOfTheGuestIsTried(t *testing.T) {
+	t.Parallel()
+	set := map[string]bool{}
+	for seed := range 200 {
+		r := reflect.ValueOf(hostile{rand.New(rand.NewPCG(uint64(seed), 0))}.result())
+		for i := range r.NumField() {
+			set[r.Type().Field(i).Name] = set[r.Type().Field(i).Name] || !r.Field(i).IsZero()
+		}
+	}
+	for name, isSet := range set {
+		if isSet == slices.Contains(ownText, name) && name != "Version" {
+			t.Errorf("%s: a field either has text of others, and is set in result, or is in ownText", name)
+		}
+	}
 }
 
 // TestForeignTextIsOnePrintableLine: whatever foreign text contains, a message is one line without invisible

@@ -34,8 +34,7 @@ func TestConditionsThatCannotBeWritten(t *testing.T) {
 		}
 		return out
 	}
-	const step = ": not allowed to patch gatewayclasses/status.gateway.networking.k8s.io (RBAC) [grant this permission to " +
-		"hypergate's user in the guest (apply deploy/hosted/guest in the guest, or deploy/standalone)]"
+	const step = ": not allowed to patch gatewayclasses/status.gateway.networking.k8s.io (RBAC) [" + grantPermission + "]"
 	noAnswer := apply.Classify(apierrors.NewServiceUnavailable("no"), "patch", schema.GroupResource{})
 	expected := want{metav1.ConditionFalse, "AsExpected", "no action required"}
 	for name, tc := range map[string]struct {

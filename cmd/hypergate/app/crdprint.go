@@ -4,12 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/text"
 )
 
@@ -153,9 +155,11 @@ func printMore(out io.Writer, objects int, kinds ...string) {
 	}
 }
 
-// listing returns the command of kubectl that lists all objects of kinds. The name of a CRD is <resource>.<group>.
+// listing returns the command of kubectl that lists all objects of kinds. The name of a CRD is <resource>.<group>. A name
+// that kube-apiserver would not accept is left out, because it could begin another command.
 func listing(kinds []string) string {
-	return oneLine("kubectl get " + strings.Join(kinds, ",") + " -A")
+	kinds = slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !model.IsName(kind) })
+	return "kubectl get " + strings.Join(kinds, ",") + " -A"
 }
 
 // objectRows returns the rows of a list of objects, with one row for each field.
