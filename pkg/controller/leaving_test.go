@@ -38,8 +38,8 @@ func TestAnAccountThatLeavesIsATokenProblem(t *testing.T) {
 
 	before := ofAccount("a")
 	r.memory.secrets.SetCredential(model.IstiodBearer, before)
-	r.memory.tokens[model.IstiodBearer].accepted = before.Token
 	e := newExecution(r, observation{})
+	r.memory.tokens[model.IstiodBearer].accepted = e.acceptance(before.Token)
 	if got := e.currentToken(t.Context(), model.IstiodBearer); got.Token != before.Token {
 		t.Errorf("istiod gets the token %q, want the one that it has", got.Token)
 	}
