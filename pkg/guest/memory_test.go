@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestForeignCRDsKeepLittleMemory checks the memory for foreign CRDs. A guest can have hundreds of them, each with
@@ -71,6 +73,38 @@ func TestVersionAnnotationsKeepLittleMemory(t *testing.T) {
 	t.Logf("%d KiB for %d CRDs", cost>>10, len(kept))
 	if cost > atMost {
 		t.Errorf("%d bytes for %d CRDs, want at most %d", cost, many, atMost)
+	}
+	runtime.KeepAlive(kept)
+}
+
+// TestClassDefaultsKeepLittleMemory checks the memory for ConfigMaps with hypergate's label, of which the proxy is kept
+// without its last entry. That entry is not limited: it can be the host of istiod.
+func TestClassDefaultsKeepLittleMemory(t *testing.T) {
+	const many, atMost = 200, 1 << 20
+	proxy := model.Proxy{No: "a.example.com"}
+	var kept []any
+	before := heap()
+	for i := range many {
+		small, err := defaultsOnly("r")(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("m", i), Labels: map[string]string{model.OwnerLabel: "r"},
+				Annotations: map[string]string{model.SettingsAnnotation: proxy.Hash()},
+			},
+			Data: map[string]string{"deployment": "spec: {template: {spec: {containers: [{name: istio-proxy, " +
+				"env: [{name: NO_PROXY, value: '" + proxy.No + "," + strings.Repeat("l", 60<<10) + "'}]}]}}}"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if item, is := small.(*defaultsItem); !is || item.settings.Proxy != proxy {
+			t.Fatalf("kept %v", small)
+		}
+		kept = append(kept, small)
+	}
+	cost := heap() - before
+	t.Logf("%d KiB for %d ConfigMaps", cost>>10, len(kept))
+	if cost > atMost {
+		t.Errorf("%d bytes for %d ConfigMaps, want at most %d", cost, many, atMost)
 	}
 	runtime.KeepAlive(kept)
 }
