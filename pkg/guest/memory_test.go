@@ -3,11 +3,13 @@ package guest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -107,4 +109,50 @@ func TestClassDefaultsKeepLittleMemory(t *testing.T) {
 		t.Errorf("%d bytes for %d ConfigMaps, want at most %d", cost, many, atMost)
 	}
 	runtime.KeepAlive(kept)
+}
+
+// TestLargeObjectsAreNotCopied checks the memory for large objects that a watch shows, while it finds what is kept of
+// them. The limit of a message counts each object once.
+func TestLargeObjectsAreNotCopied(t *testing.T) {
+	const atMost = 1 << 20
+	large := slices.Repeat([]any{map[string]any{"a": "b"}}, 50_000) // a copy has 17 MiB
+	object := func(kind string, content map[string]any) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: content}
+		u.SetAPIVersion("gateway.networking.k8s.io/v1")
+		u.SetKind(kind)
+		return u
+	}
+	for name, tc := range map[string]struct {
+		of   *unstructured.Unstructured
+		keep func(u *unstructured.Unstructured)
+	}{
+		"the template of a Deployment": {
+			object("Deployment", map[string]any{"spec": map[string]any{"replicas": int64(2), "template": map[string]any{"x": large}}}),
+			func(u *unstructured.Unstructured) {
+				if got := rolledDeploymentOf(u); got.Wanted != 2 {
+					t.Errorf("%+v", got)
+				}
+			},
+		},
+		"the parents of a route": {
+			object("HTTPRoute", map[string]any{"spec": map[string]any{"parentRefs": large}}),
+			func(u *unstructured.Unstructured) { _ = parentsOf(u) },
+		},
+		"the parent of a ListenerSet": {
+			object("ListenerSet", map[string]any{"spec": map[string]any{"parentRef": map[string]any{"name": "g", "x": large}}}),
+			func(u *unstructured.Unstructured) { _ = parentsOf(u) },
+		},
+		"the conditions of a ListenerSet": {
+			object("ListenerSet", map[string]any{"status": map[string]any{"conditions": large}}),
+			func(u *unstructured.Unstructured) { (&usage{}).noteRefusal(u) },
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		tc.keep(tc.of)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > atMost {
+			t.Errorf("%s: %d KiB were allocated, want at most %d", name, took>>10, atMost>>10)
+		}
+	}
 }
