@@ -2,8 +2,11 @@ package apply
 
 import (
 	"context"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // grownLimit is how many bytes the metadata in a response can exceed the whole object that was sent. An API server
@@ -21,6 +24,25 @@ func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 	return nil
 }
 
+// maxUID is how many bytes the UID of a written object may have. kube-apiserver makes UIDs of 36. A resourceVersion may
+// have as many as in a watch.
+const maxUID = 64
+
+// unidentified returns an error if the UID or the resourceVersion of the object in a response is too long to be kept.
+// The guest can replace the API server of a group by an APIService.
+func unidentified(got *metav1.PartialObjectMetadata) error {
+	for _, part := range []struct {
+		what      string
+		has, most int
+	}{{"UID", len(got.UID), maxUID}, {"resourceVersion", len(got.ResourceVersion), watch.MaxVersion}} {
+		if part.has > part.most {
+			cause := Cause{}.as(Enlarged, "the %s in the response has more than %d bytes", part.what, part.most)
+			return &causedError{cause, errors.New(cause.text)}
+		}
+	}
+	return nil
+}
+
 // enlarged reads an object after the response to its write was too long. It returns the metadata if the object is ours
 // and too large. Otherwise it returns nil: the cause is another one, the object is not there or could not be read, or
 // only the response was long.
@@ -30,7 +52,7 @@ func (c *Cluster) enlarged(ctx context.Context, j job, k Kind, cause Cause) *met
 		return nil
 	}
 	now, err := c.look(ctx, k, j.id.Key)
-	if err != nil || now.DeletionTimestamp != nil || !c.Ours(now) || c.grown(j, now) == nil {
+	if err != nil || now.DeletionTimestamp != nil || !c.Ours(now) || c.grown(j, now) == nil || unidentified(now) != nil {
 		return nil
 	}
 	return now

@@ -132,6 +132,39 @@ func TestAnAnswerToAWriteThatIsTooLong(t *testing.T) {
 	}
 }
 
+// TestALongIdentityIsNotKept checks that nothing is kept of an object whose resourceVersion or UID is too long, also if
+// the object is too large. It is sent again: nothing shows that the next answer has them, too.
+func TestALongIdentityIsNotKept(t *testing.T) {
+	t.Parallel()
+	digits := func(n int) string { return strings.Repeat("9", n) }
+	large := `,"annotations":{"a":"` + strings.Repeat("x", 300<<10) + `"}`
+	for name, tc := range map[string]struct{ version, uid, more, want string }{
+		"at the limits":            {version: digits(256), uid: digits(64)},
+		"a version":                {digits(257), "u", "", "the resourceVersion in the response has more than 256 bytes"},
+		"a UID":                    {"10", digits(65), "", "the UID in the response has more than 64 bytes"},
+		"a version of a large one": {digits(257), "u", large, "the resourceVersion in the response has more than 256 bytes"},
+		"a UID of one that is longer": {"10", digits(600 << 10), "", "the API server's answer is longer than 512 KiB: " +
+			"a mutating webhook may have enlarged it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newGrown(t, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"x",`+
+					`"namespace":"ns","labels":{"owner":"us"},"uid":"`+tc.uid+`","resourceVersion":"`+tc.version+`"`+tc.more+`}}`)
+			})
+			for range 2 {
+				o := Apply(t.Context(), c, []settings{{}}).Outcomes()[0]
+				if o.Cause().String() != tc.want || o.Verdict() == VerdictFailed != (tc.want != "") {
+					t.Errorf("%s: %q, want %q", o.Verdict(), o.Cause(), tc.want)
+				}
+			}
+			if kept := c.tracker.record(0, tracked).memo; kept.exists() != (tc.want == "") {
+				t.Errorf("%d bytes of the version are kept, and %d of the UID", len(kept.rv), len(kept.uid))
+			}
+		})
+	}
+}
+
 // newGrown returns the cluster of an API server that answers in JSON.
 func newGrown(t *testing.T, handle http.HandlerFunc) *Cluster {
 	t.Helper()

@@ -51,7 +51,7 @@ func LastSettings(annotations, data map[string]string) model.LastSettings {
 	seen := model.Proxy{HTTP: variables["HTTP_PROXY"], HTTPS: variables["HTTPS_PROXY"], No: variables["NO_PROXY"]}
 	// The last entry can be istiod's host, see Bypassing. It was another one if the published address has changed.
 	short := seen
-	short.No = seen.No[:max(0, strings.LastIndexByte(seen.No, ','))]
+	short.No = strings.Clone(seen.No[:max(0, strings.LastIndexByte(seen.No, ','))]) // without the rest, which can be long
 	for _, proxy := range []model.Proxy{seen, short} {
 		if usable, _ := model.UsableProxy(proxy); usable == proxy && proxy.Hash() == out.Hash {
 			out.Proxy, out.Readable = proxy, true

@@ -290,10 +290,11 @@ func (r *crdReader) fetch(ctx context.Context, name string) (*unstructured.Unstr
 			if !is {
 				return watch.Small{}, fmt.Errorf("a list of CRDs contains a %T", obj)
 			}
-			if u.GetName() == name {
-				out = u
+			if u.GetName() != name {
+				return watch.Small{}, nil
 			}
-			return watch.Small{}, nil
+			out = u
+			return watch.Small{}, checkIdentity(u) // the UID and the version are kept
 		})
 	if err != nil {
 		return nil, fmt.Errorf("reading CRD %s: %w", name, err)

@@ -129,49 +129,93 @@ func keeperOf(e ast.Expr) string {
 	}
 }
 
+// watchedObjects returns objects as JSON. Together, they have each text that a watch keeps.
+func watchedObjects() []string {
+	return []string{
+		`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass",` +
+			`"metadata":{"name":"a","resourceVersion":"7","uid":"u","finalizers":["f"],` +
+			`"managedFields":[{"manager":"m","fieldsV1":{"f:status":{"f:conditions":{"k:{\"type\":\"Accepted\"}":{}}}}}]},` +
+			`"spec":{"controllerName":"c"},"status":{"conditions":[{"type":"Accepted","status":"True","reason":"r","message":"m"}]}}`,
+		`{"kind":"HTTPRoute","metadata":{"name":"r","namespace":"n"},` +
+			`"spec":{"parentRefs":[{"name":"g"},7,{"group":"x","kind":[]}],"extra":{"a":[{"b":1}]}}}`,
+		`{"kind":"Gateway","metadata":{"name":7},"spec":[]}`,
+		`{"kind":"Gateway","metadata":{"name":"g","namespace":"n","uid":"u","annotations":{"gateway.istio.io/name-override":"o"}},` +
+			`"spec":{"gatewayClassName":"c","extra":{"a":[{"b":1}]}}}`,
+		`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"ListenerSet","metadata":{"name":"l","namespace":"n","uid":"u"},` +
+			`"spec":{"parentRef":{"name":"g","namespace":"n"},"extra":{"a":[{"b":1}]}}}`,
+		`{"metadata":{"name":"gatewayclasses.gateway.networking.k8s.io","labels":{"operators.coreos.com/p.n":""},` +
+			`"annotations":{"gateway.networking.k8s.io/bundle-version":"v1.4.0"},` +
+			`"managedFields":[{"manager":"m","fieldsV1":{"f:spec":{"f:versions":{}}}}]}}`,
+		`{"kind":"Deployment","metadata":{"name":"web-a","generation":2,"ownerReferences":[{"kind":"Gateway","uid":"u"}]},` +
+			`"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"readyReplicas":-1,"conditions":[{"type":7}]}}`,
+		`{"kind":"Lease","metadata":{"name":"l"},"spec":{"holderIdentity":"h"}}`,
+		`{"kind":"ConfigMap","metadata":{"name":"m","labels":{"gateway.istio.io/defaults-for-class":"a"}},` +
+			`"data":{"deployment":"spec: [","podDisruptionBudget":"spec: {minAvailable: 1}"}}`,
+		`{"kind":"ConfigMap","metadata":{"name":"o","labels":{"gateway.istio.io/defaults-for-class":"a",` +
+			`"gateway.hypergate.dev/owner":"r"},"annotations":{"gateway.hypergate.dev/gateway-settings-changed":"2026-01-01T00:00:00Z",` +
+			`"gateway.hypergate.dev/gateway-settings":"h"}},` +
+			`"data":{"deployment":"spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: HTTP_PROXY, value: a}]}]}}}"}}`,
+		`{"kind":"Proxy","metadata":{"name":"cluster"},"status":{"noProxy":"a"}}`,
+		`{"kind":"Proxy","metadata":{"name":"cluster"},"status":{"httpProxy":"http://u:p@h:1","noProxy":"a,,*.b,[::1]",` +
+			`"infrastructureTopology":"SingleReplica"},"spec":{"tlsAdherence":"x","gatewayAPI":{"managementMode":"Managed"},` +
+			`"tlsSecurityProfile":{"type":"Custom","custom":{"ciphers":["A"],"groups":["X25519"],"minTLSVersion":"VersionTLS12"}}}}`,
+	}
+}
+
 // FuzzWatched checks what is kept of any object that a watch shows: its name, and nothing that the guest can make
 // arbitrarily large. Each object is shown to each watch.
 func FuzzWatched(f *testing.F) {
-	f.Add([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass",` +
-		`"metadata":{"name":"a","resourceVersion":"7","uid":"u","finalizers":["f"],` +
-		`"managedFields":[{"manager":"m","fieldsV1":{"f:status":{"f:conditions":{"k:{\"type\":\"Accepted\"}":{}}}}}]},` +
-		`"spec":{"controllerName":"c"},"status":{"conditions":[{"type":"Accepted","status":"True"}]}}`))
-	f.Add([]byte(`{"kind":"HTTPRoute","metadata":{"name":"r","namespace":"n"},` +
-		`"spec":{"parentRefs":[{"name":"g"},7,{"group":"x","kind":[]}],"extra":{"a":[{"b":1}]}}}`))
-	f.Add([]byte(`{"kind":"Gateway","metadata":{"name":7},"spec":[]}`))
-	f.Add([]byte(`{"metadata":{"name":"gatewayclasses.gateway.networking.k8s.io","labels":{"operators.coreos.com/p.n":""},` +
-		`"annotations":{"gateway.networking.k8s.io/bundle-version":"v1.4.0"}}}`))
-	f.Add([]byte(`{"kind":"Deployment","metadata":{"name":"web-a","generation":2,"ownerReferences":[{"kind":"Gateway","uid":"u"}]},` +
-		`"spec":{"replicas":2},"status":{"observedGeneration":2,"replicas":2,"readyReplicas":-1,"conditions":[{"type":7}]}}`))
-	f.Add([]byte(`{"kind":"Lease","metadata":{"name":"l"},"spec":{"holderIdentity":"h"}}`))
-	f.Add([]byte(`{"kind":"ConfigMap","metadata":{"name":"m","labels":{"gateway.istio.io/defaults-for-class":"a"}},` +
-		`"data":{"deployment":"spec: [","podDisruptionBudget":"spec: {minAvailable: 1}"}}`))
-	f.Add([]byte(`{"kind":"ConfigMap","metadata":{"name":"o","labels":{"gateway.istio.io/defaults-for-class":"a",` +
-		`"gateway.hypergate.dev/owner":"r"},"annotations":{"gateway.hypergate.dev/gateway-settings-changed":"2026-01-01T00:00:00Z"}},` +
-		`"data":{"deployment":"spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: HTTP_PROXY, value: a}]}]}}}"}}`))
-	f.Add([]byte(`{"kind":"Proxy","metadata":{"name":"cluster"},"status":{"httpProxy":"http://u:p@h:1","noProxy":"a,,*.b,[::1]",` +
-		`"infrastructureTopology":"SingleReplica"},"spec":{"tlsAdherence":"x","gatewayAPI":{"managementMode":"Managed"},` +
-		`"tlsSecurityProfile":{"type":"Custom","custom":{"ciphers":["A"],"groups":["X25519"],"minTLSVersion":"VersionTLS12"}}}}`))
+	for _, object := range watchedObjects() {
+		f.Add([]byte(object))
+	}
 	rows := transformations()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for name, row := range rows {
-			obj := row.example.DeepCopyObject()
-			identity, is := obj.(metav1.Object)
-			if !is || !decodes(data, obj) {
-				continue
-			}
-			wantName, wantVersion := identity.GetName(), identity.GetResourceVersion()
-			kept, err := row.transform(obj)
-			m, ok := kept.(metav1.Object)
-			if !ok || err != nil || m.GetName() != wantName || m.GetResourceVersion() != wantVersion {
-				t.Errorf("%s: object %q: kept %v (%v)", name, wantName, kept, err)
-				continue
-			}
-			if sized, is := kept.(interface{ KeptBytes() int }); is && sized.KeptBytes() > watch.MaxKeptObject {
-				t.Errorf("%s: object %q: %d bytes are kept", name, wantName, sized.KeptBytes())
-			}
+			checkWatched(t, name, row, data)
 		}
 	})
+}
+
+// TestLongTextsThatAWatchKeeps makes each text of each object long, one after another, and shows the object to each
+// watch.
+func TestLongTextsThatAWatchKeeps(t *testing.T) {
+	t.Parallel()
+	rows := transformations()
+	for _, object := range watchedObjects() {
+		if !decodes([]byte(object), &unstructured.Unstructured{}) {
+			t.Errorf("not an object: %s", object)
+		}
+		for _, data := range withLongText(object) {
+			for name, row := range rows {
+				checkWatched(t, name, row, data)
+			}
+		}
+	}
+}
+
+// checkWatched shows an object to a watch. The meter of the watch must count all memory of what is kept, so that the
+// limits apply to it: for a text that is a part of a longer one, that is the whole text.
+func checkWatched(t *testing.T, name string, row transformation, data []byte) {
+	t.Helper()
+	obj := row.example.DeepCopyObject()
+	identity, is := obj.(metav1.Object)
+	if !is || !decodes(data, obj) {
+		return
+	}
+	wantName, wantVersion, memory := identity.GetName(), identity.GetResourceVersion(), keptMemoryOf(obj)
+	shown := bounded(wantName, maxName)
+	kept, err := row.transform(obj)
+	m, ok := kept.(metav1.Object)
+	if !ok || err != nil || m.GetName() != wantName || m.GetResourceVersion() != wantVersion {
+		t.Errorf("%s: object %q: kept %v (%v)", name, shown, kept, err)
+		return
+	}
+	if sized, is := kept.(watch.Sized); is && sized.KeptBytes() > watch.MaxKeptObject {
+		t.Errorf("%s: object %q: %d bytes are kept", name, shown, sized.KeptBytes())
+	}
+	if took, counted := memory.of(kept), watch.SizeOf(kept); took > counted*3/2 {
+		t.Errorf("%s: object %q: what is kept takes %d bytes, and %d are counted", name, shown, took, counted)
+	}
 }
 
 // decodes decodes an object as the client of a watch does, and reports whether it is one.

@@ -133,15 +133,17 @@ func rolledDeploymentOf(u *unstructured.Unstructured) *rolledDeployment {
 	var d struct {
 		Spec struct {
 			Replicas *int32 `json:"replicas"`
-		}
-		Status appsv1.DeploymentStatus
+		} `json:"spec"`
+		Status appsv1.DeploymentStatus `json:"status"`
 	}
-	for key, into := range map[string]any{"spec": &d.Spec, "status": &d.Status} {
-		part, _, _ := unstructured.NestedMap(u.Object, key)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(part, into); err != nil {
-			out.GatewayDeployment = model.GatewayDeployment{State: model.DeploymentRolling, Generation: u.GetGeneration(), Old: 1}
-			return out // its status cannot be read: it does not count as complete
-		}
+	replicas, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "replicas") // not the template, which can be large
+	content := map[string]any{"spec": map[string]any{"replicas": replicas}}
+	if status, is := u.Object["status"].(map[string]any); is {
+		content["status"] = status
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &d); err != nil {
+		out.GatewayDeployment = model.GatewayDeployment{State: model.DeploymentRolling, Generation: u.GetGeneration(), Old: 1}
+		return out // its status cannot be read: it does not count as complete
 	}
 	out.GatewayDeployment = deploymentOf(u.GetGeneration(), d.Spec.Replicas, d.Status)
 	return out

@@ -3,6 +3,7 @@ package guest
 import (
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -18,7 +19,7 @@ const (
 
 // checkIdentity returns an error for an object whose identity is longer than kube-apiserver permits. The guest can
 // replace the API server of a group by an APIService. What such a server returns must not be kept as a name.
-func checkIdentity(u *unstructured.Unstructured) error {
+func checkIdentity(u metav1.Object) error {
 	for _, part := range []struct {
 		what, value string
 		most        int

@@ -1,9 +1,13 @@
 package guest
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/pkg/ownership"
 )
 
 // TestAListVoidsALeaseThatItMustShow checks when an acquired Lease that no list shows still counts. After a restore of
@@ -49,5 +53,32 @@ func TestAListVoidsALeaseThatItMustShow(t *testing.T) {
 		if _, counts := v.made[lease]; counts != c.want {
 			t.Errorf("%s: the Lease counts: %t, want %t", name, counts, c.want)
 		}
+	}
+}
+
+// TestALongIdentityOfALeaseIsNotKept checks that a Lease whose UID or version is too long counts as not acquired.
+func TestALongIdentityOfALeaseIsNotKept(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		uid, version int
+		want         bool
+	}{
+		"at the limits": {maxUID, maxIdentity, true},
+		"the UID":       {maxUID + 1, 1, false},
+		"the version":   {1, maxIdentity + 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := clusterOf(t, apiServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprintf(w, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease",`+
+					`"metadata":{"name":"l","uid":"%s","resourceVersion":"%s"}}`,
+					strings.Repeat("u", tc.uid), strings.Repeat("9", tc.version))
+			}), model.Config{GuestNamespace: "n"})
+			err := c.Acquire(t.Context(), ownership.Lease{Name: "l", Purpose: "the revision"}, "me")
+			if (err == nil) != tc.want || len(c.leases.made) > 0 != tc.want {
+				t.Errorf("%d Leases are kept: %v", len(c.leases.made), err)
+			}
+		})
 	}
 }

@@ -247,6 +247,9 @@ func (c *Cluster) Acquire(ctx context.Context, lease ownership.Lease, holder str
 	if err != nil {
 		return fmt.Errorf("acquiring the ownership Lease for %s in the guest: %w", lease.Purpose, err)
 	}
+	if err := checkIdentity(got); err != nil {
+		return fmt.Errorf("acquiring the ownership Lease for %s in the guest: %w", lease.Purpose, err)
+	}
 	held := model.HeldLease{Name: lease.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}
 	c.leases.acquired(held, got.ResourceVersion)
 	return nil

@@ -3,14 +3,18 @@ package guest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/hypergate/hypergate/pkg/crds"
+	"github.com/hypergate/hypergate/pkg/model"
 )
 
 // TestForeignCRDsKeepLittleMemory checks the memory for foreign CRDs. A guest can have hundreds of them, each with
@@ -73,4 +77,82 @@ func TestVersionAnnotationsKeepLittleMemory(t *testing.T) {
 		t.Errorf("%d bytes for %d CRDs, want at most %d", cost, many, atMost)
 	}
 	runtime.KeepAlive(kept)
+}
+
+// TestClassDefaultsKeepLittleMemory checks the memory for ConfigMaps with hypergate's label, of which the proxy is kept
+// without its last entry. That entry is not limited: it can be the host of istiod.
+func TestClassDefaultsKeepLittleMemory(t *testing.T) {
+	const many, atMost = 200, 1 << 20
+	proxy := model.Proxy{No: "a.example.com"}
+	var kept []any
+	before := heap()
+	for i := range many {
+		small, err := defaultsOnly("r")(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: fmt.Sprint("m", i), Labels: map[string]string{model.OwnerLabel: "r"},
+				Annotations: map[string]string{model.SettingsAnnotation: proxy.Hash()},
+			},
+			Data: map[string]string{"deployment": "spec: {template: {spec: {containers: [{name: istio-proxy, " +
+				"env: [{name: NO_PROXY, value: '" + proxy.No + "," + strings.Repeat("l", 60<<10) + "'}]}]}}}"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if item, is := small.(*defaultsItem); !is || item.settings.Proxy != proxy {
+			t.Fatalf("kept %v", small)
+		}
+		kept = append(kept, small)
+	}
+	cost := heap() - before
+	t.Logf("%d KiB for %d ConfigMaps", cost>>10, len(kept))
+	if cost > atMost {
+		t.Errorf("%d bytes for %d ConfigMaps, want at most %d", cost, many, atMost)
+	}
+	runtime.KeepAlive(kept)
+}
+
+// TestLargeObjectsAreNotCopied checks the memory for large objects that a watch shows, while it finds what is kept of
+// them. The limit of a message counts each object once.
+func TestLargeObjectsAreNotCopied(t *testing.T) {
+	const atMost = 1 << 20
+	large := slices.Repeat([]any{map[string]any{"a": "b"}}, 50_000) // a copy has 17 MiB
+	object := func(kind string, content map[string]any) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: content}
+		u.SetAPIVersion("gateway.networking.k8s.io/v1")
+		u.SetKind(kind)
+		return u
+	}
+	for name, tc := range map[string]struct {
+		of   *unstructured.Unstructured
+		keep func(u *unstructured.Unstructured)
+	}{
+		"the template of a Deployment": {
+			object("Deployment", map[string]any{"spec": map[string]any{"replicas": int64(2), "template": map[string]any{"x": large}}}),
+			func(u *unstructured.Unstructured) {
+				if got := rolledDeploymentOf(u); got.Wanted != 2 {
+					t.Errorf("%+v", got)
+				}
+			},
+		},
+		"the parents of a route": {
+			object("HTTPRoute", map[string]any{"spec": map[string]any{"parentRefs": large}}),
+			func(u *unstructured.Unstructured) { _ = parentsOf(u) },
+		},
+		"the parent of a ListenerSet": {
+			object("ListenerSet", map[string]any{"spec": map[string]any{"parentRef": map[string]any{"name": "g", "x": large}}}),
+			func(u *unstructured.Unstructured) { _ = parentsOf(u) },
+		},
+		"the conditions of a ListenerSet": {
+			object("ListenerSet", map[string]any{"status": map[string]any{"conditions": large}}),
+			func(u *unstructured.Unstructured) { (&usage{}).noteRefusal(u) },
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		tc.keep(tc.of)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > atMost {
+			t.Errorf("%s: %d KiB were allocated, want at most %d", name, took>>10, atMost>>10)
+		}
+	}
 }

@@ -33,14 +33,23 @@ type openShiftConfig[T any] struct {
 	resource schema.GroupVersionResource
 }
 
-// configItem is the part of the object that is kept.
+// configItem is the part of the object that is kept. Of an object with another name, it is only the identity: an API
+// server of the guest's own can ignore the field selector, and show very many.
 type configItem[T any] struct {
 	metav1.ObjectMeta
 	value T
+	// size is the memory of value, in bytes.
+	size int
 }
 
+// KeptBytes returns the number of bytes that are kept besides the metadata.
+func (i *configItem[T]) KeptBytes() int { return i.size }
+
+// configReader returns what an object says, and the memory of that, in bytes.
+type configReader[T any] func(*unstructured.Unstructured) (value T, size int)
+
 func newOpenShiftConfig[T any](
-	resource, kind string, read func(*unstructured.Unstructured) T, client dynamic.Interface, budget *watch.Budget, notify func(),
+	resource, kind string, read configReader[T], client dynamic.Interface, budget *watch.Budget, notify func(),
 ) openShiftConfig[T] {
 	version := schema.GroupVersion{Group: "config.openshift.io", Version: "v1"}
 	gvr := version.WithResource(resource)
@@ -61,9 +70,13 @@ func newOpenShiftConfig[T any](
 }
 
 // configOnly returns a function that keeps what read returns.
-func configOnly[T any](read func(*unstructured.Unstructured) T) func(*unstructured.Unstructured) *configItem[T] {
+func configOnly[T any](read configReader[T]) func(*unstructured.Unstructured) *configItem[T] {
 	return func(u *unstructured.Unstructured) *configItem[T] {
-		return &configItem[T]{metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}, read(u)}
+		out := &configItem[T]{ObjectMeta: metav1.ObjectMeta{Name: u.GetName(), ResourceVersion: u.GetResourceVersion()}}
+		if out.Name == configObject {
+			out.value, out.size = read(u)
+		}
+		return out
 	}
 }
 
@@ -97,9 +110,10 @@ func (w openShiftConfig[T]) watchProblem() []apply.WatchProblem {
 }
 
 // topologyOf returns for how many nodes the guest's infrastructure is made.
-func topologyOf(u *unstructured.Unstructured) model.InfrastructureTopology {
+func topologyOf(u *unstructured.Unstructured) (topology model.InfrastructureTopology, size int) {
 	text, _, _ := unstructured.NestedString(u.Object, "status", "infrastructureTopology")
-	return model.TopologyNamed(text)
+	topology = model.TopologyNamed(text)
+	return topology, sizeOf(string(topology))
 }
 
 // proxySettings are the proxy settings that gateways can use, and descriptions of those that they cannot use.
@@ -110,19 +124,18 @@ type proxySettings struct {
 
 // proxyOf returns the guest's proxy settings. As in cluster-ingress-operator, they come from the status: OpenShift's
 // network operator copies the valid ones there, and adds the guest's own networks to noProxy.
-func proxyOf(u *unstructured.Unstructured) proxySettings {
+func proxyOf(u *unstructured.Unstructured) (settings proxySettings, size int) {
 	text := func(field string) string {
 		out, _, _ := unstructured.NestedString(u.Object, "status", field)
 		return out
 	}
-	var out proxySettings
-	out.usable, out.ignored = model.UsableProxy(model.Proxy{HTTP: text("httpProxy"), HTTPS: text("httpsProxy"), No: text("noProxy")})
-	return out
+	proxy, ignored := model.UsableProxy(model.Proxy{HTTP: text("httpProxy"), HTTPS: text("httpsProxy"), No: text("noProxy")})
+	return proxySettings{proxy, ignored}, sizeOf(proxy.HTTP, proxy.HTTPS, proxy.No) + sizeOf(ignored...)
 }
 
 // tlsProfileOf returns the TLS security profile of a cluster. A field of another type than text, or than a list of
 // texts, counts as not set.
-func tlsProfileOf(u *unstructured.Unstructured) model.TLSProfile {
+func tlsProfileOf(u *unstructured.Unstructured) (profile model.TLSProfile, size int) {
 	text := func(fields ...string) string {
 		out, _, _ := unstructured.NestedString(u.Object, append([]string{"spec"}, fields...)...)
 		return out
@@ -131,8 +144,18 @@ func tlsProfileOf(u *unstructured.Unstructured) model.TLSProfile {
 		out, _, _ := unstructured.NestedStringSlice(u.Object, "spec", "tlsSecurityProfile", "custom", field)
 		return out
 	}
-	return model.TLSProfile{
+	profile = model.TLSProfile{
 		Type: text("tlsSecurityProfile", "type"), Adherence: text("tlsAdherence"),
 		Ciphers: texts("ciphers"), Groups: texts("groups"), MinVersion: text("tlsSecurityProfile", "custom", "minTLSVersion"),
 	}.Bounded()
+	return profile, sizeOf(profile.Type, profile.Adherence, profile.MinVersion) + sizeOf(profile.Ciphers...) + sizeOf(profile.Groups...)
+}
+
+// sizeOf returns the memory of texts, in bytes.
+func sizeOf(texts ...string) int {
+	n := stringSize * len(texts)
+	for _, text := range texts {
+		n += len(text)
+	}
+	return n
 }

@@ -42,12 +42,15 @@ const (
 	maxName = 253
 )
 
-// parentsOf reads spec.parentRefs. A ListenerSet has a single parent instead.
+// parentsOf reads spec.parentRefs. A ListenerSet has a single parent instead. It copies nothing, because the guest
+// decides how large these are.
 func parentsOf(u *unstructured.Unstructured) parents {
-	refs, _, _ := unstructured.NestedSlice(u.Object, "spec", "parentRefs")
+	list, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "parentRefs")
+	refs, _ := list.([]any)
 	if kind := u.GetKind(); kind == "ListenerSet" || kind == "XListenerSet" {
 		refs = nil
-		if ref, is, _ := unstructured.NestedMap(u.Object, "spec", "parentRef"); is {
+		field, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "parentRef")
+		if ref, is := field.(map[string]any); is {
 			refs = []any{ref}
 		}
 	}

@@ -91,6 +91,25 @@ func TestAReadOfACRDHasOneAnswer(t *testing.T) {
 	}
 }
 
+// TestALongIdentityOfACRDIsNotKept checks that a CRD whose UID or version is too long is not read: both would be kept.
+func TestALongIdentityOfACRDIsNotKept(t *testing.T) {
+	t.Parallel()
+	for identity, want := range map[string]bool{
+		`"uid":"` + strings.Repeat("u", maxUID) + `","resourceVersion":"` + strings.Repeat("9", maxIdentity) + `"`: true,
+		`"uid":"` + strings.Repeat("u", maxUID+1) + `"`:                                                            false,
+		`"resourceVersion":"` + strings.Repeat("9", maxIdentity+1) + `"`:                                           false,
+	} {
+		r := readerOf(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, listOfCRDs, "", strings.Replace(bodyOfCRD(1), `"name"`, identity+`,"name"`, 1))
+		})
+		u, err := r.fetch(t.Context(), "a.example.com")
+		if (u != nil && err == nil) != want || !want && !strings.Contains(err.Error(), "the API server returned an object whose ") {
+			t.Errorf("%s: %v", identity, err)
+		}
+	}
+}
+
 // TestBytesOfReadsAreLimited reads a CRD of 1 MiB until the next read has to wait. Each read has a meter of its own.
 // The limit barely refills in the test, so the result does not depend on the time that reads take.
 func TestBytesOfReadsAreLimited(t *testing.T) {

@@ -118,7 +118,7 @@ func usableNoProxy(text string) (usable string, ignored []string) {
 	if more := invalid - maxNoProxyNamed; more > 0 {
 		ignored = append(ignored, fmt.Sprintf("%d more entries of status.noProxy are invalid", more))
 	}
-	return strings.Join(kept, ","), ignored
+	return strings.Clone(strings.Join(kept, ",")), ignored // not a part of text, which can be long
 }
 
 // isNoProxyEntry reports whether Go's clients understand an entry: everything, an address, a network, or a domain. An

@@ -38,7 +38,8 @@ const (
 // RefusalPlace returns where the status of a ListenerSet gets the condition that istiod ignores it. refused reports
 // whether it has that condition already. The ingress operator may have written it, with another message.
 func RefusalPlace(object map[string]any) (place int, refused bool) {
-	conditions, is, _ := unstructured.NestedSlice(object, "status", "conditions")
+	field, _, _ := unstructured.NestedFieldNoCopy(object, "status", "conditions") // of any size
+	conditions, is := field.([]any)
 	if !is {
 		if _, exists := object["status"].(map[string]any); exists {
 			return PlaceOfAll, false

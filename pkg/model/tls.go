@@ -63,9 +63,9 @@ func (p TLSProfile) Obeyed() bool {
 }
 
 // Bounded returns the part of a profile that is kept: no name is longer than one that is known, and one name more than
-// are read shows that there are too many.
+// are read shows that there are too many. The result does not keep the rest of a name in memory.
 func (p TLSProfile) Bounded() TLSProfile {
-	cut := func(name string) string { return name[:min(len(name), maxTLSNameShown)] }
+	cut := func(name string) string { return strings.Clone(name[:min(len(name), maxTLSNameShown)]) }
 	all := func(names []string) []string {
 		out := slices.Clone(names[:min(len(names), maxTLSNames+1)])
 		for i, name := range out {

@@ -258,7 +258,7 @@ func (m *Meter) Adding(small any) {
 	if m == nil {
 		return
 	}
-	n := sizeOf(small)
+	n := SizeOf(small)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.current == nil || m.current.failed != nil {
@@ -281,11 +281,11 @@ func (m *Meter) Changed(before, after any, version string) error {
 	var object, size int64
 	objects := 0
 	if before != nil {
-		size -= sizeOf(before)
+		size -= SizeOf(before)
 		objects--
 	}
 	if after != nil {
-		object = sizeOf(after)
+		object = SizeOf(after)
 		size += object
 		objects++
 	}

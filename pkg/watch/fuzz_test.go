@@ -184,8 +184,8 @@ func (f *fuzzed) check(when string) {
 		object := obj.(*metav1.ObjectMeta)
 		key, _ := cache.MetaNamespaceKeyFunc(object)
 		copied[key] = object.ResourceVersion
-		kept += sizeOf(object)
-		if n := sizeOf(object); n > l.KeptObject || len(object.ResourceVersion) > l.Version {
+		kept += SizeOf(object)
+		if n := SizeOf(object); n > l.KeptObject || len(object.ResourceVersion) > l.Version {
 			f.t.Errorf("%s: an object with %d bytes and the version %q is kept", when, n, object.ResourceVersion)
 		}
 	}

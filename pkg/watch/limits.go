@@ -124,8 +124,8 @@ type Sized interface {
 	KeptBytes() int
 }
 
-// sizeOf returns the estimated memory, in bytes, of what is kept of an object.
-func sizeOf(obj any) int64 {
+// SizeOf returns the estimated memory, in bytes, of what is kept of an object.
+func SizeOf(obj any) int64 {
 	n := keptOverhead
 	if m, ok := obj.(metav1.Object); ok {
 		n += len(m.GetName()) + len(m.GetNamespace()) + len(m.GetUID()) + len(m.GetResourceVersion())
