@@ -223,9 +223,15 @@ func (h hostile) rollout() rollout.Report {
 	gateway := filled[model.Gateway](h)
 	stops := []rollout.StopReason{rollout.PodsNotReady, rollout.MayNotRelease, rollout.ReleaseDenied, rollout.HeldAgain}
 	steps := []rollout.Step{
-		nil, rollout.Done{}, rollout.Look{Before: h.maybe()}, rollout.Change{Limit: rollout.TooMany}, rollout.Release{Gateway: gateway},
-		rollout.Hold{Gateways: []model.Gateway{gateway}, Denied: gateway, Cause: evil}, rollout.ReleaseAll{Gateways: []model.Gateway{gateway}},
-		rollout.Wait{Gateway: gateway, AfterOutage: h.maybe()}, rollout.Stop{Why: stops[h.IntN(len(stops))], Gateway: gateway, Cause: evil},
+		nil,
+		rollout.Done{},
+		rollout.Look{Before: h.maybe()},
+		rollout.Change{Limit: rollout.TooMany},
+		rollout.Release{Gateway: gateway},
+		rollout.Hold{Gateways: []model.Gateway{gateway}, Denied: gateway, Cause: evil},
+		rollout.ReleaseAll{Gateways: []model.Gateway{gateway}},
+		rollout.Wait{Gateway: gateway, AfterOutage: h.maybe()},
+		rollout.Stop{Why: stops[h.IntN(len(stops))], Gateway: gateway, Cause: evil},
 	}
 	return rollout.Report{
 		Step: steps[h.IntN(len(steps))], Limit: []rollout.Limit{"", rollout.NotAllowed, rollout.TooMany, rollout.NotInTime}[h.IntN(4)],
@@ -238,7 +244,8 @@ func (h hostile) watches() []apply.WatchProblem {
 	var out []apply.WatchProblem
 	for range h.IntN(3) {
 		gvk := schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "GatewayClass"}
-		out = append(out, apply.WatchProblem{GVK: gvk, Cause: apply.Classify(h.err(), "list", schema.GroupResource{Resource: "gatewayclasses"})})
+		cause := apply.Classify(h.err(), "list", schema.GroupResource{Resource: "gatewayclasses"})
+		out = append(out, apply.WatchProblem{GVK: gvk, Cause: cause})
 	}
 	return out
 }

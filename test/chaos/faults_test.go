@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -151,7 +154,7 @@ func killEtcd(of func(*chaosRun) *side) func(*run) time.Time {
 		r.Eventually(func() (int, error) { return r.failedWrites(s) }).Should(gomega.BeNumerically(">", before), "no write has failed")
 		r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
 		r.Expect(s.plane.StartEtcd()).To(gomega.Succeed())
-		r.Eventually(func() error { return r.reads(s) }).Should(gomega.Succeed())
+		r.Eventually(func() error { return r.readsAll(s) }).Should(gomega.Succeed())
 		ended := time.Now()
 		r.drift(r.sides()...)
 		return ended
@@ -164,6 +167,25 @@ func (r *run) reads(s *side) error {
 	defer cancel()
 	_, err := s.clients.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "foreign", metav1.GetOptions{})
 	return err
+}
+
+// readsAll makes an API server read an object of each kind of hypergate from its etcd. The API server has a
+// connection to etcd for each kind. After an outage, it pauses differently before it connects each of them again.
+func (r *run) readsAll(s *side) error {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	var reads errgroup.Group
+	for _, kind := range s.kinds {
+		var objects dynamic.ResourceInterface = s.objects.Resource(kind.GVK.GroupVersion().WithResource(kind.Resource))
+		if kind.Namespaced {
+			objects = s.objects.Resource(kind.GVK.GroupVersion().WithResource(kind.Resource)).Namespace(metav1.NamespaceDefault)
+		}
+		reads.Go(func() error {
+			_, err := objects.Get(ctx, "foreign", metav1.GetOptions{})
+			return client.IgnoreNotFound(err)
+		})
+	}
+	return reads.Wait()
 }
 
 // failedWrites returns how many applies an API server has answered with an error of its own, or could not answer. Only

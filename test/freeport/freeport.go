@@ -3,10 +3,10 @@ package freeport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"sync/atomic"
 	"testing"
 )
 
@@ -14,23 +14,17 @@ import (
 // 32768 to 60999), and below the node ports of Kubernetes. So only another caller of this package can get the same one.
 const firstPort, ports = 16000, 14000
 
-// next counts the ports that this process has tried. It begins anywhere, so that two processes rarely try the same one.
-var next = func() *atomic.Uint32 {
-	var n atomic.Uint32
-	n.Store(rand.Uint32N(ports))
-	return &n
-}()
-
-// Ports returns n different ports of loopback that were free a moment ago. This process gets each port once. An error
-// means that no port is free.
+// Ports returns n different ports of loopback that were free a moment ago. They are random, so that two callers rarely
+// get the same one. An error means that no port is free.
 func Ports(ctx context.Context, n int) ([]int, error) {
 	out := make([]int, 0, n)
-	var last error
-	for range ports {
+	last := errors.New("no port was tried")
+	first := rand.IntN(ports) //nolint:gosec // not a secret
+	for i := range ports {
 		if len(out) == n {
 			return out, nil
 		}
-		port := firstPort + int(next.Add(1)%ports)
+		port := firstPort + (first+i)%ports
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			last = err
