@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/audit"
 )
 
 // fault is a row of the table.
@@ -140,7 +141,7 @@ func killAPI(of func(*chaosRun) *side) func(*run) time.Time {
 }
 
 // killEtcd kills an etcd. hypergate learns of objects that drifted when their API server cannot store anything. The
-// fault lasts until a write of hypergate has failed.
+// fault lasts until a request of hypergate has failed.
 func killEtcd(of func(*chaosRun) *side) func(*run) time.Time {
 	return func(r *run) time.Time {
 		s := of(r.chaosRun)
@@ -148,10 +149,10 @@ func killEtcd(of func(*chaosRun) *side) func(*run) time.Time {
 		r.drift(s)
 		s.plane.StopEtcd()
 		r.Eventually(func() error { return r.reads(s) }).ShouldNot(gomega.Succeed())
-		before, err := r.failedWrites(s)
+		before, err := r.failed(s)
 		r.Expect(err).NotTo(gomega.HaveOccurred())
 		r.Expect(syscall.Kill(r.h.PID(), syscall.SIGCONT)).To(gomega.Succeed())
-		r.Eventually(func() (int, error) { return r.failedWrites(s) }).Should(gomega.BeNumerically(">", before), "no write has failed")
+		r.Eventually(func() (int, error) { return r.failed(s) }).Should(gomega.BeNumerically(">", before), "no request has failed")
 		r.Expect(r.h.Done()).NotTo(gomega.BeClosed(), "hypergate has ended")
 		r.Expect(s.plane.StartEtcd()).To(gomega.Succeed())
 		r.Eventually(func() error { return r.readsAll(s) }).Should(gomega.Succeed())
@@ -188,25 +189,11 @@ func (r *run) readsAll(s *side) error {
 	return reads.Wait()
 }
 
-// failedWrites returns how many applies an API server has answered with an error of its own, or could not answer. Only
-// hypergate applies.
-func (r *run) failedWrites(s *side) (int, error) {
-	text, err := s.clients.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(r.Context())
-	if err != nil {
-		return 0, err
-	}
-	failures := regexp.MustCompile(`^apiserver_request_(total\{code="5|(terminations|aborts)_total\{).*verb="APPLY".* (\d+)\n$`)
-	sum := 0
-	for line := range strings.Lines(string(text)) {
-		if found := failures.FindStringSubmatch(line); found != nil {
-			n, err := strconv.Atoi(found[3])
-			if err != nil {
-				return 0, err
-			}
-			sum += n
-		}
-	}
-	return sum, nil
+// failed returns how many requests of hypergate an API server has answered with an error of its own.
+func (r *run) failed(s *side) (int, error) {
+	requests, err := audit.Read(s.plane.AuditLog, s.user)
+	failed := slices.DeleteFunc(requests, func(one audit.Request) bool { return one.Code < http.StatusInternalServerError })
+	return len(failed), err
 }
 
 // loses waits until hypergate reports that it lost a side.
