@@ -155,8 +155,8 @@ func printMore(out io.Writer, objects int, kinds ...string) {
 	}
 }
 
-// listing returns the command of kubectl that lists all objects of kinds. The name of a CRD is <resource>.<group>. A name
-// that kube-apiserver would not accept is left out, because it could begin another command.
+// listing returns the command of kubectl that lists all objects of kinds. The name of a CRD is <resource>.<group>. A
+// name that kube-apiserver would not accept is left out, because it could begin another command.
 func listing(kinds []string) string {
 	kinds = slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return !model.IsName(kind) })
 	return "kubectl get " + strings.Join(kinds, ",") + " -A"
