@@ -106,7 +106,7 @@ func (o *waitOptions) until(
 			line = "waiting: " + waits
 		}
 		if line != printed && line != "" {
-			fmt.Fprintf(errOut, "hypergate: %s\n", line)
+			note(errOut, line)
 		}
 		printed = line
 		timer := time.NewTimer(pause)
