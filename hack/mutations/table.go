@@ -267,7 +267,7 @@ func ofContent() []mutation {
 		},
 		{
 			"sizes", "the size of hypergate's own token", "pkg/guest/owntoken.go",
-			"if len(token) > tokenLimit {", "if len(token) < 0 {", "./pkg/guest", "TestOwnTokenProblem",
+			"if len(token) > tokenLimit {", "if len(token) < 0 {", "./pkg/guest", "TestTokenProblem",
 		},
 		{
 			"sizes", "the loss of a credential that is refused", "pkg/mgmt/secrets.go",

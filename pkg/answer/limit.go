@@ -69,13 +69,21 @@ func IsTooLong(err error) bool {
 type limited struct {
 	server string
 	next   http.RoundTripper
+	// whole: the response to a write is limited like that to a read.
+	whole bool
 }
 
 var _ net.RoundTripperWrapper = limited{}
 
 // Limit returns a wrapper for rest.Config.Wrap. server names the API server in errors.
 func Limit(server string) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return limited{server, next} }
+	return func(next http.RoundTripper) http.RoundTripper { return limited{server, next, false} }
+}
+
+// LimitWhole is Limit for a client that compares the object before a write with the response to it. Both have the
+// limits of an object that is read.
+func LimitWhole(server string) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return limited{server, next, true} }
 }
 
 // RoundTrip sends a request, and limits its response. It returns an error for a successful response that is not JSON.
@@ -94,7 +102,7 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		return nil, fmt.Errorf("%s answers %s %s with a content type other than %s", l.server, r.Method, r.URL.Path, jsonType)
 	case !watch:
-		size, memory := limitsOf(r)
+		size, memory := l.limitsOf(r)
 		response.Body = &limitedBody{
 			ReadCloser: response.Body, left: size, memory: memory,
 			err: TooLongError{
@@ -132,8 +140,10 @@ func isJSON(response *http.Response) bool {
 }
 
 // limitsOf returns the limits for the response to a request: the bytes, and the decoded size.
-func limitsOf(r *http.Request) (size, memory int64) {
+func (l limited) limitsOf(r *http.Request) (size, memory int64) {
 	switch {
+	case r.Method != http.MethodGet && l.whole:
+		return objectLimit, readMemory
 	case r.Method != http.MethodGet:
 		return writeLimit, writeMemory
 	case isObject(r.URL.Path):

@@ -177,7 +177,7 @@ func (c *collector) list(ctx context.Context, kind Kind, version string, found *
 	switch {
 	case errors.Is(err, answer.ErrManyPages):
 		return fmt.Errorf("only the first %d objects are included", found.listed)
-	case errors.Is(err, errFull):
+	case errors.Is(err, errFull), errors.Is(err, errMemory):
 		return fmt.Errorf("only the objects before %d are included, because %w", found.listed, err)
 	default:
 		return err
@@ -210,6 +210,9 @@ func (c *collector) keep(ctx context.Context, kind Kind, objects []map[string]an
 		}
 		if found.size += size; found.size > c.archive.left {
 			return errFull
+		}
+		if found.memory += memoryOf(object); found.memory > mostKept {
+			return errMemory
 		}
 		c.redact.value(object)
 		found.kept[namespace] = append(found.kept[namespace], object)

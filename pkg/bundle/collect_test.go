@@ -223,6 +223,34 @@ func TestAFullArchiveEndsAList(t *testing.T) {
 	}
 }
 
+// TestObjectsOfManyMapsEndAList checks that the memory of the objects of a kind is limited, whatever their YAML has.
+func TestObjectsOfManyMapsEndAList(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	maps := strings.Repeat("{},", 16<<10) + "{}"
+	got, err := collectUpTo(t, 64<<20, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/gateways") {
+			gatewaysOnly()(w, r)
+			return
+		}
+		requests++
+		next := "next"
+		if requests == 40 {
+			next = ""
+		}
+		fmt.Fprintf(w, `{"metadata":{"continue":%q},"items":[{"metadata":{"namespace":"n%d","name":"a"},"spec":[%s]}]}`,
+			next, requests, maps)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const fit = 24 // of 5.25 MiB each
+	want := fmt.Sprintf("guest: gateways: only the objects before %d are included, because they take more than 128 MiB of memory\n", fit+1)
+	if len(got) != fit+1 || requests != fit+1 || got["root/errors.txt"] != want {
+		t.Errorf("%d files after %d requests, %q", len(got), requests, got["root/errors.txt"])
+	}
+}
+
 // TestASideThatDoesNotAnswer checks that the rest of an archive is written, and that the caller knows.
 func TestASideThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()

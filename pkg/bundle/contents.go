@@ -14,6 +14,9 @@ const (
 	// longestObject limits the YAML of one object, in bytes. An API server stores 1.5 MiB of JSON. Only nested fields
 	// with short values need more than this: a line of one letter can have an indentation of 200.
 	longestObject = 4 << 20
+	// mostKept limits the memory of the objects of one kind, in bytes (estimate). Small maps and lists take many times
+	// the memory of their YAML.
+	mostKept = 128 << 20
 
 	// lineWidth is the column after which YAML breaks a line, and shortKey how long a key is that it never breaks.
 	lineWidth = 80
@@ -32,13 +35,16 @@ var (
 // errFull means that the archive has no room for an object.
 var errFull = errors.New("the archive has reached its size limit")
 
+// errMemory means that the objects of a kind take too much memory.
+var errMemory = fmt.Errorf("they take more than %d MiB of memory", mostKept>>20)
+
 // contents are the objects of a kind that become files.
 type contents struct {
-	// listed is how many objects were listed. kept are those that become files, by namespace, and size is how long they
-	// are about.
-	listed int
-	kept   map[string][]any
-	size   int64
+	// listed is how many objects were listed. kept are those that become files, by namespace. size is how long they are
+	// about, and memory is what they take.
+	listed       int
+	kept         map[string][]any
+	size, memory int64
 	// omitted has the objects that are left out, by reason.
 	omitted map[error]omission
 }
@@ -87,6 +93,35 @@ func sizeOf(object map[string]any) (int64, error) {
 		return 0, errLong
 	}
 	return size, nil
+}
+
+// Estimated memory of what a decoder makes, measured with Go maps and slices.
+const (
+	mapMemory   = 320 // also with one key
+	entryMemory = 64  // one of many keys
+	listMemory  = 48
+	valueMemory = 16 // an element of a list, or a scalar
+)
+
+// memoryOf returns the memory that a value takes (estimate).
+func memoryOf(value any) (size int64) {
+	switch value := value.(type) {
+	case string:
+		return valueMemory + int64(len(value))
+	case []any:
+		size = listMemory
+		for _, of := range value {
+			size += valueMemory + memoryOf(of)
+		}
+	case map[string]any:
+		size = mapMemory
+		for key, of := range value {
+			size += entryMemory + int64(len(key)) + memoryOf(of)
+		}
+	default: // a number, a boolean or null
+		return valueMemory
+	}
+	return size
 }
 
 // isDeeper reports whether a value has more than some levels of maps and lists.

@@ -16,9 +16,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/uuid"
+
+	"github.com/hypergate/hypergate/pkg/answer"
 )
 
-// bodyLimit is the most that is read of a body, in bytes. A CRD of the Gateway API has less than a tenth of it.
+// bodyLimit is the most that is read of the body of a write, in bytes. A CRD of the Gateway API has less than a tenth.
+// Package answer limits the bodies of responses.
 const bodyLimit = 8 << 20
 
 // Recorder records writes. The zero value is ready to use, and safe for concurrent use.
@@ -56,9 +59,11 @@ func (r *Recorder) creates(side, namespace string) bool {
 	return recorded && w.Verb == Create && w.Refusal == ""
 }
 
-// Wrap returns a wrapper for the transport of a side's clients.
+// Wrap returns a wrapper for the transport of a side's clients. It limits what it reads itself, because the limits of a
+// client are outside of its wrappers.
 func (r *Recorder) Wrap(side string) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return transport{next, r, side} }
+	limit := answer.LimitWhole("the " + side + " API server")
+	return func(next http.RoundTripper) http.RoundTripper { return transport{limit(next), r, side} }
 }
 
 type transport struct {
@@ -281,13 +286,10 @@ func only(list map[string]any) map[string]any {
 // content returns the body of a response as an object, and puts the body back. An empty result means that it is not
 // JSON.
 func content(response *http.Response) (map[string]any, error) {
-	data, err := io.ReadAll(io.LimitReader(response.Body, bodyLimit+1))
+	data, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("reading a response: %w", err)
-	}
-	if len(data) > bodyLimit {
-		return nil, fmt.Errorf("a response is longer than %d MiB", bodyLimit>>20)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(data))
 	object := map[string]any{}

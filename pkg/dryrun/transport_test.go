@@ -32,7 +32,9 @@ func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
 		"200": http.StatusOK, "201": http.StatusCreated, "403": http.StatusForbidden, "404": http.StatusNotFound,
 		"409": http.StatusConflict, "": http.StatusNotFound,
 	}[code]
-	return &http.Response{StatusCode: status, Status: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{}}, nil
+	return &http.Response{StatusCode: status, Status: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{
+		"Content-Type": {"application/json"},
+	}}, nil
 }
 
 const (

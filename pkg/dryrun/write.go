@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/hypergate/hypergate/pkg/text"
 )
 
 // Write is a write that was sent as a dry run.
@@ -39,8 +41,13 @@ const (
 	None   = "none"
 )
 
-// mostFields is how many fields a Write names.
-const mostFields = 20
+// Limits for what a Write keeps of an API server's answers.
+const (
+	// mostFields is how many fields a Write names.
+	mostFields = 20
+	// longestText is the most that it keeps of the path of a field, of a name and of a refusal, in bytes.
+	longestText = 1 << 10
+)
 
 // key identifies the object of a write.
 func (w Write) key() string {
@@ -53,7 +60,8 @@ func writeOf(side, method string, t target, before map[string]any, status int, a
 	w := Write{Side: side, Resource: t.whole(), Namespace: t.namespace, Name: t.name}
 	if w.Name == "" { // a creation
 		metadata, _ := after["metadata"].(map[string]any)
-		w.Name, _ = metadata["name"].(string)
+		name, _ := metadata["name"].(string)
+		w.Name = text.Line(name, longestText)
 	}
 	w.Verb = Update
 	switch {
@@ -64,24 +72,36 @@ func writeOf(side, method string, t target, before map[string]any, status int, a
 	}
 	if status >= http.StatusMultipleChoices {
 		message, _ := after["message"].(string)
-		w.Refusal, w.Status = cmp.Or(message, http.StatusText(status)), status
+		w.Refusal, w.Status = cmp.Or(text.Line(message, longestText), http.StatusText(status)), status
 		return w
 	}
 	if w.Verb == Update {
-		if w.Fields = changed(before, after, t.subresource); len(w.Fields) == 0 {
+		found := changed(before, after, t.subresource)
+		if w.Fields, w.More = found.first, found.more; len(w.Fields) == 0 {
 			w.Verb = None
 		}
-		if w.More = len(w.Fields) - mostFields; w.More > 0 {
-			w.Fields = w.Fields[:mostFields]
-		}
-		w.More = max(w.More, 0)
 	}
 	return w
 }
 
-// changed returns the paths of the fields in which two objects differ, sorted. What an API server sets itself does not
+// differences are the paths of fields: the first ones in their order, and the number of others.
+type differences struct {
+	first []string
+	more  int
+}
+
+func (d *differences) add(path string) {
+	path = text.Line(path, longestText)
+	at, _ := slices.BinarySearch(d.first, path)
+	if d.first = slices.Insert(d.first, at, path); len(d.first) > mostFields {
+		d.first = d.first[:mostFields]
+		d.more++
+	}
+}
+
+// changed returns the paths of the fields in which two objects differ. What an API server sets itself does not
 // count, nor does the status unless it is what is written.
-func changed(before, after map[string]any, subresource string) []string {
+func changed(before, after map[string]any, subresource string) differences {
 	before, after = maps.Clone(before), maps.Clone(after)
 	for _, object := range []map[string]any{before, after} {
 		if subresource != "status" {
@@ -94,24 +114,20 @@ func changed(before, after map[string]any, subresource string) []string {
 		}
 		object["metadata"] = metadata
 	}
-	var out []string
+	var out differences
 	compare("", before, after, &out)
-	slices.Sort(out)
 	return out
 }
 
-// compare adds the paths of the leaves in which two values differ.
-func compare(path string, before, after any, out *[]string) {
-	if reflect.DeepEqual(before, after) {
-		return
-	}
+// compare adds the paths of the leaves in which two values differ. It visits each value once, however deep it is.
+func compare(path string, before, after any, out *differences) {
 	a, isMap := before.(map[string]any)
 	b, bothMaps := after.(map[string]any)
 	if isMap && bothMaps {
 		keys := maps.Clone(a)
 		maps.Copy(keys, b)
 		for key := range keys {
-			compare(strings.TrimPrefix(path+"."+key, "."), a[key], b[key], out)
+			compare(below(path, "."+key), a[key], b[key], out)
 		}
 		return
 	}
@@ -119,9 +135,19 @@ func compare(path string, before, after any, out *[]string) {
 	y, bothLists := after.([]any)
 	if isList && bothLists && len(x) == len(y) {
 		for i := range x {
-			compare(fmt.Sprintf("%s[%d]", path, i), x[i], y[i], out)
+			compare(below(path, fmt.Sprintf("[%d]", i)), x[i], y[i], out)
 		}
 		return
 	}
-	*out = append(*out, path)
+	if !reflect.DeepEqual(before, after) {
+		out.add(path)
+	}
+}
+
+// below returns the path of a field or element of the value at path, cut to what a Write keeps.
+func below(path, step string) string {
+	if len(path) >= longestText {
+		return path
+	}
+	return text.Cut(strings.TrimPrefix(path+step, "."), longestText)
 }

@@ -30,34 +30,36 @@ func (c *Cluster) UsesToken(token string) bool {
 	return token != "" && c.conn.Current().BearerToken == token
 }
 
-// ownTokenProblem returns why a token must not replace the one in use. Nil: it may. The guest decides what it answers,
-// and a kubeconfig that does not work would lock hypergate out after a restart.
-func ownTokenProblem(token string, account types.NamespacedName) error {
+// ownAccount is hypergate's account in errors. Its name is not in them, because conditions show them.
+const ownAccount = "hypergate's own service account"
+
+// TokenProblem returns why a token must not be used as that of a service account. Nil: it can be. The guest decides
+// what it answers. For example, a kubeconfig with a token that does not work would lock hypergate out after a
+// restart. name is the account in the error.
+func TokenProblem(token, name string, account types.NamespacedName) error {
 	if len(token) > tokenLimit {
-		return apply.TooLarge("the token of hypergate's own service account", tokenLimit)
+		return apply.TooLarge("the token of "+name, tokenLimit)
 	}
 	switch got, lifetime := model.AccountOf(token); {
 	case got != account:
-		return errors.New("the guest answers with a token of another account than hypergate's own service account: " +
-			"check what changes TokenRequests in the guest")
+		return fmt.Errorf("the guest answers with a token of another account than %s: check what changes TokenRequests in the guest", name)
 	case lifetime < shortestOwn/2:
-		return fmt.Errorf("the guest issues tokens of hypergate's own service account that are valid for less than %s: "+
-			"let it issue longer ones", shortestOwn/2)
+		return fmt.Errorf("the guest issues tokens of %s that are valid for less than %s: let it issue longer ones", name, shortestOwn/2)
 	default:
 		return nil
 	}
 }
 
-// checkOwnToken returns ownTokenProblem, or an error if the guest does not accept the token.
+// checkOwnToken returns the TokenProblem, or an error if the guest does not accept the token.
 func (c *Cluster) checkOwnToken(ctx context.Context, token string, account types.NamespacedName) error {
-	if err := ownTokenProblem(token, account); err != nil {
+	if err := TokenProblem(token, ownAccount, account); err != nil {
 		return err
 	}
 	switch accepts, err := c.conn.Accepts(ctx, token); {
 	case err != nil:
 		return answer.Brief(err)
 	case !accepts:
-		return errors.New("the guest does not accept the token that it issued for hypergate's own service account")
+		return errors.New("the guest does not accept the token that it issued for " + ownAccount)
 	default:
 		return nil
 	}
@@ -100,7 +102,7 @@ func (c *Cluster) RequestOwnToken(ctx context.Context) (kubeconfig.Access, error
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	got, err := c.core.ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, request, metav1.CreateOptions{})
 	if err != nil {
-		return kubeconfig.Access{}, fmt.Errorf("requesting a token of hypergate's own service account: %w", answer.Brief(err))
+		return kubeconfig.Access{}, fmt.Errorf("requesting a token of "+ownAccount+": %w", answer.Brief(err))
 	}
 	if err := c.checkOwnToken(ctx, got.Status.Token, account); err != nil {
 		return kubeconfig.Access{}, err

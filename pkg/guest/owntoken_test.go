@@ -40,8 +40,8 @@ func TestRenewalProblem(t *testing.T) {
 	}
 }
 
-// TestOwnTokenProblem checks that only a usable token of hypergate's own account replaces its credential.
-func TestOwnTokenProblem(t *testing.T) {
+// TestTokenProblem checks that only a usable token of hypergate's own account replaces its credential.
+func TestTokenProblem(t *testing.T) {
 	t.Parallel()
 	own := types.NamespacedName{Namespace: "openshift-ingress", Name: "hypergate"}
 	for name, tc := range map[string]struct{ token, want string }{
@@ -52,9 +52,9 @@ func TestOwnTokenProblem(t *testing.T) {
 		"another namespace": {ownToken("default", own.Name, time.Hour), "another account"},
 		"a second":          {ownToken(own.Namespace, own.Name, time.Second), "valid for less than 5m0s"},
 		"the past":          {ownToken(own.Namespace, own.Name, -time.Hour), "valid for less than 5m0s"},
-		"64 KiB":            {strings.Repeat("a", tokenLimit+1), "token of hypergate's own service account"},
+		"64 KiB":            {strings.Repeat("a", tokenLimit+1), "token of hypergate's own service account has more than 64 KiB"},
 	} {
-		err := ownTokenProblem(tc.token, own)
+		err := TokenProblem(tc.token, ownAccount, own)
 		if got := fmt.Sprint(err); (err == nil) != (tc.want == "") || !strings.Contains(got, tc.want) && tc.want != "" {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}

@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clienttransport "k8s.io/client-go/transport"
@@ -95,9 +96,14 @@ func Limited(config *rest.Config) *rest.Config {
 	return out
 }
 
-// limitTransport sets headerLimit and the buffers on a transport that no other config shares.
+// limitTransport sets headerLimit and the buffers on a transport that no other config shares. If a config names files,
+// client-go wraps its transport, to read them again.
 func limitTransport(next http.RoundTripper) http.RoundTripper {
-	if t, ok := next.(*http.Transport); ok && t != http.DefaultTransport {
+	inner := next
+	for wrapper, is := inner.(utilnet.RoundTripperWrapper); is; wrapper, is = inner.(utilnet.RoundTripperWrapper) {
+		inner = wrapper.WrappedRoundTripper()
+	}
+	if t, ok := inner.(*http.Transport); ok && t != http.DefaultTransport {
 		t.MaxResponseHeaderBytes = headerLimit
 		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connectionBuffer}
 	}

@@ -89,7 +89,13 @@ func printError(errOut io.Writer, args []string, message string) {
 		slog.New(logs.Handler(errOut, logs.JSON, 0)).Error("hypergate ends", "err", message)
 		return
 	}
-	fmt.Fprintf(errOut, "hypergate: %s\n", message)
+	note(errOut, message)
+}
+
+// note prints an error or what the user must know. A text of an API server can have line breaks, and must not pass for
+// another line of hypergate.
+func note(errOut io.Writer, message string) {
+	fmt.Fprintf(errOut, "hypergate: %s\n", strings.ReplaceAll(message, "\n", "\n  "))
 }
 
 // logsJSON reports whether a command line is of `hypergate run` with a log of JSON. It reads the arguments themselves:

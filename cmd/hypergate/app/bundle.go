@@ -184,7 +184,7 @@ func reportMissing(errOut io.Writer, missing []error) error {
 		return nil
 	}
 	for _, err := range missing {
-		fmt.Fprintf(errOut, "hypergate: %s\n", errorText(err))
+		note(errOut, errorText(err))
 	}
 	return codeError(exitAct)
 }

@@ -24,7 +24,7 @@ func follow(
 		lines, more, err := read(ctx)
 		if err != nil {
 			if why := errorText(err); ctx.Err() == nil && why != problem {
-				fmt.Fprintf(errOut, "hypergate: %s\n", why)
+				note(errOut, why)
 				problem = why
 			}
 			continue

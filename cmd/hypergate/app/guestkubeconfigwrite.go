@@ -15,11 +15,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/hypergate/hypergate/pkg/apply"
+	"github.com/hypergate/hypergate/pkg/guest"
 	"github.com/hypergate/hypergate/pkg/kubeconfig"
 	"github.com/hypergate/hypergate/pkg/mgmt"
 )
@@ -48,8 +50,17 @@ func (o *guestKubeconfigOptions) requestToken(
 	case got.Status.Token == "":
 		return time.Time{}, fmt.Errorf("%s: the API server returned no token", doing)
 	}
+	if err := tokenProblem(got.Status.Token, o.guestNamespace, o.account); err != nil {
+		return time.Time{}, fmt.Errorf("%s: %w", doing, err)
+	}
 	access.Token = got.Status.Token
 	return got.Status.ExpirationTimestamp.Time, nil
+}
+
+// tokenProblem returns why a token that the guest issued is not used as that of a service account. Nil: it is.
+func tokenProblem(token, namespace, name string) error {
+	account := types.NamespacedName{Namespace: namespace, Name: name}
+	return guest.TokenProblem(token, "service account "+account.String(), account)
 }
 
 // store writes the kubeconfig to the Secret.

@@ -241,6 +241,9 @@ func (o *proxiesOptions) token(ctx context.Context, client coreclient.CoreV1Inte
 	case err != nil:
 		return "", accessError(doing, "create serviceaccounts/token there", err)
 	}
+	if err := tokenProblem(got.Status.Token, o.guestNamespace, account); err != nil {
+		return "", fmt.Errorf("%s: %w", doing, err)
+	}
 	return got.Status.Token, nil
 }
 

@@ -1,6 +1,8 @@
 package app_test
 
 import (
+	"cmp"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/pem"
 	"fmt"
@@ -30,6 +32,15 @@ type twoClusters struct {
 	// pods are istiod's pods: whether each is ready. Nil means that the list is forbidden.
 	pods  map[string]bool
 	roots []byte
+	// token is what the guest answers. Empty: a token of hypergate's account.
+	token string
+}
+
+// issuedToken returns a token of a service account, which is valid for an hour.
+func issuedToken(account string) string {
+	claims := `{"iat":1700000000,"exp":1700003600,"kubernetes.io":{"namespace":"openshift-ingress","serviceaccount":{"name":"` +
+		account + `"}}}`
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
 func (c *twoClusters) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -41,7 +52,7 @@ func (c *twoClusters) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		answerWith(w, http.StatusCreated, authenticationv1.TokenRequest{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenRequest"},
-			Status:   authenticationv1.TokenRequestStatus{Token: "t"},
+			Status:   authenticationv1.TokenRequestStatus{Token: cmp.Or(c.token, issuedToken("hypergate"))},
 		})
 		return
 	}
@@ -163,5 +174,23 @@ func (c *twoClusters) commandLine(t *testing.T) []string {
 	return []string{
 		"proxies", "--kubeconfig=" + kubeconfig, "--guest-kubeconfig=" + kubeconfig, "-n=ns", "--address=example.com:443",
 		"--connect-to=" + server.Listener.Addr().String(),
+	}
+}
+
+// TestTokensOfCommandsAreChecked checks that no command prints, stores or sends a token that the guest has changed.
+func TestTokensOfCommandsAreChecked(t *testing.T) {
+	for name, tc := range map[string]struct{ token, want string }{
+		"another account": {issuedToken("admin"), "a token of another account than service account openshift-ingress/hypergate"},
+		"too long":        {issuedToken("hypergate") + strings.Repeat("a", 64<<10), "openshift-ingress/hypergate has more than 64 KiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &twoClusters{t: t, istiods: []string{"istiod-a"}, pods: map[string]bool{"istiod-a": true}, token: tc.token}
+			args := c.commandLine(t)
+			fails(t, args, "requesting a token", tc.want)
+			if asked := c.asked.Load(); asked != 0 {
+				t.Error("istiod got the token")
+			}
+			fails(t, []string{"guest-kubeconfig", args[2]}, "requesting a token", tc.want)
+		})
 	}
 }

@@ -124,9 +124,13 @@ func (o *releaseOptions) release(ctx context.Context, cluster *guest.Cluster, ou
 	return errors.New("releasing Gateways: some change so often that they are still held: run the command again")
 }
 
+// mostReleaseErrors is how many errors are kept of one round. The guest decides how many Gateways are held.
+const mostReleaseErrors = 10
+
 // releaseEach releases the given Gateways, except those that have changed since they were listed.
 func (o *releaseOptions) releaseEach(ctx context.Context, cluster *guest.Cluster, held []model.ForeignObject, out io.Writer) error {
 	var errs []error
+	more := 0
 	for _, of := range held {
 		patch, err := model.ReleasePatch(of)
 		if err == nil {
@@ -134,6 +138,8 @@ func (o *releaseOptions) releaseEach(ctx context.Context, cluster *guest.Cluster
 		}
 		switch {
 		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		case err != nil && len(errs) == mostReleaseErrors:
+			more++
 		case err != nil:
 			errs = append(errs, accessError("releasing the Gateway", "patch Gateways in the guest", err))
 		default:
@@ -141,6 +147,9 @@ func (o *releaseOptions) releaseEach(ctx context.Context, cluster *guest.Cluster
 				return err
 			}
 		}
+	}
+	if more > 0 {
+		errs = append(errs, fmt.Errorf("%s could not be released", counted(more, "more Gateway")))
 	}
 	return errors.Join(errs...)
 }

@@ -184,3 +184,19 @@ func TestReleaseFails(t *testing.T) {
 	fails(t, []string{"release", "--timeout=0s"}, "--timeout", "greater than 0")
 	fails(t, []string{"release"}, "--guest-kubeconfig, --guest-context or --guest-kubeconfig-secret is required")
 }
+
+// TestReleaseKeepsFewErrors checks that the error is short, however many Gateways are held.
+func TestReleaseKeepsFewErrors(t *testing.T) {
+	t.Parallel()
+	holds := map[string]string{}
+	for i := range 25 {
+		holds[fmt.Sprintf("shop/web%d", i)] = model.HoldValue("openshift-gateway")
+	}
+	s := newGatewayServer(holds)
+	s.forbidden = true
+	r := execute(t, "release", "--guest-kubeconfig="+s.kubeconfig(t))
+	n := strings.Count(r.errOut, "releasing the Gateway")
+	if n != 10 || !strings.HasSuffix(r.errOut, "\n  15 more Gateways could not be released\n") {
+		t.Errorf("%d errors:\n%s", n, r.errOut)
+	}
+}

@@ -106,7 +106,7 @@ func (o *waitOptions) until(
 			line = "waiting: " + waits
 		}
 		if line != printed && line != "" {
-			fmt.Fprintf(errOut, "hypergate: %s\n", line)
+			note(errOut, line)
 		}
 		printed = line
 		timer := time.NewTimer(pause)
@@ -124,7 +124,16 @@ func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
-	return text.Lines(text.Cut(withBriefURLs(err.Error()), longestError))
+	return text.Lines(text.Cut(withBriefURLs(beginning(err.Error(), 8*longestError)), longestError))
+}
+
+// beginning returns a text of at most most bytes. A longer text ends at a space, and so not within a URL, whose
+// password could then not be found.
+func beginning(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:strings.LastIndexAny(s[:most], " \n")+1] + text.Ellipsis
 }
 
 // withBriefURLs returns a text without the users and passwords of URLs, and without the parameters of requests. The
