@@ -1,6 +1,7 @@
 package apply_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -245,7 +246,7 @@ func TestAStatusWriteDoesNotNotify(t *testing.T) {
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
-	w.settle(c, objs)
+	w.rests(c, objs)
 	w.requests.reset()
 	for _, o := range objs {
 		w.patch(o, `{"metadata":{"annotations":{"theirs":"yes"}}}`)
@@ -253,6 +254,12 @@ func TestAStatusWriteDoesNotNotify(t *testing.T) {
 	w.Consistently(w.notified, "300ms").ShouldNot(gomega.Receive())
 	if got := w.requests.String(); got != "0 reads, 0 writes" {
 		t.Errorf("at rest: %s", got)
+	}
+	at := slices.IndexFunc(objs, func(o object) bool { return o.GVK().Kind == "ConfigMap" })
+	w.patch(objs[at], sample()[at].change)
+	writes := w.converge(c, objs, func() bool { return w.isOurs(objs[at]) })
+	if got := w.requests.String(); writes != 1 || got != "0 reads, 1 writes" {
+		t.Errorf("after a change of our own field: %d writes, and %s were sent; want only the one that restores it", writes, got)
 	}
 }
 

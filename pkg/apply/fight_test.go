@@ -38,7 +38,7 @@ func TestAValueOfTheSameFieldManagerIsDrift(t *testing.T) {
 			if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 				t.Fatal(r.Err())
 			}
-			w.settle(c, objs)
+			w.rests(c, objs)
 
 			w.requests.reset()
 			w.applyAsUs(o) // changes nothing

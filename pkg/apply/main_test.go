@@ -222,6 +222,23 @@ func (w *fixture) settle(c *apply.Cluster, objs []object) {
 	}
 }
 
+// rests is settle, and also drops notifications that come late: the tracker sends one after it has changed, without its
+// lock. It waits until none has come during 50 looks. A delay of the process also delays these.
+func (w *fixture) rests(c *apply.Cluster, objs []object) {
+	w.t.Helper()
+	w.settle(c, objs)
+	quiet := 0
+	w.Eventually(func() int {
+		select {
+		case <-w.notified:
+			quiet = 0
+		default:
+			quiet++
+		}
+		return quiet
+	}).Should(gomega.BeNumerically(">=", 50))
+}
+
 // converge works like the controller: it applies after each notification, until done. It returns the number of
 // writes.
 func (w *fixture) converge(c *apply.Cluster, objs []object, done func() bool) int {

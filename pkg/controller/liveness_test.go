@@ -173,7 +173,7 @@ func TestLivenessNoticesAPassThatHangs(t *testing.T) {
 // event also ends the running pass if there is a reason.
 func TestAnEventRequestsAPass(t *testing.T) {
 	r := newTestReconciler(t, clock.RealClock{}, fakeapi.New(t).Config())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Deadline)
 	defer cancel()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	context.AfterFunc(ctx, queue.ShutDown)

@@ -187,7 +187,8 @@ func TestOwnerOfAGuestCRD(t *testing.T) {
 }
 
 func TestContentOfAGuestCRD(t *testing.T) {
-	f := start(t, func(api *fakeapi.Server) {
+	var pause sync.RWMutex
+	f := startWith(t, func(api *fakeapi.Server) {
 		api.Put(theNamespaces)
 		api.Put(theClasses)
 		api.Put(theRoutes)
@@ -198,7 +199,7 @@ func TestContentOfAGuestCRD(t *testing.T) {
 			crd("gateways.gateway.networking.k8s.io", ""),
 			crd("things.example.com", ""),
 		)
-	})
+	}, func(next http.RoundTripper) http.RoundTripper { return pausing{next, &pause} })
 	same := f.eventuallyFact(classCRD, crds.Read)
 	if !same.Same() || same.Definition.State != crds.Established || len(same.Definition.Served) == 0 {
 		t.Errorf("the CRD is equal to hypergate's, but the facts are %+v", same)
@@ -224,8 +225,10 @@ func TestContentOfAGuestCRD(t *testing.T) {
 	f.Expect(f.reads(classCRD)).To(gomega.Equal(2), "it is read once for each change, and not at rest")
 
 	t.Log("the result for an earlier spec does not count")
+	pause.Lock()
 	f.api.Put(theCRDs, wholeCRD(t, classCRD, withField("v1", "another")))
-	f.Eventually(func() crds.Content { return f.fact(classCRD).Content }).WithPolling(time.Millisecond).Should(gomega.Equal(crds.Unread))
+	f.eventuallyFact(classCRD, crds.Unread)
+	pause.Unlock()
 	f.Eventually(func() []crds.Field { return f.fact(classCRD).Difference.Lost }).Should(gomega.HaveLen(1))
 
 	t.Log("the result for a deleted CRD does not count")
@@ -248,6 +251,25 @@ func TestReadsWaitForAPauseInEvents(t *testing.T) {
 	f.Expect(time.Since(before)).To(gomega.BeNumerically(">=", 250*time.Millisecond))
 }
 
+// pausing holds the reads of CRDs while the lock is held.
+type pausing struct {
+	next  http.RoundTripper
+	pause *sync.RWMutex
+}
+
+func (p pausing) RoundTrip(request *http.Request) (*http.Response, error) {
+	if readsACRD(request) {
+		p.pause.RLock()
+		defer p.pause.RUnlock()
+	}
+	return p.next.RoundTrip(request)
+}
+
+// readsACRD reports whether a request is for the whole CRD.
+func readsACRD(request *http.Request) bool {
+	return strings.HasSuffix(request.URL.Path, "/customresourcedefinitions") && request.URL.Query().Get("fieldSelector") != ""
+}
+
 // refusing answers the reads of CRDs with an error while on is set.
 type refusing struct {
 	next http.RoundTripper
@@ -255,7 +277,7 @@ type refusing struct {
 }
 
 func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
-	if r.on.Load() && strings.HasSuffix(request.URL.Path, "/customresourcedefinitions") && request.URL.Query().Get("fieldSelector") != "" {
+	if r.on.Load() && readsACRD(request) {
 		request = request.Clone(request.Context())
 		request.URL.Path = "/refused"
 	}

@@ -3,6 +3,7 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -131,9 +132,18 @@ func TestObservedGateways(t *testing.T) {
 
 // TestManyDeploymentsOfManyGateways: an API server of the guest's own can give all Gateways the same UID, and name it
 // as the owner of all Deployments. Each Gateway must be looked up in the same time.
+//
+//nolint:paralleltest // Nothing may run beside what is measured.
 func TestManyDeploymentsOfManyGateways(t *testing.T) {
-	t.Parallel()
-	const many = 20_000 // watch.MaxObjects
+	const many, times = 20_000, 8 // watch.MaxObjects
+	few, all := fastest(many/times), fastest(many)
+	if most := 3 * times * few; all > most { // if each looked at all, it would be times*times
+		t.Errorf("%d Gateways and Deployments take %s, and %d take %s: want at most %s", many/times, few, many, all, most)
+	}
+}
+
+// fastest returns the shortest time of some calls of rolledGateways. A busy machine prolongs only some of them.
+func fastest(many int) time.Duration {
 	gateways, deployments := make([]any, many), make([]any, many)
 	for i := range many {
 		name := fmt.Sprintf("%s-%d", strings.Repeat("long", 50), i)
@@ -142,11 +152,13 @@ func TestManyDeploymentsOfManyGateways(t *testing.T) {
 		}
 		deployments[i] = &rolledDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}, gateway: "same"}
 	}
-	began := time.Now()
-	rolledGateways(gateways, deployments, map[string]bool{"ours": true})
-	if lasted := time.Since(began); lasted > 2*time.Second {
-		t.Errorf("%d Gateways and Deployments take %s", many, lasted)
+	shortest := time.Duration(math.MaxInt64)
+	for range 5 {
+		began := time.Now()
+		rolledGateways(gateways, deployments, map[string]bool{"ours": true})
+		shortest = min(shortest, time.Since(began))
 	}
+	return shortest
 }
 
 // TestTheDeploymentOfAGateway checks which Deployment counts if istiod left one of an earlier class or name.

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hypergate/hypergate/pkg/migration"
@@ -15,7 +16,18 @@ import (
 // for what tenants create, and reports whether it has.
 func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *http.Request) bool) *Cluster {
 	t.Helper()
-	cfg := model.Config{Revision: "r", GuestNamespace: "ns", ControllerName: "example.com/ours"}
+	config := apiServer(t, leadingAPI(replicas, answer))
+	config.QPS = -1
+	return clusterOf(t, config, leadingConfig())
+}
+
+func leadingConfig() model.Config {
+	return model.Config{Revision: "r", GuestNamespace: "ns", ControllerName: "example.com/ours"}
+}
+
+// leadingAPI is the API server of leadingGuest.
+func leadingAPI(replicas int, answer func(http.ResponseWriter, *http.Request) bool) http.HandlerFunc {
+	cfg := leadingConfig()
 	objects := map[string]any{
 		"/apis/apps/v1/namespaces/ns/deployments/" + cfg.IstiodName(): map[string]any{
 			"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"replicas": replicas},
@@ -33,7 +45,7 @@ func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *
 			},
 		},
 	}
-	config := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		object, is := objects[r.URL.Path]
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/api/v1/namespaces/ns/pods"):
@@ -46,9 +58,7 @@ func leadingGuest(t *testing.T, replicas int, answer func(http.ResponseWriter, *
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(object)
-	})
-	config.QPS = -1
-	return clusterOf(t, config, cfg)
+	}
 }
 
 // TestAFailedReadLeavesTheOrigin checks that a reading that fails at what tenants create has the origin and the lock.
@@ -95,29 +105,39 @@ func TestAReadingIsShortWhileTheOriginIsAway(t *testing.T) {
 		replicas int
 		urgent   bool
 		fails    bool
+		lasts    time.Duration
 	}{
-		{"away", 0, true, true}, {"serves", 1, true, false}, {"parked", 0, false, false},
+		{"away", 0, true, true, restTime}, {"serves", 1, true, false, slow}, {"parked", 0, false, false, slow},
 	} {
 		t.Run(of.name, func(t *testing.T) {
 			t.Parallel()
-			guest := leadingGuest(t, of.replicas, func(_ http.ResponseWriter, r *http.Request) bool {
-				if strings.HasSuffix(r.URL.Path, "/gateways") {
-					select {
-					case <-time.After(slow):
-					case <-r.Context().Done():
-					}
+			config := apiServer(t, http.NotFound) // only its certificate is used
+			synctest.Test(t, func(t *testing.T) {
+				config.QPS = -1
+				config.Wrap(func(http.RoundTripper) http.RoundTripper { return inProcess(leadingAPI(of.replicas, slowly(slow))) })
+				began, guest := time.Now(), clusterOf(t, config, leadingConfig())
+				facts, err := guest.Migration(t.Context(), MigrationQuestion{Urgent: of.urgent})
+				if lasted := time.Since(began); (err != nil) != of.fails || lasted != of.lasts {
+					t.Errorf("after %s: %v, want %s", lasted, err, of.lasts)
 				}
-				return false
+				if facts.Leader != "hosted:p" || facts.Inventory.Origin.Kind() == migration.NoOrigin {
+					t.Errorf("%+v", facts)
+				}
 			})
-			began := time.Now()
-			facts, err := guest.Migration(t.Context(), MigrationQuestion{Urgent: of.urgent})
-			if lasted := time.Since(began); (err != nil) != of.fails || of.fails && lasted >= slow {
-				t.Errorf("after %s: %v", lasted, err)
-			}
-			if facts.Leader != "hosted:p" || facts.Inventory.Origin.Kind() == migration.NoOrigin {
-				t.Errorf("%+v", facts)
-			}
 		})
+	}
+}
+
+// slowly lets a list of Gateways take some time.
+func slowly(slow time.Duration) func(http.ResponseWriter, *http.Request) bool {
+	return func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/gateways") {
+			select {
+			case <-time.After(slow):
+			case <-r.Context().Done():
+			}
+		}
+		return false
 	}
 }
 

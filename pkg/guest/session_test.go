@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/onsi/gomega"
@@ -28,7 +27,7 @@ func TestTheGuestIsUnknownAfterAKubeconfigChange(t *testing.T) {
 	for _, missing := range []string{"customresourcedefinitions", "namespaces", "leases", "deployments", "configmaps"} {
 		t.Run(missing, func(t *testing.T) {
 			t.Parallel()
-			g := gomega.NewWithT(t)
+			g := hang.Gomega(t)
 			api := fakeapi.New(t)
 			api.Put(theLeases)
 			api.Put(theIstiods)
@@ -69,7 +68,6 @@ func TestTheGuestIsUnknownAfterAKubeconfigChange(t *testing.T) {
 			g.Expect(err).NotTo(gomega.HaveOccurred())
 			notified := make(chan struct{}, 1000)
 			g.Expect(cluster.Start(klog.NewContext(t.Context(), logr.Discard()), func() { notified <- struct{}{} })).To(gomega.Succeed())
-			g.SetDefaultEventuallyTimeout(time.Minute)
 			known := func() error {
 				_, err := cluster.Observe()
 				return err

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestTheKubeconfigOfAnotherGuestIsNotUsed checks that the current kubeconfig stays in use until the right guest's
@@ -201,7 +203,7 @@ func TestTokenIsAccepted(t *testing.T) {
 			t.Errorf("token %q: %t, %v, want %t", token, got, err, want)
 		}
 	}
-	gomega.NewWithT(t).Eventually(server.open, time.Minute).Should(gomega.BeZero())
+	hang.Gomega(t).Eventually(server.open).Should(gomega.BeZero())
 	server.Close()
 	if _, err := f.Accepts(f.ctx, "good"); err == nil {
 		t.Error("Accepts succeeds with a closed server")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,20 +88,24 @@ func TestDialAnyPassesASilentRelay(t *testing.T) {
 	sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
 	b.connected(sidecar)
 	var silent, ended atomic.Int64
-	caller := b.callerOf(func(relay int, r *http.Request) http.Handler {
-		if relay == 0 {
-			silent.Add(1)
-			<-r.Context().Done()
-			ended.Add(1)
-		}
-		return b.api.Config.Handler
+	var order passing
+	caller := b.callerOf(func(relay int, _ *http.Request) http.Handler {
+		return order.note(relay, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if relay == 0 {
+				silent.Add(1)
+				<-r.Context().Done()
+				ended.Add(1)
+				return
+			}
+			b.api.Config.Handler.ServeHTTP(w, r)
+		}))
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
 	var all sync.WaitGroup
-	for range 8 {
+	for call := range 8 {
+		one := caller
+		one.Token = strconv.Itoa(call)
 		all.Go(func() {
-			conn, err := caller.DialAny(ctx, twoRelays(), client)
+			conn, err := one.DialAny(t.Context(), twoRelays(), client)
 			if err == nil {
 				err = talk(conn, "hello")
 				_ = conn.Close()
@@ -111,9 +116,7 @@ func TestDialAnyPassesASilentRelay(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if ctx.Err() != nil {
-		t.Error("an attempt needed all of its time")
-	}
+	order.check(t)
 	b.g.Eventually(func() int64 { return silent.Load() - ended.Load() }).Should(gomega.BeZero())
 }
 
@@ -129,30 +132,70 @@ func TestDialAnyPassesARelayWithoutIstiod(t *testing.T) {
 			client := b.secureIstiod()
 			sidecar, _ := b.sidecar(defaultLimits(), supportedVersions())
 			b.connected(sidecar)
-			other := newBench(t, defaultLimits(), supportedVersions())
+			l := defaultLimits()
+			l.closing = time.Millisecond // the relay keeps no attempt that hypergate has ended
+			other := newBench(t, l, supportedVersions())
 			other.ca = b.ca
 			other.write("root.pem", b.ca.Root)
 			other.identity(b.ca, tunnelName)
 			if hangs {
 				other.reachesAHungIstiod()
 			}
-			var tried atomic.Int64
+			var order passing
 			caller := b.callerOf(func(relay int, _ *http.Request) http.Handler {
 				if relay == 0 {
-					tried.Add(1)
-					return other.api.Config.Handler
+					return order.note(relay, other.api.Config.Handler)
 				}
-				return b.api.Config.Handler
+				return order.note(relay, b.api.Config.Handler)
 			})
-			for tried.Load() < 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				conn, err := caller.DialAny(ctx, twoRelays(), client)
+			for call := 0; order.tried.Load() < 3; call++ {
+				caller.Token = strconv.Itoa(call)
+				conn, err := caller.DialAny(t.Context(), twoRelays(), client)
 				b.must(err)
-				cancel()
 				b.must(talk(conn, "hello"))
 				b.must(conn.Close())
 			}
+			order.check(t)
 		})
+	}
+}
+
+// passing notes which calls of DialAny, each with a token of its own, tried relay 0 before relay 1.
+type passing struct {
+	attempts      sync.Map // by token: the context of the attempt with relay 0
+	tried, passed atomic.Int64
+}
+
+// note returns a handler of a relay's requests that notes them.
+func (p *passing) note(relay int, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		call := r.Header.Get("Authorization")
+		if relay == 0 {
+			attempt, end := context.WithCancel(context.Background())
+			defer end()
+			p.attempts.Store(call, attempt)
+		} else if attempt, tried := p.attempts.Load(call); tried {
+			p.tried.Add(1)
+			select {
+			case <-attempt.(context.Context).Done():
+			case <-time.After(500 * time.Millisecond): // an attempt that has ended is noticed by then
+				p.passed.Add(1)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// check expects that relay 1 was tried before the attempt with relay 0 ended. On a busy machine, some of these attempts
+// end before, after dialTime.
+func (p *passing) check(t *testing.T) {
+	t.Helper()
+	if tried := p.tried.Load(); tried > 0 && p.passed.Load() == 0 {
+		t.Errorf("in all %d calls, relay 1 was tried only when the attempt with relay 0 had ended", tried)
+	}
+	const probeTime = 5 * time.Second // of the controller
+	if nextRelayTime > probeTime/2 {
+		t.Errorf("after %s, a probe has not enough time for the next relay", nextRelayTime)
 	}
 }
 

@@ -125,7 +125,7 @@ func TestProofTime(t *testing.T) {
 func TestTooManyGateways(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.gateways = 3
+	l.gateways, l.firstByte = 3, time.Hour
 	b := newBench(t, l, supportedVersions())
 	b.sidecar(defaultLimits(), supportedVersions())
 	first := b.talks()
@@ -133,6 +133,7 @@ func TestTooManyGateways(t *testing.T) {
 	second, third := b.gateway(), b.gateway()
 	b.must(errors.Join(talk(second, "two"), talk(third, "three")))
 	b.ends(b.gateway())
+	b.logs("Rejected a gateway: too many connections\" limit=3")
 	b.must(talk(first, "still here"))
 	b.must(third.Close())
 	b.talks()
@@ -205,7 +206,7 @@ func TestARelayPacesItself(t *testing.T) {
 func TestStreamsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	l := defaultLimits()
-	l.newStreams = throttle.Rate{Burst: 20, Every: 50 * time.Millisecond}
+	l.newStreams = throttle.Rate{Burst: 20, Every: time.Second}
 	b := newBench(t, defaultLimits(), supportedVersions())
 	var opened atomic.Int64
 	b.hostileRelay(func(conn *tls.Conn) {

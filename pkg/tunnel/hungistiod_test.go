@@ -27,7 +27,7 @@ func TestAHungIstiod(t *testing.T) {
 	second := b.istiod()
 	second.listen()
 	target, l := b.target, defaultLimits()
-	b.target, l.check, l.target = second.address, 20*time.Millisecond, 2*time.Second
+	b.target, l.check, l.target = second.address, 20*time.Millisecond, 10*time.Second
 	sidecar, _ := b.sidecar(l, supportedVersions())
 	b.target = target
 	b.upAgain(sidecar)
@@ -69,7 +69,7 @@ func TestARelayWhoseTunnelsAcceptNothingIsNotReady(t *testing.T) {
 	istiod := b.istiod()
 	istiod.listen()
 	b.target = istiod.address
-	l.check, l.target = 20*time.Millisecond, 2*time.Second
+	l.check, l.target = 20*time.Millisecond, 10*time.Second
 	sidecar, _ := b.sidecar(l, supportedVersions())
 	b.upAgain(sidecar)
 	b.g.Eventually(b.relay.Ready).Should(gomega.BeTrue())

@@ -37,7 +37,7 @@ import (
 )
 
 // patience limits each wait of these tests.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // runningProxy is a running proxy with its control plane.
 type runningProxy struct {
