@@ -158,7 +158,8 @@ func (w *harness) run() func() {
 	return stop
 }
 
-// lateEnd is the time after which a controller that has not ended is reported. It gives up after 20 seconds.
+// lateEnd is the time after which a controller that has not ended is reported. In a pod, it gives up after 20 seconds.
+// Here it gives up after hang.Deadline, because the work that it waits for takes longer on a busy machine.
 const lateEnd = 15 * time.Second
 
 // goroutines returns the stacks of the goroutines that run code of hypergate.
@@ -184,7 +185,7 @@ func (w *harness) tryRun() (stop func(), ended chan error) {
 			Probe:         w.probe,
 			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"),
 			MetricsAddress: "0",
-			Reporting:      w.reporting, LeaderElection: w.elects,
+			Reporting:      w.reporting, LeaderElection: w.elects, ShutdownTimeout: hang.Deadline,
 		})
 	}()
 	return cancel, ended
