@@ -254,6 +254,15 @@ func TestNextStepsOfIdentityProblems(t *testing.T) {
 	}))
 }
 
+// TestAReportFollowsItsCause checks that hypergate itself delays a report to the HostedControlPlane for less than five
+// seconds: what changes is shown by a watch, or by a look at the watches of a guest that does not answer.
+func TestAReportFollowsItsCause(t *testing.T) {
+	const aim = 5 * time.Second
+	if longest := max(passSpacing+hcpLatest, lookEvery+passSpacing+hcpQuiet); longest >= aim {
+		t.Errorf("a report follows its cause after %s, want less than %s", longest, aim)
+	}
+}
+
 // TestReportsAreDebounced checks that a stable text is written after hcpQuiet, and a changing one after
 // hcpLatest.
 func TestReportsAreDebounced(t *testing.T) {

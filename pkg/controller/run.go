@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Options struct {
 	// Probe is how istiod's endpoint is probed.
 	Probe          Probe
 	LeaderElection bool
+	// ShutdownTimeout is how long running work may take to end. Zero: as in a pod.
+	ShutdownTimeout time.Duration
 	// Reporting is whether conditions are written to the HostedControlPlane.
 	Reporting      Reporting
 	HealthAddress  string
@@ -255,7 +258,7 @@ func newManager(ctx context.Context, o Options, lose context.CancelCauseFunc) (m
 		LeaseDuration:                 new(leaseDuration),
 		RenewDeadline:                 new(renewDeadline),
 		RetryPeriod:                   new(retryPeriod),
-		GracefulShutdownTimeout:       new(shutdownTimeout),
+		GracefulShutdownTimeout:       new(cmp.Or(o.ShutdownTimeout, shutdownTimeout)),
 	}
 	if o.LeaderElection {
 		lock, err := leaseLock(o, options.Logger, lose)

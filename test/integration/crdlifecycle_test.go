@@ -52,15 +52,8 @@ func theSameIsKept(w *crdWorld) {
 	w.install("demo")
 	w.Expect(w.versionsOfCRDs(w.all()...)).To(gomega.Equal(before))
 	asked := w.guestRequests.count()
-	w.Consistently(func() []string {
-		var reads []string
-		for _, r := range w.guestRequests.since(asked) {
-			if strings.Contains(r, "/customresourcedefinitions") {
-				reads = append(reads, r)
-			}
-		}
-		return reads
-	}, "2s").Should(gomega.BeEmpty(), "at rest no CRD is read")
+	w.looksAgain()
+	w.Expect(requestsFor(w.guestRequests.since(asked), "/customresourcedefinitions")).To(gomega.BeEmpty(), "at rest no CRD is read")
 }
 
 func anotherIsBlockedUntilConsent(w *crdWorld) {

@@ -185,11 +185,13 @@ func TestAGuestOutageChangesNothing(t *testing.T) {
 func TestAnExpiredGuestCredentialDoesNotCrash(t *testing.T) {
 	w := newHarness(t)
 	good := w.guestConfig
-	w.guestConfig = rest.AnonymousClientConfig(good)
-	w.guestConfig.BearerToken = "expired"
+	expired := rest.AnonymousClientConfig(good)
+	expired.BearerToken = "expired"
+	w.guestConfig = counted(expired, w.guestRequests)
 	stop, ended := w.tryRun()
 	t.Cleanup(stop)
-	w.Consistently(ended, "3s").ShouldNot(gomega.Receive())
+	w.Eventually(func() bool { return len(ended) > 0 || w.guestRequests.unauthorized() >= 3 }).Should(gomega.BeTrue(), "it keeps trying")
+	w.Expect(ended).NotTo(gomega.Receive())
 	w.Expect(writes(w.mgmtRequests.since(0))).To(gomega.BeEmpty(), "nothing is written while the guest is not known")
 }
 

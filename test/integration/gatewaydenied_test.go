@@ -66,7 +66,8 @@ func TestTheGuestDeniesPatchesOfAGateway(t *testing.T) {
 	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
 	w.run()
 	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
-	w.Consistently(w.templates, "3s").Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotA)), "istiod waits for the hold")
+	w.looksAgain()
+	w.Expect(w.templates()).To(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotA)), "istiod waits for the hold")
 	w.Expect(w.installedMessage("demo")).NotTo(gomega.ContainSubstring("not allowed"))
 	remove()
 	w.Eventually(w.templates).Should(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotB)))
@@ -88,10 +89,12 @@ func TestTheGuestDeniesPatchesOfAGateway(t *testing.T) {
 }
 
 // TestTheGuestRevertsTheReleaseOfAGateway lets a mutating policy of the guest put the hold of one Gateway back. The API
-// server answers such a release without an error. The other Gateway rolls, hypergate does not repeat the release again
-// and again, and a condition has the cause.
+// server answers such a release without an error. The other Gateway rolls, hypergate does not repeat the release in
+// each pass, and a condition has the cause.
 func TestTheGuestRevertsTheReleaseOfAGateway(t *testing.T) {
-	w, stop := newGatewayWorld(t, "a", "b")
+	h, clock := newHarness(t), &movedClock{}
+	h.clock = clock
+	w, stop := newGatewayWorldOn(h, "a", "b")
 	stop()
 	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
 	w.run()
@@ -103,8 +106,10 @@ func TestTheGuestRevertsTheReleaseOfAGateway(t *testing.T) {
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
 		"rolling gateways: Gateway " + w.namespace + "/a cannot be released, and keeps its pods: " +
 			"a mutating webhook or policy reverts the change"))
+	clock.stop() // a release follows after a minute
 	before := w.guestRequests.count()
-	w.Consistently(func() []string { return w.gatewayPatches(before) }, "5s").Should(gomega.BeEmpty())
+	w.looksAgain()
+	w.Expect(w.gatewayPatches(before)).To(gomega.BeEmpty())
 	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
 }
 
@@ -121,7 +126,9 @@ func (w *gatewayWorld) gatewayPatches(after int) (patches []string) {
 // TestAnotherClientHoldsAGatewayAgain lets a client of the guest undo each release of the smaller Gateway, which is the
 // first one. The other one rolls all the same, and the releases get rare. A condition names the way to find the client.
 func TestAnotherClientHoldsAGatewayAgain(t *testing.T) {
-	w, stop := newGatewayWorld(t, "a", "b")
+	h, clock := newHarness(t), &movedClock{}
+	h.clock = clock
+	w, stop := newGatewayWorldOn(h, "a", "b")
 	stop()
 	w.cfg.ProxyImage = "registry.example.com/proxyv2:new"
 	w.run()
@@ -135,8 +142,10 @@ func TestAnotherClientHoldsAGatewayAgain(t *testing.T) {
 	w.playGateway("b", w.cfg.ProxyImage, 1)
 	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
 		"rolling gateways: Gateway " + w.namespace + "/a keeps its pods: another client in the guest sets the annotation"))
+	clock.stop() // a release follows after a minute
 	w.Expect(w.gatewayPatches(before)).To(gomega.HaveLen(4), "three releases of the first Gateway, and one of the other")
-	w.Consistently(func() []string { return w.gatewayPatches(before) }, "5s").Should(gomega.HaveLen(4))
+	w.looksAgain()
+	w.Expect(w.gatewayPatches(before)).To(gomega.HaveLen(4))
 	w.Expect(w.held()).To(gomega.Equal([]string{"a"}))
 }
 

@@ -158,7 +158,8 @@ func (w *harness) run() func() {
 	return stop
 }
 
-// lateEnd is the time after which a controller that has not ended is reported. It gives up after 20 seconds.
+// lateEnd is the time after which a controller that has not ended is reported. In a pod, it gives up after 20 seconds.
+// Here it gives up after hang.Deadline, because the work that it waits for takes longer on a busy machine.
 const lateEnd = 15 * time.Second
 
 // goroutines returns the stacks of the goroutines that run code of hypergate.
@@ -176,7 +177,7 @@ func (w *harness) tryRun() (stop func(), ended chan error) {
 	source, err := charts.Embedded()
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
-	log := logr.FromSlogHandler(slog.NewTextHandler(testWriter{w.T, &w.log}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := logr.FromSlogHandler(slog.NewTextHandler(testWriter{w.T, &w.log}, &slog.HandlerOptions{Level: passLevel}))
 	ended = make(chan error, 1)
 	go func() {
 		ended <- controller.Run(logr.NewContext(ctx, log), controller.Options{
@@ -184,10 +185,41 @@ func (w *harness) tryRun() (stop func(), ended chan error) {
 			Probe:         w.probe,
 			TokenLifetime: time.Hour, CAOverlap: cmp.Or(w.caOverlap, time.Hour), Clock: w.clock, HealthAddress: cmp.Or(w.health, "0"),
 			MetricsAddress: "0",
-			Reporting:      w.reporting, LeaderElection: w.elects,
+			Reporting:      w.reporting, LeaderElection: w.elects, ShutdownTimeout: hang.Deadline,
 		})
 	}()
 	return cancel, ended
+}
+
+// restart starts the controller again, and returns when it has observed both sides.
+func (w *harness) restart() (stop func()) {
+	w.Helper()
+	computed := func() int { return strings.Count(w.log.String(), "Computed a plan") }
+	before := computed()
+	stop = w.run()
+	w.Eventually(computed).Should(gomega.BeNumerically(">", before))
+	return stop
+}
+
+// passLevel is the level at which controller-runtime logs the beginning of each pass.
+const passLevel slog.Level = -5
+
+// passes returns how many passes have begun.
+func (w *harness) passes() int { return strings.Count(w.log.String(), "msg=Reconciling ") }
+
+// looksAgain waits until three passes that began after the call have ended. It causes them by events in the guest that
+// require no change. So hypergate has done what it does about everything before the call, however slow the machine is.
+func (w *harness) looksAgain() {
+	w.Helper()
+	for range 4 { // the last one begins after the three have ended
+		before, stirs := w.passes(), 0
+		// A pass that is about to begin covers the first event. Then the next one causes another pass.
+		w.Eventually(func() int {
+			w.stir(fmt.Sprintf("again-%d-%d", before, stirs))
+			stirs++
+			return w.passes()
+		}).WithPolling(200 * time.Millisecond).Should(gomega.BeNumerically(">", before))
+	}
 }
 
 // testWriter keeps the controller's log and copies the important lines to the test's log. It copies nothing after the
@@ -360,17 +392,28 @@ func (w *harness) work() {
 	}
 }
 
-// movedClock is the system's clock, moved ahead by the test.
+// movedClock is the system's clock, moved ahead by the test, until the test stops it.
 type movedClock struct {
 	clock.RealClock
-	ahead atomic.Int64
+	ahead   atomic.Int64
+	stopped atomic.Pointer[time.Time]
 }
 
-func (c *movedClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+// Now returns the time.
+func (c *movedClock) Now() time.Time {
+	now := time.Now()
+	if at := c.stopped.Load(); at != nil {
+		now = *at
+	}
+	return now.Add(time.Duration(c.ahead.Load()))
+}
 
 func (c *movedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func (c *movedClock) move(by time.Duration) { c.ahead.Add(int64(by)) }
+
+// stop stops the clock. Then only move changes the time.
+func (c *movedClock) stop() { c.stopped.Store(new(time.Now())) }
 
 // requests counts the requests of a client, except watches.
 type requests struct {
@@ -402,6 +445,23 @@ func (r *requests) add(line string) {
 	defer r.mu.Unlock()
 	r.all = append(r.all, line)
 	r.at = append(r.at, time.Now())
+}
+
+// longestPause returns the longest time between two of the requests with a prefix, after the first n requests.
+func (r *requests) longestPause(n int, prefix string) (longest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var last time.Time
+	for i := n; i < len(r.all); i++ {
+		if !strings.HasPrefix(r.all[i], prefix) {
+			continue
+		}
+		if !last.IsZero() {
+			longest = max(longest, r.at[i].Sub(last))
+		}
+		last = r.at[i]
+	}
+	return longest
 }
 
 // firstWrite returns the time of the first write after the first n requests.

@@ -25,7 +25,6 @@ import (
 	"github.com/hypergate/hypergate/pkg/controller"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/status"
-	"github.com/hypergate/hypergate/test/hang"
 )
 
 // plane returns the current HostedControlPlane.
@@ -52,20 +51,13 @@ func (w *harness) hcpSays(name, kind string) func() *metav1.Condition {
 	return func() *metav1.Condition { return meta.FindStatusCondition(w.conditionsOf(name), kind) }
 }
 
-// withinMoments is the longest time from a cause to its report in a HostedControlPlane.
-const withinMoments = 5 * time.Second
-
-// hasReport waits until a condition of a HostedControlPlane matches. It fails after withinMoments.
+// hasReport waits until a condition of a HostedControlPlane matches. TestAReportFollowsItsCause in package controller
+// checks that hypergate itself delays it for less than five seconds. How long its work takes depends on the machine.
 func (w *harness) hasReport(name, kind string, want gomega.OmegaMatcher) {
 	w.Helper()
-	took := hang.Within(w.Gomega, withinMoments, w.work, w.hcpSays(name, kind), want)
-	w.Logf("%s: %s reported within %s: %s", name, kind, took, w.hcpSays(name, kind)().Message)
-}
-
-// hasReportLater is hasReport for a report that waits for the start of hypergate, or for retries with backoff.
-func (w *harness) hasReportLater(name, kind string, want gomega.OmegaMatcher) {
-	w.Helper()
+	began := time.Now()
 	w.Eventually(w.hcpSays(name, kind)).Should(want)
+	w.Logf("%s: %s reported after %s: %s", name, kind, time.Since(began).Round(time.Millisecond), w.hcpSays(name, kind)().Message)
 }
 
 // isWell waits until nothing is wrong and nothing is in progress. It accepts a webhook probe in progress, because
@@ -139,14 +131,14 @@ func TestReportsToTheHostedControlPlane(t *testing.T) {
 	w.clock = moved
 	w.others("guest1", 0)
 	w.run()
-	w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotRequested", "no GatewayClass"))
+	w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotRequested", "no GatewayClass"))
 	w.isWell("guest1")
 	w.createClass("demo")
 	w.hasReport("guest1", status.ControlPlaneProgressing, saying(metav1.ConditionTrue, "Installing", "istiod to become available"))
 	w.install("demo2")
 	w.hasReport("guest1", status.ControlPlaneAvailable,
 		saying(metav1.ConditionTrue, "AsExpected", "istiod has been serving since"))
-	w.hasReportLater("guest1", status.ControlPlaneProgressing, provingWebhook())
+	w.hasReport("guest1", status.ControlPlaneProgressing, provingWebhook())
 	w.isWell("guest1")
 	w.settle()
 
@@ -215,8 +207,8 @@ func butProgressing() cmp.Option {
 	}))
 }
 
-// TestErrorsAreReportedToTheHostedControlPlane checks that errors are reported within five seconds of their cause, with
-// the failed step, the cause and the next step. When a problem is solved, hypergate reports that, too.
+// TestErrorsAreReportedToTheHostedControlPlane checks that errors are reported with the failed step, the cause and the
+// next step. When a problem is solved, hypergate reports that, too.
 func TestErrorsAreReportedToTheHostedControlPlane(t *testing.T) {
 	w := newReport(t)
 	w.run()
@@ -296,8 +288,8 @@ func TestNotEnabled(t *testing.T) {
 			stop()
 			w.cfg.NotEnabled = true
 			w.run()
-			w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotEnabled", "nothing is installed"))
-			w.hasReportLater("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "AsExpected"))
+			w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionTrue, "NotEnabled", "nothing is installed"))
+			w.hasReport("guest1", status.ControlPlaneProgressing, haveStatus(metav1.ConditionFalse, "AsExpected"))
 			w.Expect(w.members()).To(gomega.BeEmpty())
 			w.Eventually(func() int {
 				leases, err := w.guest.CoordinationV1().Leases(w.cfg.GuestNamespace).List(w.Context(), metav1.ListOptions{})
@@ -387,7 +379,7 @@ func TestAnUnobservedGuestIsReportedToTheHostedControlPlane(t *testing.T) {
 	w.guestConfig = rest.AnonymousClientConfig(w.guestConfig)
 	w.guestConfig.BearerToken = "expired"
 	w.run()
-	w.hasReportLater("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized",
+	w.hasReport("guest1", status.ControlPlaneAvailable, saying(metav1.ConditionUnknown, "GuestUnauthorized",
 		"the API server does not accept the credentials [store a kubeconfig that the guest accepts in its Secret, "+
 			"for example with hypergate guest-kubeconfig --apply]"))
 	w.Expect(w.hcpSays("guest1", status.ControlPlaneProgressing)()).To(haveStatus(metav1.ConditionTrue, "WaitingForGuest"))

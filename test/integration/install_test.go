@@ -127,11 +127,18 @@ func TestARestartChangesNothing(t *testing.T) {
 	w := newHarness(t)
 	stop := w.run()
 	w.install("demo")
-	before := w.versions()
+	namespace := "/api/v1/namespaces/" + w.cfg.GuestNamespace
+	versions := func() map[string]string {
+		out := w.versions()
+		delete(out, "guest/api/v1/namespaces//"+w.cfg.GuestNamespace) // looksAgain changes it
+		return out
+	}
+	before, guest := versions(), w.guestRequests.count()
 	stop()
-	w.run()
-	w.settle()
-	w.Consistently(w.versions, "1s").Should(gomega.Equal(before))
+	w.restart()
+	w.looksAgain()
+	w.Expect(versions()).To(gomega.Equal(before))
+	w.Expect(countPrefix(writes(w.guestRequests.since(guest)), "PATCH "+namespace+"?")).To(gomega.BeZero())
 }
 
 // webhook returns hypergate's validating webhook configuration, or nil.

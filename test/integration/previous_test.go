@@ -84,7 +84,7 @@ func (m move) run(t *testing.T) {
 	first := d.start(nil)
 	d.Eventually(func() string { return installed().Message }).Should(gomega.ContainSubstring("not allowed to patch clusterroles"))
 	if m.topology == model.TopologyHosted {
-		d.hasReportLater("guest1", status.ControlPlaneDegraded, gomega.And(
+		d.hasReport("guest1", status.ControlPlaneDegraded, gomega.And(
 			gomega.HaveField("Reason", "Forbidden"), gomega.HaveField("Message", gomega.ContainSubstring("deploy/hosted/guest"))))
 	}
 	d.end(first)

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,11 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/hypergate/hypergate/pkg/model"
 )
@@ -88,13 +91,16 @@ func TestARenewalDespiteAForbiddenList(t *testing.T) {
 	w.Expect(w.istiod().Generation).To(gomega.Equal(generation))
 }
 
-// stir creates an event in the guest that requires no change.
+// stir creates an event in the guest that requires no change: another annotation of istiod's namespace. If there is no
+// such namespace, it creates it. A GatewayClass of another controller would cause no pass.
 func (w *harness) stir(name string) {
 	w.Helper()
-	_, err := w.gateway.GatewayClasses().Create(w.Context(), &gatewayv1.GatewayClass{
-		ObjectMeta: metav1.ObjectMeta{Name: w.cfg.Revision + "-" + name},
-		Spec:       gatewayv1.GatewayClassSpec{ControllerName: "example.com/other"},
-	}, metav1.CreateOptions{})
+	namespaces, key := w.guest.CoreV1().Namespaces(), w.cfg.GuestNamespace
+	_, err := namespaces.Patch(w.Context(), key, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"stirred":%q}}}`, name), metav1.PatchOptions{FieldManager: "third-party"})
+	if apierrors.IsNotFound(err) {
+		_, err = namespaces.Create(w.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: key}}, metav1.CreateOptions{})
+	}
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 }
 

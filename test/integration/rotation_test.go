@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/pki"
@@ -51,10 +52,19 @@ func certificates(bundle []byte) (n int) {
 	return n
 }
 
-// TestARotationOfTheCA checks the phases of a rotation, with a restart during each phase.
+// effective returns the time from which all clients can know the result of the phase. It is empty before that.
+func (w *harness) effective() string { return w.caSecret().Annotations[model.PhaseEffectiveAnnotation] }
+
+// TestARotationOfTheCA checks the phases of a rotation, with a restart during each phase. Only the test moves the clock,
+// for less than the lifetime of istiod's token.
 func TestARotationOfTheCA(t *testing.T) {
 	w := newHarness(t)
-	w.caOverlap = 2 * time.Second
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	w.clock, w.caOverlap = clock, 5*time.Minute
+	later := func(by time.Duration, name string) {
+		clock.SetTime(clock.Now().Add(by))
+		w.stir(name)
+	}
 	stop := w.run()
 	w.install("demo")
 	w.Eventually(w.webhook).ShouldNot(gomega.BeNil())
@@ -68,17 +78,37 @@ func TestARotationOfTheCA(t *testing.T) {
 	t.Log("the phase does not end before istiod runs with both roots, even after the overlap and a restart")
 	w.playIstiod(corev1.ConditionFalse)
 	stop()
-	stop = w.run()
-	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
+	later(2*w.caOverlap, "unavailable")
+	stop = w.restart()
+	w.looksAgain()
+	w.Expect(w.caState().Phase).To(gomega.Equal("spreading"))
+	w.Expect(w.effective()).To(gomega.BeEmpty())
 
 	t.Log("nor before the guest's gateways get both roots")
 	w.playIstiod(corev1.ConditionTrue)
-	w.Consistently(func() string { return w.caState().Phase }, 2*w.caOverlap).Should(gomega.Equal("spreading"))
+	later(2*w.caOverlap, "unpublished")
+	w.looksAgain()
+	w.Expect(w.caState().Phase).To(gomega.Equal("spreading"))
+	w.Expect(w.effective()).To(gomega.BeEmpty())
+
+	t.Log("from then on, it lasts for the overlap")
 	w.publishRoots()
+	w.Eventually(func() bool { return w.effective() != "" || w.caState().Phase != "spreading" }).Should(gomega.BeTrue())
+	later(w.caOverlap-2*time.Second, "spreading")
+	w.looksAgain()
+	w.Expect(w.caState()).To(gomega.Equal(caState{"spreading", 2, 2, generation + 1}))
+	later(4*time.Second, "spread")
 	w.Eventually(w.caState).Should(gomega.Equal(caState{"settling", 2, 2, generation + 1}))
 	w.Expect(w.caSecret().Data["ca-key.pem"]).NotTo(gomega.Equal(old.Data["ca-key.pem"]))
+
+	t.Log("so does the next phase, with a restart in it")
+	w.Eventually(w.effective).ShouldNot(gomega.BeEmpty())
 	stop()
-	w.run()
+	later(w.caOverlap-2*time.Second, "settling")
+	w.restart()
+	w.looksAgain()
+	w.Expect(w.caState()).To(gomega.Equal(caState{"settling", 2, 2, generation + 1}))
+	later(4*time.Second, "settled")
 	w.Eventually(w.caState).Should(gomega.Equal(caState{"", 1, 1, generation + 2}))
 	now := w.caSecret()
 	w.Expect(bytes.Contains(now.Data["root-cert.pem"], bytes.TrimSpace(old.Data["root-cert.pem"]))).To(gomega.BeFalse())

@@ -20,8 +20,9 @@ import (
 // guest is the name of the plane whose servers GUEST_KUBERNETES can replace.
 const guest = "guest"
 
-// startTimeout is many times as long as a start on two idle cores.
-const startTimeout = 3 * time.Minute
+// startTimeout only ends a start that hangs. A start takes seconds on two idle cores, and minutes if the servers of
+// several packages start at once.
+const startTimeout = 10 * time.Minute
 
 // Options configure the planes.
 type Options struct {
