@@ -43,6 +43,9 @@ func TestAnAccountThatLeavesIsATokenProblem(t *testing.T) {
 	if got := e.currentToken(t.Context(), model.IstiodBearer); got.Token != before.Token {
 		t.Errorf("istiod gets the token %q, want the one that it has", got.Token)
 	}
+	if e.outcome.requeue != 0 {
+		t.Errorf("another pass in %s: a watch shows when the account is gone", e.outcome.requeue)
+	}
 	e.noteToken(model.IstiodBearer)
 	const want = "waiting for a token for istiod's service account in the guest (guest side: the account is being deleted, so the " +
 		"API server refuses its tokens)"
