@@ -231,7 +231,7 @@ func (c *Cluster) write(ctx context.Context, j job, p plan) Outcome {
 	k := c.opts.Kinds[j.kind]
 	got, writes, err := c.send(ctx, j, k, p)
 	if err == nil && got != nil {
-		err = unidentified(got)
+		err = Unidentified(got)
 	}
 	if err != nil {
 		cause := Classify(err, "patch", k.resource())

@@ -58,7 +58,8 @@ const (
 	Refused
 	// Oversized means that the API server sends more than hypergate reads.
 	Oversized
-	// Enlarged means that the response to a write is larger than hypergate accepts. Mutating webhooks can cause this.
+	// Enlarged means that the response to a write is larger than hypergate accepts. Mutating webhooks can cause this. The
+	// server of an APIService can, too, also by a long UID or resourceVersion.
 	Enlarged
 	// UnknownError is any other cause, such as a binding whose role does not exist.
 	UnknownError

@@ -28,13 +28,13 @@ func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 // have as many as in a watch.
 const maxUID = 64
 
-// unidentified returns an error if the UID or the resourceVersion of the object in a response is too long to be kept.
-// The guest can replace the API server of a group by an APIService.
-func unidentified(got *metav1.PartialObjectMetadata) error {
+// Unidentified returns an error of the class Enlarged if the UID or the resourceVersion of the object in the response to
+// a write is too long to be kept. The guest can replace the API server of a group by an APIService.
+func Unidentified(got metav1.Object) error {
 	for _, part := range []struct {
 		what      string
 		has, most int
-	}{{"UID", len(got.UID), maxUID}, {"resourceVersion", len(got.ResourceVersion), watch.MaxVersion}} {
+	}{{"UID", len(got.GetUID()), maxUID}, {"resourceVersion", len(got.GetResourceVersion()), watch.MaxVersion}} {
 		if part.has > part.most {
 			cause := Cause{}.as(Enlarged, "the %s in the response has more than %d bytes", part.what, part.most)
 			return &causedError{cause, errors.New(cause.text)}
@@ -52,7 +52,7 @@ func (c *Cluster) enlarged(ctx context.Context, j job, k Kind, cause Cause) *met
 		return nil
 	}
 	now, err := c.look(ctx, k, j.id.Key)
-	if err != nil || now.DeletionTimestamp != nil || !c.Ours(now) || c.grown(j, now) == nil || unidentified(now) != nil {
+	if err != nil || now.DeletionTimestamp != nil || !c.Ours(now) || c.grown(j, now) == nil || Unidentified(now) != nil {
 		return nil
 	}
 	return now

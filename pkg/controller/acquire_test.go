@@ -26,6 +26,10 @@ func TestAcquiringIsLimited(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"metadata": {"name": %q, "uid": "u", "resourceVersion": "7"}}`, name)
 	}
+	longUID := func(w http.ResponseWriter, name string) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"metadata": {"name": %q, "uid": %q, "resourceVersion": "7"}}`, name, strings.Repeat("u", 65))
+	}
 	deny := func(w http.ResponseWriter, _ string) {
 		http.Error(w, `admission webhook "w.example.com" denied the request`, http.StatusForbidden)
 	}
@@ -39,6 +43,7 @@ func TestAcquiringIsLimited(t *testing.T) {
 		"the second one is denied":     {[...]func(http.ResponseWriter, string){accept, deny}, true},
 		"no answer for the second one": {[...]func(http.ResponseWriter, string){accept, away}, true},
 		"the first one is enlarged":    {[...]func(http.ResponseWriter, string){enlarge, accept}, true},
+		"the first one has a long UID": {[...]func(http.ResponseWriter, string){longUID, accept}, true},
 		"the first one is denied":      {[...]func(http.ResponseWriter, string){deny, accept}, false},
 		"no answer":                    {[...]func(http.ResponseWriter, string){away, accept}, false},
 	} {

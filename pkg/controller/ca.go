@@ -153,7 +153,7 @@ func (s caStep) waiting(cfg model.Config) status.RotationWait {
 	case rotationObjects:
 		out.Step = "follow what Degraded and Progressing say about objects that are not as planned"
 	default:
-		out.Step = fmt.Sprintf("check istiod's log, hypergate's permission to read ConfigMap %s/%s in the guest, "+
+		out.Step = fmt.Sprintf("check hypergate's permission to read ConfigMap %s/%s in the guest, "+
 			"and that no admission policy there denies istiod's write", cfg.GuestNamespace, cfg.TrustBundleName())
 	}
 	return out

@@ -183,8 +183,9 @@ func (e *execution) currentToken(ctx context.Context, bearer model.Bearer) model
 	defer over()
 	now := e.clock.Now()
 	credential := e.memory.secrets.Credential(bearer)
+	leaving := e.guest.IsAccountLeaving(bearer, credential)
 	switch {
-	case e.guest.IsAccountLeaving(bearer, credential):
+	case leaving:
 		e.tokenFailed(ctx, bearer, apply.AccountLeaves()) // a watch shows when the account is gone
 	case e.needsToken(bearer, credential, now) || e.isRefused(ctx, bearer, credential):
 		e.requestToken(ctx, bearer, now)
@@ -192,8 +193,8 @@ func (e *execution) currentToken(ctx context.Context, bearer model.Bearer) model
 		e.memory.tokens[bearer].problem = nil
 	}
 	credential = e.memory.secrets.Credential(bearer)
-	if credential.Token != "" {
-		e.requeueAfter(max(untilRenewal(credential, now), tokenRetry))
+	if wait := untilRenewal(credential, now); credential.Token != "" && (wait > 0 || !leaving) {
+		e.requeueAfter(max(wait, tokenRetry))
 	}
 	return credential
 }

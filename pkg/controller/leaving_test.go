@@ -43,6 +43,9 @@ func TestAnAccountThatLeavesIsATokenProblem(t *testing.T) {
 	if got := e.currentToken(t.Context(), model.IstiodBearer); got.Token != before.Token {
 		t.Errorf("istiod gets the token %q, want the one that it has", got.Token)
 	}
+	if e.outcome.requeue != 0 {
+		t.Errorf("another pass in %s: a watch shows when the account is gone", e.outcome.requeue)
+	}
 	e.noteToken(model.IstiodBearer)
 	const want = "waiting for a token for istiod's service account in the guest (guest side: the account is being deleted, so the " +
 		"API server refuses its tokens)"
@@ -60,10 +63,10 @@ func TestAnAccountThatLeavesIsATokenProblem(t *testing.T) {
 	g.Eventually(func() bool { return r.guest.IsAccountLeaving(model.IstiodBearer, model.Credential{}) }).Should(gomega.BeFalse())
 }
 
-// TestABlockedDeletionCounts checks that an object whose deletion is blocked counts as one that fails, and that nothing
-// is tried again because of it: a watch shows when it is gone.
+// TestABlockedDeletionCounts checks that an object whose deletion is blocked counts as one that fails, also if a removal
+// meets it twice. Nothing is tried again because of it: a watch shows when it is gone.
 func TestABlockedDeletionCounts(t *testing.T) {
-	blocked := status.Result{Guest: apply.ReportOf(apply.Blocked(apply.ID{}), apply.Waiting(apply.ID{}))}
+	blocked := status.Result{Guest: apply.ReportOf(apply.Blocked(apply.ID{}), apply.Waiting(apply.ID{}), apply.Blocked(apply.ID{}))}
 	if got := numbersOf(blocked.Guest, nil).Failing; len(got) != 1 || got["DeletionBlocked"] != 1 {
 		t.Errorf("failing: %v", got)
 	}

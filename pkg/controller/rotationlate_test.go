@@ -17,7 +17,7 @@ func TestARotationThatWaitsTooLongIsLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	const notPublished = "istiod to publish the roots in the guest"
-	publish := "check istiod's log, hypergate's permission to read ConfigMap " + d.config.GuestNamespace + "/" +
+	publish := "check hypergate's permission to read ConfigMap " + d.config.GuestNamespace + "/" +
 		d.config.TrustBundleName() + " in the guest, and that no admission policy there denies istiod's write"
 	for name, tc := range map[string]struct {
 		overlap, after time.Duration

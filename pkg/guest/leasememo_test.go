@@ -8,6 +8,7 @@ import (
 
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
+	"github.com/hypergate/hypergate/pkg/watch"
 )
 
 // TestAListVoidsALeaseThatItMustShow checks when an acquired Lease that no list shows still counts. After a restore of
@@ -63,9 +64,9 @@ func TestALongIdentityOfALeaseIsNotKept(t *testing.T) {
 		uid, version int
 		want         bool
 	}{
-		"at the limits": {maxUID, maxIdentity, true},
+		"at the limits": {maxUID, watch.MaxVersion, true},
 		"the UID":       {maxUID + 1, 1, false},
-		"the version":   {1, maxIdentity + 1, false},
+		"the version":   {1, watch.MaxVersion + 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

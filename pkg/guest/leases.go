@@ -17,6 +17,7 @@ import (
 	coordinationapply "k8s.io/client-go/applyconfigurations/coordination/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
+	"github.com/hypergate/hypergate/pkg/apply"
 	"github.com/hypergate/hypergate/pkg/model"
 	"github.com/hypergate/hypergate/pkg/ownership"
 	"github.com/hypergate/hypergate/pkg/watch"
@@ -247,7 +248,7 @@ func (c *Cluster) Acquire(ctx context.Context, lease ownership.Lease, holder str
 	if err != nil {
 		return fmt.Errorf("acquiring the ownership Lease for %s in the guest: %w", lease.Purpose, err)
 	}
-	if err := checkIdentity(got); err != nil {
+	if err := apply.Unidentified(got); err != nil { // it was written, so this counts as an acquisition
 		return fmt.Errorf("acquiring the ownership Lease for %s in the guest: %w", lease.Purpose, err)
 	}
 	held := model.HeldLease{Name: lease.Name, Holder: holder, UID: got.UID, Since: got.CreationTimestamp.Time}

@@ -192,7 +192,8 @@ func objectDefinitions(v Values, side Label) []Definition {
 		},
 		{
 			Name: "hypergate_failing_objects", Type: Gauge,
-			Help:   "Objects that could not be written, or whose deletion is blocked, by the class of the error.",
+			Help: "Objects that could not be written, or whose deletion is blocked, and GatewayClasses whose status could not be " +
+				"written, by the class of the error.",
 			Labels: []Label{side, {"class", v.Classes}},
 		},
 		{Name: "hypergate_watch_failing", Type: Gauge, Help: "Kinds whose watch does not work.", Labels: []Label{side}},

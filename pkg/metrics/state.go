@@ -31,8 +31,8 @@ type State struct {
 // Numbers are the numbers of one side.
 type Numbers struct {
 	RateLimited, WatchFailing int
-	// Failing is the number of objects that could not be written, or whose deletion is blocked, by the class of the
-	// error.
+	// Failing is the number of objects that could not be written, or whose deletion is blocked, and of GatewayClasses
+	// whose status could not be written, by the class of the error.
 	Failing map[string]int
 }
 

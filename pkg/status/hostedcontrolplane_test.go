@@ -605,6 +605,23 @@ func TestARotationThatDoesNotProceedIsDegraded(t *testing.T) {
 	}
 }
 
+// TestALateRotationIsNotWhyIstiodDoesNotServe checks that an istiod that does not serve does not wait for a rotation
+// that itself waits for istiod. The rotation is a problem of Degraded only.
+func TestALateRotationIsNotWhyIstiodDoesNotServe(t *testing.T) {
+	t.Parallel()
+	starts := with(serving(), func(r *status.Result) { r.Istiod, r.Rollout = model.Unavailable, model.Rolling })
+	late := with(starts, func(r *status.Result) {
+		r.Rotation, r.RotationWait = "spreading", status.RotationWait{For: "istiod", IsLate: true}
+	})
+	report := func(r status.Result) reported {
+		return conditionsOf(status.ControlPlane(r, status.DegradedSince{}, nil, now))
+	}
+	got, want := report(late), report(starts)
+	if got.available != want.available || got.progressing != want.progressing {
+		t.Errorf("%+v and %+v, want %+v and %+v", got.available, got.progressing, want.available, want.progressing)
+	}
+}
+
 // TestControlPlaneReportsFieldsInUse checks Upgradeable for fields that are in use, and CRDs that are not read.
 func TestControlPlaneReportsFieldsInUse(t *testing.T) {
 	checkControlPlane(t, map[string]controlPlaneCase{

@@ -79,7 +79,10 @@ func stepFor(side model.Side, class apply.ErrorClass) string {
 		apply.Refused: {
 			mgmt: "report this as a defect of hypergate, with the archive that hypergate bundle writes",
 		},
-		apply.Enlarged:  {mgmt: "find the mutating webhook that adds to hypergate's objects and requests, and exempt them from it"},
+		apply.Enlarged: {
+			mgmt: "find the mutating webhook that adds to hypergate's objects and requests, and exempt them from it; without one, " +
+				"check that no APIService replaces this API by another server",
+		},
 		apply.Oversized: {mgmt: "reduce the number or the size of the objects; hypergate tries again within 5 minutes"},
 	}[class]
 	switch {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -88,5 +89,16 @@ func TestTheNextStepIsTheEndOfAMessage(t *testing.T) {
 	got := find(t, status.Conditions(model.GatewayClass{}, result, nil, now), status.ControllerInstalled)
 	if !strings.HasSuffix(got.Message, "(RBAC)"+end) {
 		t.Error(got.Message)
+	}
+}
+
+// TestALongUIDHasANextStepWithoutAWebhook checks the next step of an object whose UID in a response is too long. No
+// webhook can change a UID: another API server answers.
+func TestALongUIDHasANextStepWithoutAWebhook(t *testing.T) {
+	err := apply.Unidentified(&metav1.ObjectMeta{UID: types.UID(strings.Repeat("u", 100))})
+	result := with(serving(), func(r *status.Result) { r.Guest = apply.ReportOf(failed(configMap, err)) })
+	got := degradedIn(status.ControlPlane(result, status.DegradedSince{}, nil, now))
+	if got.Reason != "Enlarged" || !strings.Contains(got.Message, "check that no APIService replaces this API by another server") {
+		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 }

@@ -55,9 +55,12 @@ func (r Result) isKnown(p problem) bool {
 }
 
 // problems returns all problems. Those that end a pass come first, and those with writing conditions come last.
-func (r Result) problems() []problem { return append(r.workProblems(), r.unwritten()...) }
+func (r Result) problems() []problem {
+	return slices.Concat(r.workProblems(), r.rotationProblems(), r.unwritten())
+}
 
-// workProblems returns all problems but those with writing conditions.
+// workProblems returns all problems but those that keep nothing else from its work: a late rotation, which can wait for
+// istiod, and those with writing conditions.
 func (r Result) workProblems() []problem {
 	var out []problem
 	if r.KubeconfigProblem != nil {
@@ -87,7 +90,6 @@ func (r Result) workProblems() []problem {
 	}
 	out = append(out, r.istiodProblems()...)
 	out = append(out, r.migrationProblems()...)
-	out = append(out, r.rotationProblems()...)
 	if r.PlanProblem != nil {
 		return out // without a plan there are no decisions about CRDs
 	}
