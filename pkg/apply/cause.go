@@ -58,8 +58,7 @@ const (
 	Refused
 	// Oversized means that the API server sends more than hypergate reads.
 	Oversized
-	// Enlarged means that the response to a write is larger than hypergate accepts. Mutating webhooks can cause this. The
-	// server of an APIService can, too, also by a long UID or resourceVersion.
+	// Enlarged means that a write returned more than hypergate accepts: by a mutating webhook, or an APIService.
 	Enlarged
 	// UnknownError is any other cause, such as a binding whose role does not exist.
 	UnknownError

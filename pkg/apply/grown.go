@@ -28,8 +28,8 @@ func (c *Cluster) grown(j job, got *metav1.PartialObjectMetadata) error {
 // have as many as in a watch.
 const maxUID = 64
 
-// Unidentified returns an error of the class Enlarged if the UID or the resourceVersion of the object in the response to
-// a write is too long to be kept. The guest can replace the API server of a group by an APIService.
+// Unidentified returns an error of the class Enlarged if the UID or the resourceVersion of the object in the response
+// to a write is too long to be kept. The guest can replace the API server of a group by an APIService.
 func Unidentified(got metav1.Object) error {
 	for _, part := range []struct {
 		what      string

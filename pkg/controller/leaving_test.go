@@ -63,8 +63,8 @@ func TestAnAccountThatLeavesIsATokenProblem(t *testing.T) {
 	g.Eventually(func() bool { return r.guest.IsAccountLeaving(model.IstiodBearer, model.Credential{}) }).Should(gomega.BeFalse())
 }
 
-// TestABlockedDeletionCounts checks that an object whose deletion is blocked counts as one that fails, also if a removal
-// meets it twice. Nothing is tried again because of it: a watch shows when it is gone.
+// TestABlockedDeletionCounts checks that an object whose deletion is blocked counts as one that fails, also if a
+// removal meets it twice. Nothing is tried again because of it: a watch shows when it is gone.
 func TestABlockedDeletionCounts(t *testing.T) {
 	blocked := status.Result{Guest: apply.ReportOf(apply.Blocked(apply.ID{}), apply.Waiting(apply.ID{}), apply.Blocked(apply.ID{}))}
 	if got := numbersOf(blocked.Guest, nil).Failing; len(got) != 1 || got["DeletionBlocked"] != 1 {
