@@ -405,15 +405,37 @@ func TestThePodThatExportsTheTokenIsReplaced(t *testing.T) {
 func TestAlertsAboutAMigration(t *testing.T) {
 	t.Parallel()
 	phase := func(name string) string { return `hypergate_migration_phase{phase="` + name + `"} 1x6000` }
-	const stalled, moved = "HypergateMigrationStalled info", `hypergate_migration_gateways{at="hosted"} `
+	const (
+		stalled = "HypergateMigrationStalled info"
+		moved   = `hypergate_migration_gateways{at="hosted"} `
+		left    = `hypergate_migration_gateways{at="origin"} `
+		churn   = "2x29 3x29 2x29 3x29 2x29 3x29 2x29 3x29"
+	)
 	checkScenarios(t, []scenario{
 		{name: "it is paused, or skips Gateways", series: []string{phase("Roll"), moved + "2x6000"}, at: 185, want: []string{stalled}},
 		{name: "it has begun", series: []string{phase("StandBy"), moved + "0x6000"}, at: 170},
 		{
 			name: "a Gateway moves each half hour", at: 230,
-			series: []string{phase("Roll"), moved + "0x29 1x29 2x29 3x29 4x29 5x29 6x29 7x29"},
+			series: []string{
+				phase("Roll"), moved + "0x29 1x29 2x29 3x29 4x29 5x29 6x29 7x29", left + "9x29 8x29 7x29 6x29 5x29 4x29 3x29 2x29",
+			},
 		},
-		{name: "the last Gateway moved", series: []string{phase("Roll"), moved + "0x29 1x6000"}, at: 275, want: []string{stalled}},
+		{
+			name: "the last Gateway moved less than four hours ago", at: 265,
+			series: []string{phase("Roll"), moved + "0x29 1x6000", left + "2x29 1x6000"},
+		},
+		{
+			name: "the last Gateway moved", at: 275, want: []string{stalled},
+			series: []string{phase("Roll"), moved + "0x29 1x6000", left + "2x29 1x6000"},
+		},
+		{
+			name: "it is paused, and a tenant creates and deletes a Gateway of the origin", at: 230, want: []string{stalled},
+			series: []string{phase("Roll"), moved + "2x6000", left + churn},
+		},
+		{
+			name: "it is paused, and a tenant creates and deletes a Gateway of the hosted istiod", at: 230, want: []string{stalled},
+			series: []string{phase("Roll"), moved + churn, left + "2x6000"},
+		},
 		{name: "the origin is parked", series: []string{phase("Park"), moved + "2x6000"}, at: 600},
 		{name: "it was rolled back", series: []string{phase("Check"), moved + "0x6000"}, at: 600},
 		{
