@@ -316,19 +316,126 @@ func TestTheTokenExpiresWithoutALeader(t *testing.T) {
 	})
 }
 
+// TestTheTokenOfAnIstiodThatIsGone does the same for an uninstallation. hypergate ends before a scrape sees that istiod
+// is absent, and kube-state-metrics shows which Deployments there are.
+func TestTheTokenOfAnIstiodThatIsGone(t *testing.T) {
+	t.Parallel()
+	const (
+		replicas         = `kube_deployment_spec_replicas{deployment=`
+		other            = replicas + `"kube-apiserver"} 1x6000`
+		hypergate        = replicas + `"hypergate"} `
+		istiod           = replicas + `"istiod-openshift-gateway"} `
+		isAbsent, expire = "HypergateAbsent warning", "HypergateIstiodTokenExpiring critical"
+	)
+	noLeader := []string{
+		`hypergate_leader{} 1x10 stale`, other, `hypergate_istiod_state{state="absent"} 0x10 stale`,
+		`hypergate_istiod_token_expiry_timestamp_seconds{} 3600x10 stale`, `hypergate_istiod_token_issued_timestamp_seconds{} 0x10 stale`,
+	}
+	with := func(more ...string) []string { return slices.Concat(noLeader, more) }
+	checkScenarios(t, []scenario{
+		{
+			name: "hypergate was uninstalled", series: with(hypergate+"1x10 stale", istiod+"1x9 stale"), at: 65,
+			want: []string{isAbsent},
+		},
+		{
+			name: "hypergate was uninstalled minutes after istiod", series: with(hypergate+"1x10 stale", istiod+"1x5 stale"), at: 129,
+		},
+		{
+			name: "hypergate was deleted, and istiod stays", series: with(hypergate+"1x10 stale", istiod+"1x6000"), at: 65,
+			want: []string{isAbsent, expire},
+		},
+		{
+			name: "it was uninstalled, and without kube-state-metrics, nothing shows that", at: 65,
+			series: append(slices.Clone(noLeader[:1]), append(slices.Clone(noLeader[2:]), hypergate+"gone")...),
+			want:   []string{isAbsent, expire},
+		},
+		{
+			name: "kube-state-metrics fails, and the token is not renewed", at: 65,
+			series: []string{
+				hypergate + "1x50 stale", istiod + "1x50 stale",
+				`hypergate_istiod_token_expiry_timestamp_seconds{} 3600x6000`, `hypergate_istiod_token_issued_timestamp_seconds{} 0x6000`,
+			},
+			want: []string{expire},
+		},
+	})
+}
+
+// TestThePodThatExportsTheTokenIsReplaced does the same for what a pod exported that is replaced at minute 10.
+func TestThePodThatExportsTheTokenIsReplaced(t *testing.T) {
+	t.Parallel()
+	const (
+		absent   = `hypergate_istiod_state{state="absent",pod=`
+		deleting = `hypergate_on_hold{by="deleting",pod=`
+		expiry   = `hypergate_istiod_token_expiry_timestamp_seconds{`
+		issued   = `hypergate_istiod_token_issued_timestamp_seconds{`
+		expires  = "HypergateIstiodTokenExpiring critical"
+	)
+	token := []string{expiry + `} 3600x6000`, issued + `} 0x6000`}
+	checkScenarios(t, []scenario{
+		{
+			name: "istiod was absent, and is not any more", at: 60, want: []string{expires},
+			series: append(slices.Clone(token), absent+`"a"} 1x10 stale`, absent+`"b"} _x11 0x6000`),
+		},
+		{
+			name: "and then no pod leads", at: 60, want: []string{"HypergateAbsent warning", expires},
+			series: []string{
+				expiry + `} 3600x20 stale`, issued + `} 0x20 stale`, `hypergate_leader{} 1x20 stale`,
+				absent + `"a"} 1x10 stale`, absent + `"b"} _x11 0x9 stale`,
+			},
+		},
+		{
+			name: "the hosted cluster was deleted, and created again", at: 60, want: []string{expires},
+			series: append(slices.Clone(token), deleting+`"a"} 1x10 stale`, deleting+`"b"} _x11 0x6000`),
+		},
+		{
+			name: "the life of a token is shorter than before", at: 68, want: []string{expires},
+			series: []string{
+				expiry + `} gone`, expiry + `pod="a"} 7200x10 stale`, expiry + `pod="b"} _x11 4200x6000`,
+				issued + `} gone`, issued + `pod="a"} 0x10 stale`, issued + `pod="b"} _x11 600x6000`,
+			},
+		},
+		{
+			name: "istiod was removed after that", at: 60,
+			series: append(slices.Clone(token), absent+`"a"} 0x10 stale`, absent+`"b"} _x11 1x6000`),
+		},
+	})
+}
+
 // TestAlertsAboutAMigration does the same for a migration that does not proceed.
 func TestAlertsAboutAMigration(t *testing.T) {
 	t.Parallel()
 	phase := func(name string) string { return `hypergate_migration_phase{phase="` + name + `"} 1x6000` }
-	const stalled, moved = "HypergateMigrationStalled info", `hypergate_migration_gateways{at="hosted"} `
+	const (
+		stalled = "HypergateMigrationStalled info"
+		moved   = `hypergate_migration_gateways{at="hosted"} `
+		left    = `hypergate_migration_gateways{at="origin"} `
+		churn   = "2x29 3x29 2x29 3x29 2x29 3x29 2x29 3x29"
+	)
 	checkScenarios(t, []scenario{
 		{name: "it is paused, or skips Gateways", series: []string{phase("Roll"), moved + "2x6000"}, at: 185, want: []string{stalled}},
 		{name: "it has begun", series: []string{phase("StandBy"), moved + "0x6000"}, at: 170},
 		{
 			name: "a Gateway moves each half hour", at: 230,
-			series: []string{phase("Roll"), moved + "0x29 1x29 2x29 3x29 4x29 5x29 6x29 7x29"},
+			series: []string{
+				phase("Roll"), moved + "0x29 1x29 2x29 3x29 4x29 5x29 6x29 7x29", left + "9x29 8x29 7x29 6x29 5x29 4x29 3x29 2x29",
+			},
 		},
-		{name: "the last Gateway moved", series: []string{phase("Roll"), moved + "0x29 1x6000"}, at: 275, want: []string{stalled}},
+		{
+			name: "the last Gateway moved less than four hours ago", at: 265,
+			series: []string{phase("Roll"), moved + "0x29 1x6000", left + "2x29 1x6000"},
+		},
+		{
+			name: "the last Gateway moved", at: 275, want: []string{stalled},
+			series: []string{phase("Roll"), moved + "0x29 1x6000", left + "2x29 1x6000"},
+		},
+		{
+			name: "it is paused, and a tenant creates and deletes a Gateway of the origin", at: 230, want: []string{stalled},
+			series: []string{phase("Roll"), moved + "2x6000", left + churn},
+		},
+		{
+			name: "it is paused, and a tenant creates and deletes a Gateway of the hosted istiod", at: 230, want: []string{stalled},
+			series: []string{phase("Roll"), moved + churn, left + "2x6000"},
+		},
 		{name: "the origin is parked", series: []string{phase("Park"), moved + "2x6000"}, at: 600},
 		{name: "it was rolled back", series: []string{phase("Check"), moved + "0x6000"}, at: 600},
 		{
