@@ -55,8 +55,8 @@ func certificates(bundle []byte) (n int) {
 // effective returns the time from which all clients can know the result of the phase. It is empty before that.
 func (w *harness) effective() string { return w.caSecret().Annotations[model.PhaseEffectiveAnnotation] }
 
-// TestARotationOfTheCA checks the phases of a rotation, with a restart during each phase. Only the test moves the clock,
-// for less than the lifetime of istiod's token.
+// TestARotationOfTheCA checks the phases of a rotation, with a restart during each phase. Only the test moves the
+// clock, for less than the lifetime of istiod's token.
 func TestARotationOfTheCA(t *testing.T) {
 	w := newHarness(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
