@@ -99,7 +99,8 @@ func (k known) result(blank status.Result) status.Result {
 	out.InUse, out.InUseTotals, out.Searching = o.guest.InUse, o.guest.InUseTotals, o.guest.SearchingInUse
 	out.Unlisted = o.guest.Unlisted
 	out.ProxyIsSet, out.IgnoredProxy, out.SettingsAt = o.guest.Proxy.IsSet(), o.guest.IgnoredProxy, o.settingsAt
-	out.IgnoredCRDs, out.ResumedCRDs, out.ResumedAt = o.ignored.all, o.ignored.resumed, o.ignored.resumedAt
+	out.IgnoredCRDs, out.UnreadCRDs = o.ignored.all, o.ignored.unread
+	out.ResumedCRDs, out.ResumedAt = o.ignored.resumed, o.ignored.resumedAt
 	_, out.TLSProblems = model.ObservedTLS(o.mgmt, o.guest).Settings()
 	if !out.Migration.Beside { // otherwise the defaults are those of the other istiod
 		out.OtherDefaults = o.guest.OtherDefaults

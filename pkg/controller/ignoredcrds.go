@@ -25,7 +25,9 @@ type ignoring struct {
 type ignoredCRDs struct {
 	// all are their names, sorted. resumed are those of them that istiod can read, and serves again at resumedAt.
 	all, resumed []string
-	resumedAt    time.Time
+	// unread are those of them that this process has not read yet.
+	unread    []string
+	resumedAt time.Time
 	// replacedFor is how long hypergate's writes of other CRDs are still awaited. Zero: none is.
 	replacedFor time.Duration
 }
@@ -50,6 +52,9 @@ func (s *ignoring) use(seen map[string]model.Readability, m model.ManagementObse
 			}
 		case has:
 			out.all = append(out.all, name)
+			if r == model.NotRead {
+				out.unread = append(out.unread, name)
+			}
 		}
 	}
 	if due := s.ended.Add(settingsEvery); s.waits(now, due) {

@@ -40,6 +40,11 @@ func checkIgnoring(t *testing.T, steps []ignoringStep) {
 		m := model.ManagementObservation{Istiod: step.istiod, IgnoredCRDs: step.has}
 		got := s.use(step.seen, m, start.Add(step.at))
 		want := ignoredCRDs{all: step.want, resumed: step.resumed}
+		for _, name := range step.want {
+			if step.seen[name] == model.NotRead {
+				want.unread = append(want.unread, name)
+			}
+		}
 		if step.due > 0 {
 			want.resumedAt = start.Add(step.due)
 		}
@@ -130,6 +135,11 @@ func TestIgnoredCRDsAcrossARestart(t *testing.T) {
 		if want := start.Add(time.Second); !before.ended.Equal(want) {
 			t.Errorf("after %s, istiod stopped at %s, want %s", later, before.ended, want)
 		}
+	}
+	var restarted ignoring
+	m := model.ManagementObservation{Istiod: model.Available, IgnoredCRDs: ignored, IgnoredSince: before.ended}
+	if got := restarted.use(seen{rulesCRD: model.NotRead}, m, start.Add(time.Minute)); !slices.Equal(got.unread, ignored) {
+		t.Errorf("%v are not read, want %v", got.unread, ignored)
 	}
 	for name, test := range map[string]struct {
 		ended time.Time

@@ -186,7 +186,8 @@ func (h hostile) result() status.Result {
 	}
 	r.Migration, r.GatewayRollout = h.migration(), h.rollout()
 	r.IgnoredProxy, r.TLSProblems, r.IgnoredCRDs = filled[[]string](h), filled[[]string](h), filled[[]string](h)
-	r.ResumedCRDs, r.OtherDefaults, r.ProxyIsSet = filled[[]string](h), filled[[]model.OtherDefaults](h), h.maybe()
+	r.UnreadCRDs, r.ResumedCRDs = filled[[]string](h), filled[[]string](h)
+	r.OtherDefaults, r.ProxyIsSet = filled[[]model.OtherDefaults](h), h.maybe()
 	r.MgmtWatches, r.GuestWatches = h.watches(), h.watches()
 	r.InUseTotals = map[string]int{"httproutes.gateway.networking.k8s.io": h.IntN(9)}
 	r.TunnelProblem, r.Beyond = h.errOrNil(), []model.GatewayClass{{Name: evil}}[:h.IntN(2)]

@@ -49,9 +49,10 @@ type Result struct {
 	TLSProblems []string
 	SettingsAt  time.Time
 	// IgnoredCRDs are the guest's CRDs whose objects istiod ignores, because they do not serve the version that it
-	// reads. ResumedCRDs are those of them that serve it by now. istiod serves these again at ResumedAt.
-	IgnoredCRDs, ResumedCRDs []string
-	ResumedAt                time.Time
+	// reads. UnreadCRDs are those of them that this process has not read yet. ResumedCRDs are those of them that serve
+	// it by now. istiod serves these again at ResumedAt.
+	IgnoredCRDs, UnreadCRDs, ResumedCRDs []string
+	ResumedAt                            time.Time
 	// OtherDefaults are defaults of others for the gateways of a class. ProxyIsSet reports whether the guest has proxy
 	// settings, which only hypergate's defaults have.
 	OtherDefaults []model.OtherDefaults

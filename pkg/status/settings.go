@@ -115,12 +115,16 @@ func (r Result) ignoredKinds() (text, step string) {
 		if slices.Contains(r.ResumedCRDs, kind.CRD()) {
 			continue
 		}
+		unread := slices.Contains(r.UnreadCRDs, kind.CRD())
 		text := "istiod ignores " + kind.Plural() + ", because the guest's CRD " + kind.CRD() + " does not serve version " + kind.Version
+		if unread {
+			text = "istiod ignores " + kind.Plural() + "; hypergate has not read the guest's CRD " + kind.CRD() + " yet"
+		}
 		if kind.RestrictsAccess() {
 			text += ": they have no effect, and restrict nothing"
 		}
 		texts = append(texts, text)
-		if ofKind := nextStep(stepOf(kind)); !strings.Contains(step, ofKind) {
+		if ofKind := nextStep(stepOf(kind)); !unread && !strings.Contains(step, ofKind) {
 			step += ofKind
 		}
 	}

@@ -83,6 +83,7 @@ func TestIgnoredInferencePools(t *testing.T) {
 	t.Parallel()
 	const ignored = "istiod ignores InferencePools, because the guest's CRD inferencepools.inference.networking.k8s.io does not " +
 		"serve version v1"
+	const unread = "istiod ignores InferencePools; hypergate has not read the guest's CRD inferencepools.inference.networking.k8s.io yet"
 	const step = " [install a version of this CRD that serves v1, or delete the CRD]"
 	const correct = " [correct proxies.config.openshift.io cluster (with HyperShift, in the HostedCluster)]"
 	const later = "istiod serves InferencePools again from 2026-02-03T04:05:06Z; hypergate waits 10 minutes, because each change " +
@@ -96,6 +97,10 @@ func TestIgnoredInferencePools(t *testing.T) {
 		"another version": {
 			func(*status.Result) {}, status.ReasonUnsupportedCRDVersion, ignored + step,
 			ignored + step, status.ReasonUnsupportedCRDVersion,
+		},
+		"after a restart": {
+			func(r *status.Result) { r.UnreadCRDs = r.IgnoredCRDs }, status.ReasonUnsupportedCRDVersion, unread,
+			unread, status.ReasonUnsupportedCRDVersion,
 		},
 		"it waits": {
 			func(r *status.Result) { r.ResumedCRDs, r.ResumedAt = r.IgnoredCRDs, at }, status.ReasonUnsupportedCRDVersion, later, later,

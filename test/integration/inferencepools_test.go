@@ -108,7 +108,8 @@ func TestAnInferencePoolCRDOfAnotherVersion(t *testing.T) {
 	stop()
 
 	t.Log("a restart does not shorten the time, and changes nothing")
-	stop = w.run()
+	stop = w.restart()
+	w.Eventually(applied).Should(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again from ")))
 	w.settle()
 	w.Expect(generation(w.istiod())).To(gomega.Equal(before))
 	w.Expect(applied()).To(gomega.HaveField("Message", gomega.ContainSubstring("istiod serves InferencePools again from ")))
