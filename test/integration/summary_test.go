@@ -27,6 +27,7 @@ import (
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	fleetclient "github.com/hypergate/hypergate/pkg/fleet"
 	"github.com/hypergate/hypergate/pkg/summary"
+	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/capi"
 	"github.com/hypergate/hypergate/test/cluster/planes"
 	"github.com/hypergate/hypergate/test/deploy"
@@ -416,6 +417,13 @@ func grantFleet(t *testing.T, plane *planes.Plane) string {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "fleet-reader"}},
 	}, metav1.CreateOptions{})
 	if err != nil {
+		t.Fatal(err)
+	}
+	roles, err := audit.RolesOf(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := deploy.TakesEffect(t.Context(), plane.Config, "fleet-reader", audit.Permissions(roles), true); err != nil {
 		t.Fatal(err)
 	}
 	config, err := clientcmd.LoadFromFile(plane.Kubeconfig)
