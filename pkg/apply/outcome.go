@@ -200,6 +200,21 @@ func (r Report) Err() error {
 	return errors.Join(append(errs, r.stopped)...)
 }
 
+// Problems returns the outcomes of objects that failed, that another client keeps reverting, or whose deletion is
+// blocked. A removal meets an object more than once. A blocked deletion is returned once.
+func (r Report) Problems() []Outcome {
+	blocked := map[ID]bool{}
+	var out []Outcome
+	for _, o := range r.outcomes {
+		isNew := o.IsBlocked() && !blocked[o.id]
+		if o.verdict == VerdictFailed || o.verdict == VerdictRateLimited || isNew {
+			out = append(out, o)
+		}
+		blocked[o.id] = blocked[o.id] || isNew
+	}
+	return out
+}
+
 // Holds reports whether every object of the kinds selected by asked exists as desired.
 func (r Report) Holds(asked func(schema.GroupVersionKind) bool) bool {
 	return !slices.ContainsFunc(r.outcomes, func(o Outcome) bool {

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// TestMemoryOf checks that the estimate is not much less than what a decoded object takes. It measures the heap, so it
-// is not parallel.
-func TestMemoryOf(t *testing.T) { //nolint:paralleltest // see above
+// TestMemoryOf checks that the estimate is not much less than what a decoded object takes.
+func TestMemoryOf(t *testing.T) { //nolint:paralleltest // it measures the heap
 	var keys strings.Builder
 	for i := range 50_000 {
 		fmt.Fprintf(&keys, `"%d":1,`, i)

@@ -38,10 +38,9 @@ type class struct {
 	tried uint64
 	// changes is how many attempts in a row found that the class had changed meanwhile.
 	changes int
-	// unwritten is why the last attempt failed. The zero value: it did not. beyond reports whether the class is not
-	// managed: then unwritten is not kept, because there is no limit on such classes.
+	// unwritten is why the last attempt failed. The zero value: it did not, or the class is not managed. The number of
+	// such classes has no limit, so their causes are not kept.
 	unwritten apply.Cause
-	beyond    bool
 }
 
 func newClasses() classes {
@@ -109,8 +108,9 @@ func (c *class) versionFor(class model.GatewayClass, shown guest.ClassStatus) (v
 	}
 }
 
-// noteAnswer notes how a write to a class ended, and reports whether the class had changed meanwhile.
-func (c *class) noteAnswer(err error) (changed bool) {
+// noteAnswer notes how a write to a class ended, and reports whether the class had changed meanwhile. beyond is the
+// same as in dueStatus.
+func (c *class) noteAnswer(err error, beyond bool) (changed bool) {
 	if _, changed = errors.AsType[guest.ClassChangedError](err); changed {
 		c.changes++
 		return true
@@ -118,7 +118,7 @@ func (c *class) noteAnswer(err error) (changed bool) {
 	c.changes = 0
 	cause := apply.Classify(err, "patch", schema.GroupResource{Group: gatewayv1.GroupName, Resource: "gatewayclasses/status"})
 	switch {
-	case c.beyond:
+	case beyond:
 		c.unwritten = apply.Cause{}
 	case cause.Class() != apply.Cancelled: // the end of a pass shows nothing about the class
 		c.unwritten = cause
@@ -139,7 +139,9 @@ func (c *class) logOften(ctx context.Context, name string, writers map[string]st
 // dueStatus is a class whose conditions differ from the plan.
 type dueStatus struct {
 	class *class
-	write guest.ClassConditions
+	// beyond reports whether the class is not managed, because there are too many.
+	beyond bool
+	write  guest.ClassConditions
 }
 
 // existing returns the classes without the one that a preview assumes.
@@ -173,7 +175,6 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 			continue
 		}
 		written := c.get(class.Name)
-		written.beyond = beyond
 		if written.writes.Wait(now) > 0 {
 			written.logOften(ctx, class.Name, shown.Writers)
 			requeue = soonest(requeue, statusEvery)
@@ -191,7 +192,7 @@ func (r *Reconciler) dueStatuses(ctx context.Context, res status.Result) (due []
 		if beyond {
 			c.beyond.Take(now)
 		}
-		due = append(due, dueStatus{written, guest.ClassConditions{
+		due = append(due, dueStatus{written, beyond, guest.ClassConditions{
 			Class: class.Name, ResourceVersion: version, Conditions: conditions, Theirs: theirs,
 		}})
 	}

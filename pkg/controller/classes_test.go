@@ -115,7 +115,7 @@ func TestStatusWritesEndWithThePass(t *testing.T) {
 		var due []dueStatus
 		for i := range statusesPerPass {
 			name := fmt.Sprint(i)
-			due = append(due, dueStatus{r.reports.classes.get(name), guest.ClassConditions{Class: name}})
+			due = append(due, dueStatus{r.reports.classes.get(name), false, guest.ClassConditions{Class: name}})
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
@@ -136,7 +136,7 @@ func TestAStatusThatIsNotAnsweredEnds(t *testing.T) {
 		var due []dueStatus
 		for i := range statusesPerPass {
 			name := fmt.Sprint(i)
-			due = append(due, dueStatus{r.reports.classes.get(name), guest.ClassConditions{Class: name}})
+			due = append(due, dueStatus{r.reports.classes.get(name), false, guest.ClassConditions{Class: name}})
 		}
 		began := time.Now()
 		_, err := r.writeStatuses(t.Context(), due)

@@ -48,7 +48,7 @@ func TestNoteAnswer(t *testing.T) {
 	written := all.get("a")
 	changed := guest.ClassChangedError{}
 	for _, err := range []error{changed, changed, nil, changed, errors.New("no answer")} {
-		if _, want := errors.AsType[guest.ClassChangedError](err); written.noteAnswer(err) != want {
+		if _, want := errors.AsType[guest.ClassChangedError](err); written.noteAnswer(err, false) != want {
 			t.Errorf("%v: want %t", err, want)
 		}
 		counts = append(counts, written.changes)

@@ -43,7 +43,7 @@ func (r *Reconciler) writeStatuses(ctx context.Context, due []dueStatus) (again 
 		r.reports.classes.try(d.class, r.clock.Now())
 		writing.Go(func() error {
 			errs[i] = r.guest.ApplyConditions(ctx, d.write)
-			if d.class.noteAnswer(errs[i]) {
+			if d.class.noteAnswer(errs[i], d.beyond) {
 				changed.Store(true)
 				errs[i] = nil
 				return nil

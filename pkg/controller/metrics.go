@@ -151,13 +151,10 @@ func (e *exporter) noteInstallation(s summary.Summary, res status.Result, now ti
 
 func numbersOf(report apply.Report, watches []apply.WatchProblem) metrics.Numbers {
 	out := metrics.Numbers{RateLimited: report.Count(apply.VerdictRateLimited), WatchFailing: len(watches), Failing: map[string]int{}}
-	blocked := map[apply.ID]bool{} // a removal meets an object more than once
-	for _, o := range report.Outcomes() {
-		failed := o.Verdict() == apply.VerdictFailed || o.IsBlocked() && !blocked[o.ID()]
-		if class := o.Cause().Class(); failed && !isCancelled(class) {
+	for _, o := range report.Problems() {
+		if class := o.Cause().Class(); o.Verdict() != apply.VerdictRateLimited && !isCancelled(class) {
 			out.Failing[class.String()]++
 		}
-		blocked[o.ID()] = blocked[o.ID()] || o.IsBlocked()
 	}
 	return out
 }

@@ -54,14 +54,28 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestVersionAnnotationsKeepLittleMemory checks the memory for annotations of CRDs in the Gateway API's groups, of
-// which the values are kept. An annotation can have 256 KiB.
-func TestVersionAnnotationsKeepLittleMemory(t *testing.T) {
+// keepLittle checks that what is kept of 200 objects takes at most 1 MiB.
+func keepLittle(t *testing.T, keep func(i int) any) {
+	t.Helper()
 	const many, atMost = 200, 1 << 20
-	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
 	var kept []any
 	before := heap()
 	for i := range many {
+		kept = append(kept, keep(i))
+	}
+	cost := heap() - before
+	t.Logf("%d KiB for %d objects", cost>>10, len(kept))
+	if cost > atMost {
+		t.Errorf("%d bytes for %d objects, want at most %d", cost, many, atMost)
+	}
+	runtime.KeepAlive(kept)
+}
+
+// TestVersionAnnotationsKeepLittleMemory checks the memory for annotations of CRDs in the Gateway API's groups, of
+// which the values are kept. An annotation can have 256 KiB.
+func TestVersionAnnotationsKeepLittleMemory(t *testing.T) {
+	view := &crdView{wanted: map[string]bool{}, identity: crds.Identity{}}
+	keepLittle(t, func(i int) any {
 		small, err := view.transform(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Name:        fmt.Sprintf("xthings%03d.gateway.networking.x-k8s.io", i),
 			Annotations: map[string]string{"gateway.networking.k8s.io/bundle-version": strings.Repeat("9", 200<<10)},
@@ -69,24 +83,15 @@ func TestVersionAnnotationsKeepLittleMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, small)
-	}
-	cost := heap() - before
-	t.Logf("%d KiB for %d CRDs", cost>>10, len(kept))
-	if cost > atMost {
-		t.Errorf("%d bytes for %d CRDs, want at most %d", cost, many, atMost)
-	}
-	runtime.KeepAlive(kept)
+		return small
+	})
 }
 
 // TestClassDefaultsKeepLittleMemory checks the memory for ConfigMaps with hypergate's label, of which the proxy is kept
 // without its last entry. That entry is not limited: it can be the host of istiod.
 func TestClassDefaultsKeepLittleMemory(t *testing.T) {
-	const many, atMost = 200, 1 << 20
 	proxy := model.Proxy{No: "a.example.com"}
-	var kept []any
-	before := heap()
-	for i := range many {
+	keepLittle(t, func(i int) any {
 		small, err := defaultsOnly("r")(&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprint("m", i), Labels: map[string]string{model.OwnerLabel: "r"},
@@ -101,14 +106,8 @@ func TestClassDefaultsKeepLittleMemory(t *testing.T) {
 		if item, is := small.(*defaultsItem); !is || item.settings.Proxy != proxy {
 			t.Fatalf("kept %v", small)
 		}
-		kept = append(kept, small)
-	}
-	cost := heap() - before
-	t.Logf("%d KiB for %d ConfigMaps", cost>>10, len(kept))
-	if cost > atMost {
-		t.Errorf("%d bytes for %d ConfigMaps, want at most %d", cost, many, atMost)
-	}
-	runtime.KeepAlive(kept)
+		return small
+	})
 }
 
 // TestLargeObjectsAreNotCopied checks the memory for large objects that a watch shows, while it finds what is kept of

@@ -71,7 +71,7 @@ func TestUnreadResponsesAreNotBuffered(t *testing.T) {
 }
 
 // stops expects that the server has sent all that it can, and at most some bytes: it sends nothing while it answers 100
-// other requests of the connection, one after the other. These answers have no body, for which there is no room.
+// other requests of the connection, one after the other. These answers have no body, because the buffers are full.
 func stops(t *testing.T, f *fixture, server *apiServer, sent *atomic.Int64, most int64) {
 	t.Helper()
 	for before, quiet := int64(-1), 0; quiet < 100; quiet++ {

@@ -40,12 +40,8 @@ func (r Result) failures() []failure {
 		report  apply.Report
 		watches []apply.WatchProblem
 	}{{model.SideMgmt, r.Mgmt, r.MgmtWatches}, {model.SideGuest, r.Guest, r.GuestWatches}} {
-		blocked := map[apply.ID]bool{} // a removal meets an object more than once
-		for _, o := range side.report.Outcomes() {
-			if o.Verdict() == apply.VerdictFailed || o.Verdict() == apply.VerdictRateLimited || o.IsBlocked() && !blocked[o.ID()] {
-				out = append(out, failure{side: side.side, Outcome: o})
-			}
-			blocked[o.ID()] = o.IsBlocked()
+		for _, o := range side.report.Problems() {
+			out = append(out, failure{side: side.side, Outcome: o})
 		}
 		for _, w := range side.watches {
 			if class := w.Cause.Class(); class == apply.Forbidden || class == apply.Oversized {
