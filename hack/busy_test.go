@@ -29,9 +29,7 @@ func TestBusyNeedsALoad(t *testing.T) {
 			dir := t.TempDir()
 			ready := `while ! test -s "$LOAD"; do sleep 0.01; done; `
 			for program, script := range map[string]string{"stress-ng": test.stress, "make": ready + test.target} {
-				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-					t.Fatal(err)
-				}
+				writeScript(t, filepath.Join(dir, program), script)
 			}
 			command := exec.CommandContext(t.Context(), "./busy.sh")
 			command.Env = append(os.Environ(), "LOAD="+filepath.Join(dir, "load"), "MAKE="+filepath.Join(dir, "make"),

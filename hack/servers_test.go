@@ -10,12 +10,10 @@ import (
 )
 
 // fakeGo builds nothing: the tests here are about what servers/build.sh builds, and when.
-const fakeGo = `#!/bin/sh
-case $1 in
+const fakeGo = `case $1 in
 env) echo go1.99 ;;
 build) while [ "$1" != -o ]; do shift; done; : > "$2"; chmod +x "$2" ;;
-esac
-`
+esac`
 
 // serversBuild is a copy of the inputs of servers/build.sh, with a cache of its own.
 type serversBuild struct{ root, cache, bin string }
@@ -23,17 +21,13 @@ type serversBuild struct{ root, cache, bin string }
 func newServersBuild(t *testing.T) serversBuild {
 	t.Helper()
 	b := serversBuild{root: t.TempDir(), cache: t.TempDir(), bin: t.TempDir()}
-	if err := os.CopyFS(filepath.Join(b.root, "hack/servers"), os.DirFS("servers")); err != nil {
-		t.Fatal(err)
-	}
+	whileNoFork(t, func() error { return os.CopyFS(filepath.Join(b.root, "hack/servers"), os.DirFS("servers")) })
 	source, err := os.ReadFile("../pkg/charts/source.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.write(t, "pkg/charts/source.go", string(source))
-	if err := os.WriteFile(filepath.Join(b.bin, "go"), []byte(fakeGo), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeScript(t, filepath.Join(b.bin, "go"), fakeGo)
 	return b
 }
 
@@ -53,9 +47,7 @@ func (b serversBuild) write(t *testing.T, path, content string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	whileNoFork(t, func() error { return os.WriteFile(path, []byte(content), 0o600) })
 }
 
 // run returns what build.sh prints on stdout, and the names of the servers that it built, sorted.

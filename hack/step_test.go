@@ -21,9 +21,7 @@ func step(t *testing.T, args ...string) (output string, code int) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, script := range fake {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		writeScript(t, filepath.Join(dir, name), script)
 	}
 	clock := filepath.Join(dir, "clock")
 	if err := os.WriteFile(clock, []byte("1000\n"), 0o600); err != nil {
