@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 // Scope defines which objects are noted, and how.
@@ -79,7 +81,8 @@ func (s Scope) leavesOut(resource string, o *unstructured.Unstructured) bool {
 }
 
 // noteOf returns the resourceVersion, or a digest of an object. The digest leaves out the fields that kubelets and
-// controllers write all the time: the state of pods, and the renewal time of Leases.
+// controllers write all the time: the state of pods, and the renewal time of Leases. hypergate writes the summary of its
+// last pass with the next renewal of its Lease.
 func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 	busy := []string{
 		leases, "/nodes", "/pods", "/endpoints", "apps/deployments", "apps/replicasets", "apps/statefulsets",
@@ -94,6 +97,7 @@ func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 		{"metadata", "managedFields"},
 		{"status"},
 		{"spec", "renewTime"},
+		{"metadata", "annotations", summary.Annotation},
 		// of endpoints
 		{"metadata", "generation"},
 		{"endpoints"},
@@ -101,6 +105,9 @@ func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 		{"metadata", "annotations", "endpoints.kubernetes.io/last-change-trigger-time"},
 	} {
 		unstructured.RemoveNestedField(o.Object, field...)
+	}
+	if len(o.GetAnnotations()) == 0 {
+		o.SetAnnotations(nil)
 	}
 	text, err := json.Marshal(o.Object)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/hypergate/hypergate/pkg/summary"
 )
 
 func TestNoteOf(t *testing.T) {
@@ -33,6 +35,8 @@ func TestNoteOf(t *testing.T) {
 		{"a label", "apps/deployments", Scope{Nodes: true}, []string{"metadata", "labels", "x"}, true},
 		{"another of the same name", "apps/deployments", Scope{Nodes: true}, []string{"metadata", "uid"}, true},
 		{"a renewed Lease", leases, Scope{Nodes: true}, []string{"spec", "renewTime"}, false},
+		{"the summary of a hypergate", leases, Scope{Nodes: true}, []string{"metadata", "annotations", summary.Annotation}, false},
+		{"another annotation", leases, Scope{Nodes: true}, []string{"metadata", "annotations", "x"}, true},
 		{"a Lease's holder", leases, Scope{Nodes: true}, []string{"spec", "holderIdentity"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
