@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -44,6 +46,44 @@ func (c *Cluster) StartMgmtAPI(ctx context.Context) error {
 	for _, name := range []string{"kube-controller-manager", "kube-scheduler", "coredns", "kube-proxy", "kubelet"} {
 		if err := c.control(ctx, verbRestart+"/"+name); err != nil {
 			return err
+		}
+	}
+	return c.waitForKubelet(ctx)
+}
+
+// waitForKubelet waits until the kubelet knows all its pods again. A kubelet restarts containers of pods that it knows,
+// and it cannot learn of pods during another outage.
+func (c *Cluster) waitForKubelet(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.Mgmt)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		last = kubeletKnowsPods(ctx, client, c.run.NodeName)
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the kubelet's pods: %w", errors.Join(last, err))
+	}
+	return nil
+}
+
+// kubeletKnowsPods returns an error if the kubelet of a node does not know one of the node's pods.
+func kubeletKnowsPods(ctx context.Context, client kubernetes.Interface, node string) error {
+	of := metav1.ListOptions{FieldSelector: "spec.nodeName=" + node}
+	planned, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, of)
+	if err != nil {
+		return fmt.Errorf("listing the pods of %s: %w", node, err)
+	}
+	known := &corev1.PodList{}
+	err = client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy", "pods").Do(ctx).Into(known)
+	if err != nil {
+		return fmt.Errorf("asking the kubelet of %s for its pods: %w", node, err)
+	}
+	for _, pod := range planned.Items {
+		if !slices.ContainsFunc(known.Items, func(k corev1.Pod) bool { return k.UID == pod.UID }) {
+			return fmt.Errorf("the kubelet of %s does not know the pod %s/%s", node, pod.Namespace, pod.Name)
 		}
 	}
 	return nil

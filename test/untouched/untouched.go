@@ -81,8 +81,8 @@ func (s Scope) leavesOut(resource string, o *unstructured.Unstructured) bool {
 }
 
 // noteOf returns the resourceVersion, or a digest of an object. The digest leaves out the fields that kubelets and
-// controllers write all the time: the state of pods, and the renewal time of Leases. hypergate writes the summary of its
-// last pass with the next renewal of its Lease.
+// controllers write all the time: the state of pods, and the renewal time of Leases. It also leaves out the summary of
+// hypergate's last pass, which hypergate writes with the next renewal of its Lease.
 func (s Scope) noteOf(resource string, o *unstructured.Unstructured) string {
 	busy := []string{
 		leases, "/nodes", "/pods", "/endpoints", "apps/deployments", "apps/replicasets", "apps/statefulsets",
