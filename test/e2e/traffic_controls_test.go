@@ -26,6 +26,8 @@ var otherControls sync.Once
 // controls shows that the load sees failures at this gateway. Each test with requests begins with it.
 func (t *fixture) controls(edge *edgeOfTheGuest) {
 	t.Helper()
+	oneLoad.Lock()
+	defer oneLoad.Unlock()
 	t.killedGatewayIsSeen(edge)
 	otherControls.Do(func() {
 		t.Log("control: a gateway that changes its revision costs requests")
