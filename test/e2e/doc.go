@@ -11,4 +11,6 @@
 //
 // Three further tests have their own clusters: a control plane that Cluster API describes, three hosted clusters on one
 // management cluster where a user also runs Istio, and a guest with real nodes, to which requests are sent.
+//
+// Tests that send requests take turns, story by story, because two loads at once exceed two busy CPUs.
 package e2e
