@@ -56,12 +56,15 @@ func (f *forgedTarget) answer(conn net.Conn) {
 	}
 }
 
-// requests returns what each connection has received.
+// requests returns what each connection has received, once that is a whole request: a connection is accepted before its
+// bytes arrive.
 func (f *forgedTarget) requests() (out []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.received {
-		out = append(out, r.String())
+		if bytes.Contains(r.Bytes(), []byte("\r\n\r\n")) {
+			out = append(out, r.String())
+		}
 	}
 	return out
 }
