@@ -66,9 +66,7 @@ func (t *migrationTest) moving() *move {
 	t.backAtOrigin()
 	m := &move{migrationTest: t, story: t.T.Name()[strings.LastIndex(t.T.Name(), "/")+1:], began: time.Now(), seen: t.watch(t.ctx)}
 	m.deleted = map[string]time.Time{}
-	var err error
-	m.load, err = traffic.Start(t.ctx, m.streams()...)
-	t.Expect(err).NotTo(gomega.HaveOccurred())
+	m.load = t.loaded(m.streams())
 	m.more(m.load, fewRequests)
 	const busy = "the machine is too busy for this load, before anything is requested"
 	t.Expect(m.load.Failed()).To(gomega.BeZero(), busy)
@@ -78,7 +76,7 @@ func (t *migrationTest) moving() *move {
 	return m
 }
 
-// fewRequests are the requests of about ten seconds.
+// fewRequests are the requests of about ten seconds, at the whole pace.
 const fewRequests = 2000
 
 // slowest is the median latency of a stream from which on a story says nothing about a migration.

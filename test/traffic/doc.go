@@ -12,6 +12,7 @@
 //   - A request is sent once. Nothing is repeated after a failure, by this package or by net/http. The exception is
 //     what an HTTP/2 server says that it did not process (RFC 9113, sections 6.8 and 8.7): clients send it again.
 //   - Requests start at a constant pace, whatever the answers take. A server that hangs does not lower the load.
+//     [Paced] chooses the pace before the load of a story begins, and nothing changes it later.
 //   - Every request has a deadline, and a request that ends late is a failure.
 //   - A report of fewer requests than asked for is an error, and so is a stream below 30 % of its rate. A load that did
 //     not run proves nothing.

@@ -257,6 +257,9 @@ func first(header metadata.MD, key string) string {
 	return ""
 }
 
+// These are the causes of a request that took too long.
+const timeout, timeoutOfGRPC = "timeout", "gRPC DeadlineExceeded"
+
 // cause returns the class of a failure, for a table. Texts of errors have addresses and ports in them.
 func cause(err error) string {
 	var status statusError
@@ -265,7 +268,7 @@ func cause(err error) string {
 	case errors.As(err, &status):
 		return status.Error()
 	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
-		return "timeout"
+		return timeout
 	case errors.As(err, &certificate):
 		return "certificate not accepted"
 	case contains(text, "connection refused"):

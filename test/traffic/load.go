@@ -64,12 +64,16 @@ func (s Stream) check() error {
 // Load is a running load.
 type Load struct {
 	began  time.Time
+	pace   float64
 	cancel context.CancelFunc
 	// pacers are the goroutines that start requests. requests are those that wait for an answer.
 	pacers, requests sync.WaitGroup
 	senders          []*sender
+	// settled is closed when as many requests have ended as the load needs before its pace can be judged.
+	settled chan struct{}
 
 	mu      sync.Mutex
+	ended   int
 	results map[string]*results
 }
 
@@ -83,9 +87,13 @@ type results struct {
 
 // Start starts a load, with at least one request of each stream. It ends with Stop, or with ctx. Requests that ctx ends
 // are failures.
-func Start(ctx context.Context, streams ...Stream) (*Load, error) {
-	l := &Load{began: time.Now(), results: map[string]*results{}}
+func Start(ctx context.Context, streams ...Stream) (*Load, error) { return start(ctx, 1, streams) }
+
+// start starts a load with a share of the rates.
+func start(ctx context.Context, pace float64, streams []Stream) (*Load, error) {
+	l := &Load{began: time.Now(), pace: pace, settled: make(chan struct{}), results: map[string]*results{}}
 	for _, s := range streams {
+		s.Rate *= pace
 		if err := s.check(); err != nil {
 			return nil, err
 		}
@@ -101,14 +109,14 @@ func Start(ctx context.Context, streams ...Stream) (*Load, error) {
 	paceCtx, cancel := context.WithCancel(ctx)
 	l.cancel = cancel
 	for _, sender := range l.senders {
-		l.pacers.Go(func() { l.pace(paceCtx, ctx, sender) })
+		l.pacers.Go(func() { l.requestsOf(paceCtx, ctx, sender) })
 	}
 	return l, nil
 }
 
-// pace starts the requests of one stream until until ends, and at least one. Their own context is that of the caller of
-// Start, so that Stop lets them end.
-func (l *Load) pace(until, ctx context.Context, s *sender) {
+// requestsOf starts the requests of one stream until until ends, and at least one. Their own context is that of the
+// caller of Start, so that Stop lets them end.
+func (l *Load) requestsOf(until, ctx context.Context, s *sender) {
 	ticks := time.NewTicker(time.Duration(float64(time.Second) / s.stream.Rate))
 	defer ticks.Stop()
 	for {
@@ -130,6 +138,9 @@ func (l *Load) request(ctx context.Context, s *sender) {
 	ended := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.ended++; l.ended == l.share(settlingRequests) {
+		close(l.settled)
+	}
 	r := l.results[s.stream.Name]
 	if answer.err != nil {
 		r.failures = append(r.failures, Failure{
@@ -144,11 +155,7 @@ func (l *Load) request(ctx context.Context, s *sender) {
 func (l *Load) Sent() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	sent := 0
-	for _, r := range l.results {
-		sent += len(r.successes) + len(r.failures)
-	}
-	return sent
+	return l.ended
 }
 
 // Failed returns the number of requests that have failed so far, over all streams.
@@ -166,7 +173,7 @@ func (l *Load) Failed() int {
 func (l *Load) SoFar() Report { return l.report(time.Now()) }
 
 // Stop starts no more requests, waits for the end of those under way, and returns the report. It is an error if fewer
-// than least requests were sent, or if a stream was far below its rate.
+// than least requests were sent, or if a stream was far below its rate. Of a load at a lower pace, fewer are necessary.
 func (l *Load) Stop(least int) (Report, error) {
 	ended := time.Now()
 	l.cancel()
@@ -176,8 +183,8 @@ func (l *Load) Stop(least int) (Report, error) {
 		s.close()
 	}
 	report := l.report(ended)
-	if report.Requests < least {
-		return report, fmt.Errorf("the load has sent %d requests, and %d are necessary: it proves nothing", report.Requests, least)
+	if necessary := l.share(least); report.Requests < necessary {
+		return report, fmt.Errorf("the load has sent %d requests, and %d are necessary: it proves nothing", report.Requests, necessary)
 	}
 	if slow := report.BelowRate(); len(slow) > 0 {
 		return report, fmt.Errorf("the load proves nothing: %s", strings.Join(slow, "; "))

@@ -26,6 +26,8 @@ type Row struct {
 	Stream   string `json:"stream"`
 	Requests int    `json:"requests"`
 	Failed   int    `json:"failed"`
+	// Waiting is the number of requests without an answer so far.
+	Waiting int `json:"waiting,omitempty"`
 	// Rate is the number of requests per second that the stream should start.
 	Rate float64 `json:"rate"`
 	// Slow is the number of successes that took longer than 5 s, without the duration of the stream.
@@ -40,12 +42,16 @@ type Row struct {
 	P99 time.Duration `json:"p99"`
 	// Causes are the numbers of failures by cause.
 	Causes map[string]int `json:"causes,omitempty"`
+	// Duration is what each request of the stream takes by itself, in nanoseconds.
+	Duration time.Duration `json:"duration,omitempty"`
 }
 
 // Report is the result of a load.
 type Report struct {
 	Began time.Time `json:"began"`
 	Ended time.Time `json:"ended"`
+	// Pace is the share of the rates at which the load ran.
+	Pace float64 `json:"pace"`
 	// Requests is the number of requests that were sent, and Failed the number that failed.
 	Requests int       `json:"requests"`
 	Failed   int       `json:"failed"`
@@ -56,12 +62,13 @@ type Report struct {
 func (l *Load) report(ended time.Time) Report {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	report := Report{Began: l.began, Ended: ended}
+	report := Report{Began: l.began, Ended: ended, Pace: l.pace}
 	for _, s := range l.senders {
 		r := l.results[s.stream.Name]
 		row := Row{
 			Stream: s.stream.Name, Requests: r.started, Failed: len(r.failures), Gap: longestGap(l.began, ended, r.successes),
 			P50: percentile(r.latencies, 50), P99: percentile(r.latencies, 99), Rate: s.stream.Rate, MaxGap: s.stream.maxGap(),
+			Waiting: r.started - len(r.successes) - len(r.failures), Duration: s.stream.Duration,
 		}
 		for _, latency := range r.latencies {
 			if latency > slowAfter {
@@ -137,7 +144,11 @@ const shownFailures = 20
 // String returns the report as a table, with the first failures below.
 func (r Report) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%d requests in %.1f s, %d failed\n", r.Requests, r.Ended.Sub(r.Began).Seconds(), r.Failed)
+	fmt.Fprintf(&out, "%d requests in %.1f s, %d failed", r.Requests, r.Ended.Sub(r.Began).Seconds(), r.Failed)
+	if r.Pace < 1 {
+		fmt.Fprintf(&out, ", at %.3g of the pace", r.Pace)
+	}
+	out.WriteString("\n")
 	fmt.Fprintf(&out, "%-24s %9s %7s %5s %9s %9s %9s  %s\n", "STREAM", "REQUESTS", "FAILED", "SLOW", "GAP", "P50", "P99", "CAUSES")
 	for _, row := range r.Rows {
 		causes := make([]string, 0, len(row.Causes))
