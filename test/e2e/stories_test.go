@@ -309,7 +309,12 @@ func drift(t *fixture) {
 	_, err := t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(t.ctx, t.webhooks().Name, types.JSONPatchType,
 		[]byte(`[{"op":"remove","path":"/webhooks/0/clientConfig/caBundle"}]`), metav1.PatchOptions{})
 	t.Expect(err).NotTo(gomega.HaveOccurred())
-	t.Eventually(func() []byte { return t.webhooks().Webhooks[0].ClientConfig.CABundle }).ShouldNot(gomega.BeEmpty())
+	t.Eventually(func() []byte {
+		if w := t.webhooks(); w != nil {
+			return w.Webhooks[0].ClientConfig.CABundle
+		}
+		return nil
+	}).ShouldNot(gomega.BeEmpty())
 	t.Expect(t.GuestClient.RbacV1().ClusterRoles().Delete(t.ctx, world.GuestIstiod, metav1.DeleteOptions{})).To(gomega.Succeed())
 	t.Eventually(func() error {
 		_, err := t.GuestClient.RbacV1().ClusterRoles().Get(t.ctx, world.GuestIstiod, metav1.GetOptions{})
@@ -358,9 +363,9 @@ func restarts(t *fixture) {
 	t.Expect(err).NotTo(gomega.HaveOccurred())
 	t.Expect(pods.Items).To(gomega.HaveLen(1), "there is only one Deployment")
 
-	// The Lease belongs to the pod, so the last container need not wait until it expires. An evicted pod releases the
-	// Lease. TestANewPodTakesTheLease (test/integration) checks that.
-	t.putsBackMgmtDrift()
+	// The Lease belongs to the pod, so the last container need not wait until it expires, 137 s later. An evicted pod
+	// releases the Lease. TestANewPodTakesTheLease (test/integration) checks that.
+	t.putsBackMgmtDrift(startTime)
 }
 
 func istiodAway(t *fixture) {

@@ -184,15 +184,16 @@ func istiodDownForLong(t *fixture, edge *edgeOfTheGuest) {
 func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	services, service := t.MgmtClient.CoreV1().Services(t.MgmtNamespace), "istiod-"+world.Revision
+	var back func()
 	t.downForLong(edge, h, func(pods []corev1.Pod) time.Time {
-		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+		back = t.withoutGuestAPI()
 		began := time.Now()
 		t.Log("the guest's API server is away")
 		t.Expect(services.Delete(t.ctx, service, metav1.DeleteOptions{})).To(gomega.Succeed())
 		t.expire(pods)
 		return began
 	}, func() {
-		t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
+		back()
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 		t.Eventually(func() error {
 			_, err := services.Get(t.ctx, service, metav1.GetOptions{})
@@ -206,8 +207,9 @@ func guestAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 // outage, drift in the guest is repaired.
 func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
+	var back func()
 	t.downForLong(edge, h, func(pods []corev1.Pod) time.Time {
-		t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+		back = t.withoutMgmtAPI()
 		began := time.Now()
 		t.Eventually(h.Done()).Should(gomega.BeClosed())
 		t.Expect(t.GuestClient.AdmissionregistrationV1().ValidatingWebhookConfigurations().
@@ -217,7 +219,7 @@ func mgmtAPIDownForLong(t *fixture, edge *edgeOfTheGuest) {
 		t.reconfigured(edge)
 		return began
 	}, func() {
-		t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+		back()
 		// A container that the kubelet started during the outage may have ended, too.
 		t.Eventually(func() error {
 			next, err := t.Restarted(t.step(), h)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/hypergate/hypergate/pkg/model"
-	"github.com/hypergate/hypergate/test/cluster"
 	"github.com/hypergate/hypergate/test/traffic"
 	"github.com/hypergate/hypergate/test/world"
 )
@@ -222,9 +221,9 @@ func servesWithoutMgmtAPI(t *fixture, edge *edgeOfTheGuest) {
 	h := t.start()
 	t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	t.undisturbed(edge, func() {
-		t.Expect(t.StopMgmtAPI(t.step())).To(gomega.Succeed())
+		back := t.withoutMgmtAPI()
 		<-time.After(30 * time.Second) // the load goes on meanwhile, and the story is about this time
-		t.Expect(t.StartMgmtAPI(t.step())).To(gomega.Succeed())
+		back()
 		t.Expect(h.Ready(t.step(), "readyz")).To(gomega.Succeed())
 	})
 }
@@ -239,14 +238,10 @@ func konnectivityAway(t *fixture, edge *edgeOfTheGuest) {
 	}
 	t.Eventually(log).Should(gomega.Succeed())
 	t.undisturbed(edge, func() {
-		for _, node := range t.GuestNodes {
-			t.Expect(node.Stop(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
-		}
+		back := t.withoutKonnectivity()
 		t.Eventually(log).ShouldNot(gomega.Succeed())
 		t.Eventually(t.refusedByWebhook).WithArguments(t.step()).Should(gomega.Succeed())
-		for _, node := range t.GuestNodes {
-			t.Expect(node.Start(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
-		}
+		back()
 		t.Eventually(log).Should(gomega.Succeed())
 	})
 }

@@ -313,9 +313,9 @@ func hypergateKilled(t *fixture, edge *edgeOfTheGuest) {
 
 func servesWithoutGuestAPI(t *fixture, edge *edgeOfTheGuest) {
 	t.undisturbed(edge, func() {
-		t.Expect(t.StopGuestAPI(t.step())).To(gomega.Succeed())
+		back := t.withoutGuestAPI()
 		<-time.After(30 * time.Second) // the load goes on meanwhile, and the story is about this time
-		t.Expect(t.StartGuestAPI(t.step())).To(gomega.Succeed())
+		back()
 	})
 }
 

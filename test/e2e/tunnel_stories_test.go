@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -207,8 +208,11 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 		busy = 1
 	}
 	t.throughFault(edge, func() time.Time {
-		restore, err := t.CutOff(t.step(), pods[busy].UID)
-		t.Expect(err).NotTo(gomega.HaveOccurred())
+		var restore func(context.Context) error
+		back := t.outage(func(ctx context.Context) (err error) {
+			restore, err = t.CutOff(ctx, pods[busy].UID)
+			return err
+		}, func(ctx context.Context) error { return restore(ctx) })
 		begin := time.Now()
 		up := fmt.Sprintf("hypergate_tunnel_up{relay=%q}", pods[busy].Name)
 		t.Eventually(func() (float64, error) {
@@ -218,7 +222,7 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 		t.Logf("the sidecar noticed after %s", time.Since(begin).Round(10*time.Millisecond))
 		t.reconfigured(edge)
 		t.Logf("new configuration reached the gateway through the other relay after %s", time.Since(begin).Round(10*time.Millisecond))
-		t.Expect(restore(t.step())).To(gomega.Succeed())
+		back()
 		return time.Now()
 	})
 	_, after := t.mustRelays()
@@ -354,9 +358,7 @@ func konnectivityServerKilled(t *fixture, edge *edgeOfTheGuest) {
 // meanwhile. Nothing brings it to the gateway before the agents are back.
 func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
 	t.throughFault(edge, func() time.Time {
-		for _, node := range t.GuestNodes {
-			t.Expect(node.Stop(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
-		}
+		back := t.withoutKonnectivity()
 		t.Eventually(func() (float64, error) {
 			now, err := t.sidecar()
 			return now.sum("hypergate_tunnel_up"), err
@@ -365,9 +367,7 @@ func konnectivityAgentsKilled(t *fixture, edge *edgeOfTheGuest) {
 		t.Expect(t.RouteAccepted(t.step(), backends, name)).To(gomega.Succeed())
 		t.Expect(edge.status(t.ctx, host)).To(gomega.Equal(http.StatusNotFound))
 		_, before := t.mustRelays()
-		for _, node := range t.GuestNodes {
-			t.Expect(node.Start(t.step(), cluster.KonnectivityAgent)).To(gomega.Succeed())
-		}
+		back()
 		t.reachesPods()
 		reaches := time.Now()
 		t.eachGotATunnel(before)
@@ -434,10 +434,10 @@ func halfOpen(t *fixture, edge *edgeOfTheGuest) {
 		_, before := t.mustRelays()
 		restore, err := t.DropConnections(t.step(), t.istiodPod().UID, tunnelProgram, 6443, model.RelayReplicas)
 		t.Expect(err).NotTo(gomega.HaveOccurred())
+		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
 		begin := time.Now()
 		t.eachGotATunnel(before)
 		t.Logf("each relay has a new tunnel after %s", time.Since(begin).Round(10*time.Millisecond))
-		t.Cleanup(func() { t.Expect(restore(t.ctx)).To(gomega.Succeed()) })
 		return time.Now()
 	})
 }

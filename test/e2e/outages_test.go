@@ -1,0 +1,62 @@
+package e2e_test
+
+import (
+	"context"
+
+	"github.com/onsi/gomega"
+
+	"github.com/hypergate/hypergate/test/cluster"
+)
+
+// This file has the faults that a story begins and ends.
+
+// outage begins a fault, and returns what ends it. If the story fails before, the fault ends with the story: later
+// stories need what it has stopped.
+func (t *fixture) outage(begin, end func(context.Context) error) func() {
+	t.Helper()
+	over := false
+	t.Cleanup(func() {
+		if over {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout) // the story's own context has ended
+		defer cancel()
+		if err := end(ctx); err != nil {
+			t.Log("ending the fault:", err)
+		}
+	})
+	t.Expect(begin(t.step())).To(gomega.Succeed())
+	return func() {
+		t.Helper()
+		t.Expect(end(t.step())).To(gomega.Succeed())
+		over = true
+	}
+}
+
+// withoutGuestAPI stops the guest's API server, and returns what starts it again.
+func (t *fixture) withoutGuestAPI() (back func()) {
+	t.Helper()
+	return t.outage(t.StopGuestAPI, t.StartGuestAPI)
+}
+
+// withoutMgmtAPI stops the management API server, and returns what starts it again.
+func (t *fixture) withoutMgmtAPI() (back func()) {
+	t.Helper()
+	return t.outage(t.StopMgmtAPI, t.StartMgmtAPI)
+}
+
+// withoutKonnectivity stops the agents on all nodes of the guest, and returns what starts them again.
+func (t *fixture) withoutKonnectivity() (back func()) {
+	t.Helper()
+	onEachNode := func(do func(*cluster.GuestNode, context.Context, string) error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			for _, node := range t.GuestNodes {
+				if err := do(node, ctx, cluster.KonnectivityAgent); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return t.outage(onEachNode((*cluster.GuestNode).Stop), onEachNode((*cluster.GuestNode).Start))
+}
