@@ -3,6 +3,7 @@ package parity_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -29,20 +30,16 @@ func TestTheOldestDefaultsCount(t *testing.T) {
 	g.Expect(g.client.Create(ctx, hypergates)).To(gomega.Succeed())
 	g.defaults(ctx, "z-later", "horizontalPodAutoscaler", "spec: {minReplicas: 7, maxReplicas: 8}")
 	i := startIstiodProcess(ctx, t, g.kubeconfig, s)
-	g.touchClass(ctx)
-	replicas := func() int32 {
-		scaler := &autoscalingv2.HorizontalPodAutoscaler{}
-		if err := g.get(ctx, "web", scaler); err != nil || scaler.Spec.MinReplicas == nil {
-			return 0
-		}
-		return *scaler.Spec.MinReplicas
-	}
-	g.Eventually(replicas).Should(gomega.BeEquivalentTo(5), "the guest's own replace hypergate's")
+	scaler := &autoscalingv2.HorizontalPodAutoscaler{}
+	g.makes(ctx, "web", scaler)
+	g.Expect(scaler.Spec.MinReplicas).To(gomega.HaveValue(gomega.BeEquivalentTo(5)), "the guest's own replace hypergate's")
 
 	t.Log("a key that istiod does not know stops all gateways of the class")
 	mine.Data = map[string]string{"deploymnet": "spec: {}"}
 	g.Expect(g.client.Update(ctx, mine)).To(gomega.Succeed())
 	g.Expect(model.DefaultsProblem(mine.Data)).NotTo(gomega.BeEmpty(), "hypergate finds the mistake")
+	// istiod reads ConfigMaps and Gateways by different watches.
+	g.Eventually(i.output.String).Should(gomega.MatchRegexp(`unsupported overlay "deploymnet".*gateway=openshift-ingress/web`))
 	late := fromyaml.Object(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway,
 		metadata: {name: late, namespace: openshift-ingress, labels: {istio.io/rev: openshift-gateway}},
 		spec: {gatewayClassName: openshift-default, listeners: [{name: http, port: 80, protocol: HTTP}]}}`)
@@ -64,8 +61,12 @@ func TestTheOldestDefaultsCount(t *testing.T) {
 
 	t.Log("without it, hypergate's count, and a later one does not")
 	g.Expect(g.client.Delete(ctx, mine)).To(gomega.Succeed())
-	g.Eventually(replicas).Should(gomega.BeEquivalentTo(2))
-	g.Eventually(func() error { return g.get(ctx, "late", &corev1.Service{}) }).Should(gomega.Succeed())
+	g.Eventually(func() *int32 {
+		g.touchClass(ctx)
+		g.Expect(g.get(ctx, "web", scaler)).To(gomega.Succeed())
+		return scaler.Spec.MinReplicas
+	}).WithPolling(time.Second).Should(gomega.HaveValue(gomega.BeEquivalentTo(2)))
+	g.makes(ctx, "late", &corev1.Service{})
 }
 
 // defaults makes a ConfigMap with defaults for the gateways of the class.
@@ -102,7 +103,7 @@ func TestGatewaysKeepTheirPods(t *testing.T) {
 
 	t.Log("the ingress operator's are removed, and the gateway gets hypergate's disruption budget")
 	g.Expect(g.client.Delete(ctx, operators)).To(gomega.Succeed())
-	g.Eventually(func() error { return g.get(ctx, "web", &policyv1.PodDisruptionBudget{}) }).Should(gomega.Succeed())
+	g.makes(ctx, "web", &policyv1.PodDisruptionBudget{})
 	g.touchClass(ctx)
 	g.Expect(g.client.Create(ctx, fromyaml.Object(t, `{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway,
 		metadata: {name: marker, namespace: openshift-ingress, labels: {istio.io/rev: openshift-gateway}},
@@ -112,5 +113,8 @@ func TestGatewaysKeepTheirPods(t *testing.T) {
 
 	t.Log("control: without any, the pods are replaced")
 	g.Expect(g.client.Delete(ctx, hypergates)).To(gomega.Succeed())
-	g.Eventually(generation).Should(gomega.BeNumerically(">", before))
+	g.Eventually(func() int64 {
+		g.touchClass(ctx)
+		return generation()
+	}).WithPolling(time.Second).Should(gomega.BeNumerically(">", before))
 }

@@ -172,15 +172,22 @@ func (g *guest) deployed(ctx context.Context, gateway string, withBudget bool) *
 		if _, isBudget := object.(*policyv1.PodDisruptionBudget); isBudget && !withBudget {
 			continue
 		}
-		g.Eventually(func() error {
-			err := g.get(ctx, gateway, object)
-			if err != nil {
-				g.touchClass(ctx)
-			}
-			return err
-		}).WithPolling(time.Second).Should(gomega.Succeed(), "%s: %T", gateway, object)
+		g.makes(ctx, gateway, object)
 	}
 	return out
+}
+
+// makes waits until istiod has made an object of a Gateway, and reads it. While the object is missing, it touches the
+// class.
+func (g *guest) makes(ctx context.Context, gateway string, object client.Object) {
+	g.Helper()
+	g.Eventually(func() error {
+		err := g.get(ctx, gateway, object)
+		if err != nil {
+			g.touchClass(ctx)
+		}
+		return err
+	}).WithPolling(time.Second).Should(gomega.Succeed(), "%s: %T", gateway, object)
 }
 
 func (g *guest) get(ctx context.Context, gateway string, object client.Object) error {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/hypergate/hypergate/pkg/model"
@@ -126,17 +127,19 @@ func TestAnInferencePoolCRDWithoutV1(t *testing.T) {
 	crd.SetKind("CustomResourceDefinition")
 	g.haveCRDs(inferenceCRDs(ctx, t))
 	serve := func(v1 bool) {
-		g.Expect(g.client.Get(ctx, client.ObjectKey{Name: model.InferencePoolCRD}, crd)).To(gomega.Succeed())
-		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		g.Expect(versions).To(gomega.ContainElement(gomega.HaveKeyWithValue("name", "v1")))
-		for _, version := range versions {
-			if version := version.(map[string]any); version["name"] == "v1" {
-				version["served"] = v1
+		g.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the API server writes the CRD's status
+			g.Expect(g.client.Get(ctx, client.ObjectKey{Name: model.InferencePoolCRD}, crd)).To(gomega.Succeed())
+			versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+			g.Expect(err).NotTo(gomega.HaveOccurred())
+			g.Expect(versions).To(gomega.ContainElement(gomega.HaveKeyWithValue("name", "v1")))
+			for _, version := range versions {
+				if version := version.(map[string]any); version["name"] == "v1" {
+					version["served"] = v1
+				}
 			}
-		}
-		g.Expect(unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")).To(gomega.Succeed())
-		g.Expect(g.client.Update(ctx, crd)).To(gomega.Succeed())
+			g.Expect(unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")).To(gomega.Succeed())
+			return g.client.Update(ctx, crd)
+		})).To(gomega.Succeed())
 	}
 	serve(false)
 	unreadable := model.GuestObservation{IgnoredCRDs: []string{model.InferencePoolCRD}}

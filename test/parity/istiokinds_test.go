@@ -20,8 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/audit"
+	"github.com/hypergate/hypergate/test/deploy"
 	"github.com/hypergate/hypergate/test/fromyaml"
 )
 
@@ -177,6 +180,7 @@ func TestEachKindOfIstio(t *testing.T) {
 
 	t.Log("an istiod with all kinds")
 	g.apply(ctx, all.guest)
+	g.readsIstioKinds(ctx)
 	i := g.started(ctx, account, all)
 	defer i.stop()
 	with := g.received(ctx, i, web, func(g gomega.Gomega, out sent) {
@@ -202,6 +206,22 @@ func TestEachKindOfIstio(t *testing.T) {
 			g.Expect(answer.Result.Message).To(gomega.ContainSubstring("configuration is invalid"))
 		})
 	}
+}
+
+// readsIstioKinds waits until the API server lets istiod read all kinds. An istiod that starts before logs that it is
+// not allowed to.
+func (g *guest) readsIstioKinds(ctx context.Context) {
+	g.Helper()
+	admin, err := clientcmd.BuildConfigFromFlags("", g.kubeconfig)
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	var permissions []audit.Permission
+	for _, kind := range model.IstioKinds() {
+		for _, verb := range []string{"list", "watch"} {
+			permissions = append(permissions, audit.Permission{Group: kind.Group, Resource: kind.Resource, Verb: verb})
+		}
+	}
+	user := deploy.UserOf(namespace, "hypergate-istiod-"+revision)
+	g.Expect(deploy.TakesEffect(ctx, admin, user, permissions, true)).To(gomega.Succeed())
 }
 
 // environmentOfGateway returns the names of the variables that istiod gives to the proxies of a Gateway.

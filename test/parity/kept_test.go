@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -49,19 +50,23 @@ func keepsConditions(ctx context.Context, g *guest) {
 	}
 	g.touchClass(ctx)
 	written(1).Should(gomega.BeTrue())
+	// istiod can write the Gateway at any time.
 	for _, of := range []string{"DNSReady", "LoadBalancerReady"} {
-		before := g.gateway(ctx, "web")
-		after := before.DeepCopy()
-		ready := metav1.Condition{Type: of, Status: metav1.ConditionTrue, Reason: "NoFailedZones"}
-		meta.SetStatusCondition(&after.Status.Conditions, ready)
-		meta.SetStatusCondition(&after.Status.Listeners[0].Conditions, ready)
-		patch := client.MergeFrom(g.unstructured(before))
-		g.Expect(g.client.Status().Patch(ctx, g.unstructured(after), patch)).To(gomega.Succeed())
+		g.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			after := g.gateway(ctx, "web")
+			ready := metav1.Condition{Type: of, Status: metav1.ConditionTrue, Reason: "NoFailedZones"}
+			meta.SetStatusCondition(&after.Status.Conditions, ready)
+			meta.SetStatusCondition(&after.Status.Listeners[0].Conditions, ready)
+			return g.client.Status().Update(ctx, g.unstructured(after))
+		})).To(gomega.Succeed())
 	}
-	changed := g.gateway(ctx, "web")
-	changed.Spec.Listeners[0].Port = 8080
-	update := g.unstructured(changed)
-	g.Expect(g.client.Update(ctx, update)).To(gomega.Succeed())
+	var update *unstructured.Unstructured
+	g.Expect(retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		changed := g.gateway(ctx, "web")
+		changed.Spec.Listeners[0].Port = 8080
+		update = g.unstructured(changed)
+		return g.client.Update(ctx, update)
+	})).To(gomega.Succeed())
 	written(update.GetGeneration()).Should(gomega.BeTrue())
 	status := g.gateway(ctx, "web").Status
 	for _, of := range []string{"DNSReady", "LoadBalancerReady"} {

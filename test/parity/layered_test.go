@@ -167,9 +167,8 @@ func (g *guest) started(ctx context.Context, kubeconfig string, s settings) isti
 		stop()
 		g.Expect(g.client.Delete(ctx, defaults)).To(gomega.Succeed())
 	}
-	g.touchClass(ctx)
 	for _, gateway := range []string{"web", "own"} {
-		g.Eventually(func() error { return g.get(ctx, gateway, &corev1.Service{}) }).Should(gomega.Succeed())
+		g.makes(ctx, gateway, &corev1.Service{})
 	}
 	return i
 }
