@@ -64,6 +64,10 @@ func TestAGuestWithTooManyNamespaces(t *testing.T) {
 		eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
 		putClass(g, "demo")
 		eventually(t, "both sides are installed", func() bool { return installed(m, g) && tokens(g) > 0 })
+		eventually(t, "nothing is left to write", func() bool {
+			return adversary.WebhookFailsClosed(g) && conditionOf(g, "demo", "ControllerInstalled") != "" &&
+				reported(m, "everything is up to date")
+		})
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}

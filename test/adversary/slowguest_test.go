@@ -42,14 +42,16 @@ func slow(s *adversary.Server, delay time.Duration, which func(*http.Request) bo
 	return &gaveUp
 }
 
+// hasDefaults reports whether a guest has the defaults of the class demo.
+func hasDefaults(g *adversary.Server) bool {
+	return slices.Contains(g.Names("v1", "configmaps"), "openshift-ingress/hypergate-gatewayclass-rev.demo")
+}
+
 // TestASlowGuestEndsThePassInTime checks that the work of one pass in the guest ends after 40 s, and that the next pass
 // continues with it. A webhook of the guest delays two kinds of writes by 25 s each, one after the other.
 func TestASlowGuestEndsThePassInTime(t *testing.T) {
 	t.Parallel()
 	const delay, limit = 25 * time.Second, 40 * time.Second
-	hasDefaults := func(g *adversary.Server) bool {
-		return slices.Contains(g.Names("v1", "configmaps"), "openshift-ingress/hypergate-gatewayclass-rev.demo")
-	}
 	for name, tc := range map[string]struct {
 		method, first, second string
 		begin                 func(g *adversary.Server)

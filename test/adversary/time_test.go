@@ -235,38 +235,42 @@ func TestNothingIsWrittenAfterTheLeaseIsLost(t *testing.T) {
 		}
 		t.Run("during "+strings.Trim(held, "/"), func(t *testing.T) {
 			t.Parallel()
-			m, g := adversary.Mgmt(t, mgmtNS), adversary.Guest(t)
-			putHCP(m, "")
-			writes := &sent{}
-			log, stop := runUntil(t, m, g, writes.record, func(o *controller.Options) { o.LeaderElection = true })
-			t.Cleanup(func() { _ = stop() })
-			eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
-			gate := hold(t, map[model.Side]*adversary.Server{model.SideMgmt: m, model.SideGuest: g}[side], http.MethodPatch, held)
-			putClass(g, "demo")
-			eventually(t, "writes are delayed", func() bool { n, _ := gate.holds(); return n > 0 })
-
-			const another = "another-pod"
-			m.Put(leaseAPI, leases, "{metadata: {namespace: "+mgmtNS+", name: hypergate-"+config().Revision+"}, "+
-				"spec: {holderIdentity: "+another+", leaseDurationSeconds: 137}}")
-			eventually(t, "the renewal shows it, and the current requests are cancelled", func() bool {
-				held, gaveUp := gate.holds()
-				return held == gaveUp
-			})
-			noTimeout(t, log)
-			_, before := writes.since(0)
-			gate.open()
-			putClass(g, "one-more")
-			if err := stop(); err == nil || !strings.Contains(err.Error(), another) {
-				t.Errorf("the process ended: %v", err)
-			}
-			if after, _ := writes.since(before); len(after) > 0 {
-				t.Errorf("written after another pod took the Lease:\n%s", strings.Join(after, "\n"))
-			}
-			spec, _ := m.Get(leaseAPI, leases, mgmtNS, "hypergate-"+config().Revision)["spec"].(map[string]any)
-			if spec["holderIdentity"] != another {
-				t.Errorf("the Lease was written: %v", spec)
-			}
+			synctest.Test(t, func(t *testing.T) { losesTheLease(t, held, side) })
 		})
+	}
+}
+
+func losesTheLease(t *testing.T, held string, side model.Side) {
+	t.Helper()
+	m, g, writes := adversary.Mgmt(t, mgmtNS), adversary.Guest(t), &sent{}
+	putHCP(m, "")
+	log, stop := runUntil(t, m, g, locally(m, g), writes.record, func(o *controller.Options) { o.LeaderElection = true })
+	t.Cleanup(func() { _ = stop() })
+	eventually(t, "the CRDs are installed", func() bool { return len(g.Names(crdAPI, crdResource)) > 0 })
+	gate := hold(t, map[model.Side]*adversary.Server{model.SideMgmt: m, model.SideGuest: g}[side], http.MethodPatch, held)
+	putClass(g, "demo")
+	eventually(t, "writes are delayed", func() bool { n, _ := gate.holds(); return n > 0 })
+
+	const another = "another-pod"
+	m.Put(leaseAPI, leases, "{metadata: {namespace: "+mgmtNS+", name: hypergate-"+config().Revision+"}, "+
+		"spec: {holderIdentity: "+another+", leaseDurationSeconds: 137}}")
+	eventually(t, "the renewal shows it, and the current requests are cancelled", func() bool {
+		held, gaveUp := gate.holds()
+		return held == gaveUp
+	})
+	noTimeout(t, log)
+	_, before := writes.since(0)
+	gate.open()
+	putClass(g, "one-more")
+	if err := stop(); err == nil || !strings.Contains(err.Error(), another) {
+		t.Errorf("the process ended: %v", err)
+	}
+	if after, _ := writes.since(before); len(after) > 0 {
+		t.Errorf("written after another pod took the Lease:\n%s", strings.Join(after, "\n"))
+	}
+	spec, _ := m.Get(leaseAPI, leases, mgmtNS, "hypergate-"+config().Revision)["spec"].(map[string]any)
+	if spec["holderIdentity"] != another {
+		t.Errorf("the Lease was written: %v", spec)
 	}
 }
 
@@ -323,6 +327,8 @@ func TestTheManagementSideDoesNotWaitForTheGuest(t *testing.T) {
 			return strings.Contains(r, "gatewayclasses/demo/status")
 		})
 	})
+	// The pause ends the writes under way. One of them could reach the gate below.
+	eventually(t, "nothing is left to write", func() bool { return adversary.WebhookFailsClosed(g) && hasDefaults(g) })
 	putHCP(m, ", pausedUntil: 'true'")
 	eventually(t, "the pause is reported", func() bool { return reported(m, "ReconciliationPaused") })
 	// These changes all take effect when the pause ends.
