@@ -346,8 +346,8 @@ func TestAWatchRecoversAfterALimit(t *testing.T) {
 	<-begun
 	g.Expect(w.Err()).To(gomega.HaveOccurred())
 	close(right)
-	g.Eventually(w.Err).Should(gomega.Succeed())
-	g.Expect(w.List()).To(gomega.HaveLen(1))
+	g.Eventually(w.List).Should(gomega.HaveLen(1))
+	g.Expect(w.Err()).To(gomega.Succeed())
 }
 
 // TestAWatchRecoversAfterTheMemoryLimit exceeds the limit of what the watch keeps with events. The next list is short

@@ -53,7 +53,7 @@ func (w *Watch) present() uint64 {
 func (w *Watch) begin() {
 	w.mu.Lock()
 	if now := w.session(); w.begun != now {
-		w.begun, w.synced = now, false
+		w.begun, w.synced, w.err = now, false, nil
 	}
 	w.mu.Unlock()
 	w.opts.OnListing()

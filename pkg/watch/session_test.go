@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/hypergate/hypergate/pkg/watch"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestAServerRestoredFromABackup restores the server from a backup. The versions that the watch has seen then lie in
@@ -77,10 +78,41 @@ func TestAnEarlierSessionIsIgnored(t *testing.T) {
 		f.server.fail(errors.New("no route"), errors.New("no route"))
 		f.server.hangUp()
 		f.Eventually(f.watch.Err).Should(gomega.HaveOccurred())
-		session.Add(1)
-		f.Expect(f.watch.Err()).NotTo(gomega.HaveOccurred(), "that was in the session before")
+		f.Eventually(func() error { // the list of the new session fails, too, at any time
+			session.Add(1)
+			return f.watch.Err()
+		}).Should(gomega.Succeed(), "that was in the session before")
 		f.server.fail(nil, nil)
 		f.Eventually(f.watch.Synced).Should(gomega.BeTrue())
 		f.Eventually(synced).Should(gomega.BeNumerically(">=", 2), "waiters are notified")
 	})
+}
+
+// TestTheFirstListOfASessionHasNoOldError checks that the error of an earlier session is gone while the first list of
+// the next one runs.
+func TestTheFirstListOfASessionHasNoOldError(t *testing.T) {
+	t.Parallel()
+	g := hang.Gomega(t)
+	s := newServer(false)
+	s.fail(errors.New("no route"), errors.New("no route"))
+	var session atomic.Uint64
+	var w *watch.Watch
+	during := make(chan error, 1)
+	options := s.options()
+	options.OnListing = func() {
+		if session.Load() > 0 {
+			select {
+			case during <- w.Err():
+			default: // only the first list counts
+			}
+		}
+	}
+	w = watch.New(options)
+	ctx := watch.WithSession(t.Context(), session.Load, func() <-chan struct{} { return nil })
+	go w.Run(ctx)
+	g.Eventually(w.Err).Should(gomega.HaveOccurred())
+	session.Add(1)
+	var err error
+	g.Eventually(during).Should(gomega.Receive(&err))
+	g.Expect(err).NotTo(gomega.HaveOccurred())
 }
