@@ -272,7 +272,7 @@ func TestATerminatingObjectIsRecreated(t *testing.T) {
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
-	w.settle(c, objs)
+	w.rests(c, objs)
 	old := w.live(o.u).GetUID()
 	w.remove(o)
 	w.Eventually(w.notified).Should(gomega.Receive())

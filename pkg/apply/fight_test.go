@@ -103,7 +103,7 @@ func TestConflictingWritesAreRateLimited(t *testing.T) {
 	if r := apply.Apply(t.Context(), c, objs); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
-	w.settle(c, objs)
+	w.rests(c, objs)
 	writes := 1
 	for range 9 {
 		writes += fight().Writes()

@@ -163,7 +163,7 @@ func TestPruneWaitsForAFinalizer(t *testing.T) {
 	if r := apply.Apply(t.Context(), c, []object{o}); r.Err() != nil {
 		t.Fatal(r.Err())
 	}
-	w.settle(c, []object{o})
+	w.rests(c, []object{o})
 	if r := c.Prune(t.Context()); r.Count(apply.VerdictDeleted) != 1 {
 		t.Errorf("prune: %s: %v", r, r.Err())
 	}

@@ -226,15 +226,9 @@ func TestAnIstiodThatDoesNotSayItsVersion(t *testing.T) {
 func TestEndpointProbeFailures(t *testing.T) {
 	right, other := serve(t, publishedName), serve(t, "kube-apiserver")
 	published := model.HostPort{Host: publishedName, Port: 443}
-	closed, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := closed.Addr().String()
-	_ = closed.Close()
 	for name, tc := range map[string]struct{ via, want string }{
 		"another name, as of a router's default": {other.address, "the server's certificate is not istiod's"},
-		"nothing listens":                        {refused, "the connection was refused"},
+		"nothing listens":                        {"127.0.0.1:1", "the connection was refused"},
 		"no such name":                           {"unknown.invalid:443", "its host name does not resolve"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +239,7 @@ func TestEndpointProbeFailures(t *testing.T) {
 			}
 		})
 	}
-	_, err = handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.ca.Root)}, tls.Certificate{})
+	_, err := handshake(t.Context(), byTCP(right.address), probeTarget{at: published, roots: string(other.ca.Root)}, tls.Certificate{})
 	if err == nil || unreachedReason(err) != "the server's certificate is not istiod's, or is for another name" {
 		t.Errorf("of another CA: %v", err)
 	}

@@ -165,17 +165,16 @@ func TestFailuresTriggerAKubeconfigRead(t *testing.T) {
 			g := hang.Gomega(t)
 			old, now := newAPIServer(t), newAPIServer(t)
 			f := follow(t, old.withToken("a"))
-			var changed sync.WaitGroup
-			changed.Add(1)
-			go f.Run(f.ctx, changed.Done)
-			g.Eventually(f.loaded).Should(gomega.Equal(1), "it is read at the start")
+			changed := make(chan struct{}, 10)
+			go f.Run(f.ctx, func() { changed <- struct{}{} })
+			g.Eventually(f.loaded).Should(gomega.BeNumerically(">=", 1), "it is read at the start")
 			f.expectWho("Bearer a")
 			harm(old)
 			g.Expect(f.who()).NotTo(gomega.Equal("Bearer a"))
-			g.Eventually(f.loaded).Should(gomega.Equal(2))
+			g.Eventually(f.loaded).Should(gomega.BeNumerically(">=", 2))
 			f.replace(now.withToken("b"), nil)
 			g.Eventually(f.who).Should(gomega.Equal("Bearer b"))
-			changed.Wait()
+			g.Eventually(changed).Should(gomega.Receive())
 		})
 	}
 }
@@ -291,7 +290,7 @@ func TestTheKubeconfigIsReadPeriodically(t *testing.T) {
 	f := follow(t, server.withToken("a"))
 	f.options.Every = soonest + 10*time.Millisecond
 	go f.Run(f.ctx, func() {})
-	g.Eventually(f.loaded).Should(gomega.Equal(1))
+	g.Eventually(f.loaded).Should(gomega.BeNumerically(">=", 1))
 	f.replace(server.withToken("b"), nil)
 	g.Eventually(f.who).Should(gomega.Equal("Bearer b"))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/hypergate/hypergate/pkg/throttle"
+	"github.com/hypergate/hypergate/test/hang"
 )
 
 // TestBytesArriveUnchanged: many connections at the same time, with little and much data, in both directions.
@@ -51,11 +52,20 @@ func TestBytesArriveUnchanged(t *testing.T) {
 		Should(gomega.Equal(want))
 }
 
+// slowMachine returns limits for tests that are not about the time of an attempt, or of a connection that closes. On a
+// busy machine, the first attempt must succeed, too.
+func slowMachine() limits {
+	l := defaultLimits()
+	l.proof, l.dial, l.target, l.open, l.firstByte, l.closing = hang.Deadline, hang.Deadline, hang.Deadline, hang.Deadline,
+		hang.Deadline, hang.Deadline
+	return l
+}
+
 // TestHalfClose: a gateway that has sent everything still gets the answer, and then the end.
 func TestHalfClose(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, defaultLimits(), supportedVersions())
-	b.sidecar(defaultLimits(), supportedVersions())
+	b := newBench(t, slowMachine(), supportedVersions())
+	b.sidecar(slowMachine(), supportedVersions())
 	conn := b.talks()
 	if _, err := io.WriteString(conn, "last words"); err != nil {
 		t.Fatal(err)
@@ -200,12 +210,12 @@ func TestStop(t *testing.T) {
 // TestAGatewayWaitsForATunnel: while there is none, its connection is held.
 func TestAGatewayWaitsForATunnel(t *testing.T) {
 	t.Parallel()
-	l := defaultLimits()
+	l := slowMachine()
 	l.wait = time.Hour
 	b := newBench(t, l, supportedVersions())
 	conn := b.gateway()
 	b.g.Eventually(func() string { return metric(b.relay.Handler(), "hypergate_relay_gateways") }).Should(gomega.Equal("1"))
-	b.sidecar(defaultLimits(), supportedVersions())
+	b.sidecar(slowMachine(), supportedVersions())
 	b.must(talk(conn, "hello"))
 }
 
@@ -276,8 +286,8 @@ func TestHandlers(t *testing.T) {
 // another identity does not, and its error has the reason.
 func TestCaller(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, defaultLimits(), supportedVersions())
-	b.sidecar(defaultLimits(), supportedVersions())
+	b := newBench(t, slowMachine(), supportedVersions())
+	b.sidecar(slowMachine(), supportedVersions())
 	b.talks()
 	caller := b.caller()
 	conn, err := caller.Dial(t.Context(), "istiod-relay-0")
