@@ -53,7 +53,7 @@ func TestKonnectivity(t *testing.T) {
 		g.Eventually(ask).Should(gomega.MatchError(gomega.ContainSubstring("konnectivity-server-local")), name)
 	}
 	url := "http://" + net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(readyPort)) + "/healthz/ready"
-	g.Expect(get(t.Context(), url)).To(gomega.Succeed(), "the address of the pod has a route")
+	g.Eventually(get).WithArguments(t.Context(), url).Should(gomega.Succeed(), "the address of the pod has a route")
 
 	g.Expect(node.Start(t.Context(), cluster.KonnectivityAgent)).To(gomega.Succeed())
 	works()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 )
 
@@ -14,23 +15,38 @@ import (
 // 32768 to 60999), and below the node ports of Kubernetes. So only another caller of this package can get the same one.
 const firstPort, ports = 16000, 14000
 
-// Ports returns n different ports of loopback that were free a moment ago. They are random, so that two callers rarely
-// get the same one. An error means that no port is free.
+// given has the ports that this process has returned. A caller listens on them only later.
+var given struct { //nolint:gochecknoglobals // ports belong to the process
+	sync.Mutex
+	ports map[int]bool
+}
+
+// Ports returns n different ports of loopback that were free a moment ago. A process gets each port once. They are
+// random, so that two processes rarely get the same one. An error means that no port is free.
 func Ports(ctx context.Context, n int) ([]int, error) {
 	out := make([]int, 0, n)
 	last := errors.New("no port was tried")
 	first := rand.IntN(ports) //nolint:gosec // not a secret
+	given.Lock()
+	defer given.Unlock()
 	for i := range ports {
 		if len(out) == n {
 			return out, nil
 		}
 		port := firstPort + (first+i)%ports
+		if given.ports[port] {
+			continue
+		}
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
 			last = err
 			continue
 		}
 		_ = listener.Close()
+		if given.ports == nil {
+			given.ports = map[int]bool{}
+		}
+		given.ports[port] = true
 		out = append(out, port)
 	}
 	return nil, fmt.Errorf("finding %d free ports from %d to %d: %w", n, firstPort, firstPort+ports-1, last)

@@ -185,6 +185,7 @@ func newCIO(w *harness, guest dynamic.Interface, release cioRelease) *cio {
 		if !apierrors.IsAlreadyExists(err) {
 			w.Expect(err).NotTo(gomega.HaveOccurred())
 		}
+		w.Eventually(func() error { return listObjects(w.Context(), guest, name) }).Should(gomega.Succeed(), "%s is served", name)
 	}
 	w.createClass(cioClass)
 	gateway := fromyaml.Object(w.T, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway,

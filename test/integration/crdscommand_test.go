@@ -167,7 +167,7 @@ func (w *harness) checkUsersWithoutPermission() {
 	w.Expect(takeovers[sameCRD].APIServer.Result).To(gomega.Equal("NotAsked"))
 	w.Expect(takeovers[sameCRD].APIServer.Message).
 		To(gomega.ContainSubstring("not allowed to patch customresourcedefinitions.apiextensions.k8s.io (RBAC)"))
-	code, out, errOut := w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=3s")
+	code, out, errOut := w.crdsOutput("--guest-kubeconfig="+w.lookingOn(false), "--timeout=20s")
 	w.Expect(code).To(gomega.Equal(1))
 	w.Expect(out).To(gomega.BeEmpty())
 	w.Expect(errOut).To(gomega.And(gomega.HavePrefix("hypergate: "), gomega.ContainSubstring("waiting for customresourcedefinitions"),

@@ -37,8 +37,9 @@ func TestTheGuestKubeconfigIsReplaced(t *testing.T) {
 			if revoked {
 				w.revoke("first", first)
 			}
+			replaced := kubeconfig.replaced()
 			used := kubeconfig.replace(w.guestToken("second"))
-			w.Eventually(used.count).Should(gomega.BeNumerically(">", 0), "it was verified")
+			w.Eventually(kubeconfig.replaced).Should(gomega.BeNumerically(">", replaced), "it was verified")
 			w.settle()
 			w.Expect(writes(w.guestRequests.since(guestCount))).To(gomega.BeEmpty())
 			w.Expect(writes(w.mgmtRequests.since(mgmtCount))).To(gomega.BeEmpty())

@@ -19,6 +19,7 @@ import (
 	"github.com/hypergate/hypergate/cmd/hypergate/app"
 	"github.com/hypergate/hypergate/pkg/migration"
 	"github.com/hypergate/hypergate/pkg/model"
+	"github.com/hypergate/hypergate/test/audit"
 	"github.com/hypergate/hypergate/test/deploy"
 )
 
@@ -42,6 +43,12 @@ func (w *migrationWorld) operatorKubeconfig() string {
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}, metav1.CreateOptions{})
 	w.Expect(err).NotTo(gomega.HaveOccurred())
+	roles, err := audit.RolesOf(objects)
+	w.Expect(err).NotTo(gomega.HaveOccurred())
+	for i := range roles {
+		roles[i].Namespace = w.cfg.MgmtNamespace // they are bound there
+	}
+	w.Expect(deploy.TakesEffect(w.Context(), w.pair.Mgmt.Config, user, audit.Permissions(roles), true)).To(gomega.Succeed())
 	config, err := clientcmd.LoadFromFile(w.pair.Mgmt.Kubeconfig)
 	w.Expect(err).NotTo(gomega.HaveOccurred())
 	for _, info := range config.AuthInfos {

@@ -185,12 +185,17 @@ func (d *deployed) alwaysMarked() (end func()) {
 		}
 	})
 	d.Cleanup(func() { cancel(); w.done.Wait() })
+	checks := func() int {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.checks
+	}
 	return func() {
 		d.Helper()
+		d.Eventually(checks).Should(gomega.BeNumerically(">", 0), "a marker of another name was made")
 		cancel()
 		w.done.Wait()
 		d.Expect(w.missing).To(gomega.BeEmpty())
-		d.Expect(w.checks).To(gomega.BeNumerically(">", 0), "a marker of another name was made")
 	}
 }
 

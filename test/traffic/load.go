@@ -206,4 +206,4 @@ func contains(text string, parts ...string) bool {
 	return false
 }
 
-func grpcCause(err error) string { return "gRPC " + status.Code(errors.Unwrap(err)).String() }
+func grpcCause(err error) string { return "gRPC " + status.Code(err).String() }

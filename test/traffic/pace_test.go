@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +50,8 @@ func streamTo(t *testing.T, gateway http.HandlerFunc) traffic.Stream {
 	}
 }
 
-// TestTheLoadFindsItsPace has a gateway that answers 60 requests per second. A load of 200 must become one of 50 or
-// fewer, whose requests have answers, and of which as many are necessary.
+// TestTheLoadFindsItsPace has a gateway that answers 60 requests per second. A load of 200 must become one of 100 or
+// fewer, most of whose requests have answers, and of which as many are necessary. On an idle machine, it is one of 50.
 func TestTheLoadFindsItsPace(t *testing.T) {
 	t.Parallel()
 	g := hang.Gomega(t)
@@ -65,7 +66,7 @@ func TestTheLoadFindsItsPace(t *testing.T) {
 		}
 	}))
 	g.Expect(err).NotTo(gomega.HaveOccurred())
-	g.Expect(load.Pace()).To(gomega.BeNumerically("<=", 0.25))
+	g.Expect(load.Pace()).To(gomega.BeNumerically("<=", 0.5))
 	report, err := load.Stop(500)
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	g.Expect(report.Requests).To(gomega.And(gomega.BeNumerically(">=", 500*load.Pace()), gomega.BeNumerically("<", 500)))
@@ -73,14 +74,21 @@ func TestTheLoadFindsItsPace(t *testing.T) {
 	g.Expect(report.String()).To(gomega.ContainSubstring("of the pace"))
 }
 
-// TestOnlyTimeoutsAreForgiven has a gateway that answers late, and then with an error. A busy machine is not the cause
-// of an error.
+// TestOnlyTimeoutsAreForgiven has a gateway that answers late, and half of the time with an error. A busy machine does
+// not cause errors.
 func TestOnlyTimeoutsAreForgiven(t *testing.T) {
 	t.Parallel()
-	_, err := traffic.Paced(t.Context(), streamTo(t, func(w http.ResponseWriter, _ *http.Request) {
+	var requests atomic.Int64
+	stream := streamTo(t, func(w http.ResponseWriter, _ *http.Request) {
 		<-time.After(1500 * time.Millisecond) // the test is about this time: it is late
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}))
+		if requests.Add(1)%2 == 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "traffic\n")
+	})
+	stream.Timeout = hang.Deadline
+	_, err := traffic.Paced(t.Context(), stream)
 	gomega.NewWithT(t).Expect(err).To(gomega.MatchError(gomega.And(
 		gomega.ContainSubstring("a request failed before the load had its pace"), gomega.ContainSubstring("503"))))
 }

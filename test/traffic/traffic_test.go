@@ -172,11 +172,13 @@ func TestFailuresNameTheGateway(t *testing.T) {
 			g := hang.Gomega(t)
 			var status atomic.Int64
 			status.Store(http.StatusOK)
-			gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			var answered sync.Map
+			gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				now := int(status.Load())
-				if now == 0 {
+				if _, before := answered.LoadOrStore(r.RemoteAddr, true); now == 0 && before {
 					panic(http.ErrAbortHandler) // closes the connection
 				}
+				now = cmp.Or(now, http.StatusOK) // of a new connection, on which nothing has answered yet
 				w.Header().Set(traffic.GatewayHeader, "edge-1")
 				w.WriteHeader(now)
 				_, _ = io.WriteString(w, "traffic\n")

@@ -169,8 +169,11 @@ func (p *Plane) StartAPI(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	ctx, release := p.running["kube-apiserver"].Guard(ctx)
-	defer release()
+	for _, process := range p.running { // without its etcd, the API server waits for ever
+		var release context.CancelFunc
+		ctx, release = process.Guard(ctx)
+		defer release()
+	}
 	return plane.WaitReady(ctx, p.Config)
 }
 

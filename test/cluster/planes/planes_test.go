@@ -100,9 +100,8 @@ func TestStopLeavesNothing(t *testing.T) {
 	t.Parallel()
 	pair := start(t, planes.Options{GuestControllers: true})
 	dir := filepath.Dir(filepath.Dir(pair.Mgmt.AuditLog))
-	if got := processesOf(t, dir); len(got) != 5 {
-		t.Errorf("running processes = %q, want 5", got)
-	}
+	// A process has its command line a moment after it was started.
+	hang.Gomega(t).Eventually(func() []string { return processesOf(t, dir) }).Should(gomega.HaveLen(5), "running processes")
 	if err := pair.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +156,7 @@ func audited(t *testing.T, file, verb, resource, name string) bool {
 			ObjectRef struct{ Resource, Name string }
 		}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			t.Fatalf("audit line %q: %v", lines.Text(), err)
+			continue // the API server is writing this line
 		}
 		if event.Verb == verb && event.ObjectRef.Resource == resource && event.ObjectRef.Name == name {
 			return true

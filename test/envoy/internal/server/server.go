@@ -133,8 +133,8 @@ func (s *server) publish(data *proxy.Proxy, snapshot *config.Snapshot) {
 	s.snapshot.Store(snapshot)
 	data.Apply(snapshot)
 	if snapshot.Live {
-		s.numbers.Put("server.state", int64(admin.Live))
 		s.numbers.Put("listener_manager.workers_started", 1)
+		s.numbers.Put("server.state", int64(admin.Live))
 	}
 }
 
