@@ -158,13 +158,7 @@ func TestChangedValuesOfAClassRollGatewaysOneByOne(t *testing.T) {
 	clock.stop()
 	w.run()
 	w.Eventually(w.held).Should(gomega.Equal([]string{"a", "b", "c"}))
-	w.Eventually(func() []string {
-		held := w.held()
-		if len(held) == 3 {
-			clock.move(time.Second)
-		}
-		return held
-	}).WithPolling(time.Second).ShouldNot(gomega.HaveLen(3), "istiod has read the defaults")
+	w.Eventually(w.heldMoving(clock, 3)).WithPolling(time.Second).ShouldNot(gomega.HaveLen(3), "istiod has read the defaults")
 	rolled := func() map[string]int { all, _ := istiod.rollouts(); return all }
 	w.Eventually(rolled).Should(gomega.Equal(map[string]int{"a": 1, "b": 1, "c": 1}))
 	w.Eventually(w.held).Should(gomega.BeEmpty())

@@ -97,7 +97,8 @@ func (w *proxied) mark(class string) string {
 // TestAProxyThatChangedDuringARestartHoldsGateways changes the guest's proxy while no hypergate runs. The next process
 // finds out from the defaults of the class that its Gateways have other settings, and when the last change was used.
 func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
-	guest := newProxied(t)
+	guest, clock := newProxied(t), &movedClock{}
+	guest.clock = clock
 	guest.set("http://a.example.com:3128")
 	w, stop := newGatewayWorldOn(guest.harness, "a", "b")
 	w.Eventually(func() string { return guest.mark("demo") }).ShouldNot(gomega.BeEmpty())
@@ -114,12 +115,13 @@ func TestAProxyThatChangedDuringARestartHoldsGateways(t *testing.T) {
 
 	t.Log("both Gateways are held before they get the changed settings, and released one by one")
 	guest.set("http://b.example.com:3128")
+	clock.stop()
 	stop = w.run()
 	w.Eventually(func() string { return guest.mark("demo") }).ShouldNot(gomega.Equal(before))
 	w.Expect(w.held()).To(gomega.ContainElement("b"), "b waits for the pods of a")
-	w.Eventually(w.held).Should(gomega.Equal([]string{"b"}))
+	w.Eventually(w.heldMoving(clock, 2)).WithPolling(time.Second).Should(gomega.Equal([]string{"b"}))
 	w.playGateway("a", "registry.example.com/proxyv2:a", 1)
-	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.Eventually(w.heldMoving(clock, 1)).WithPolling(time.Second).Should(gomega.BeEmpty())
 	w.playGateway("b", "registry.example.com/proxyv2:a", 1)
 	w.settle()
 	stop()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -117,6 +118,28 @@ func (w *gatewayWorld) held() []string {
 	return out
 }
 
+// heldMoving returns a function that returns the held Gateways. While there are n, it moves a clock that the test has
+// stopped. hypergate waits for a released Gateway for five seconds. By the system's clock, a busy machine could need
+// more until it shows the new pods, and the next Gateway would be released.
+func (w *gatewayWorld) heldMoving(clock *movedClock, n int) func() []string {
+	return func() []string {
+		held := w.held()
+		if len(held) == n {
+			clock.move(time.Second)
+		}
+		return held
+	}
+}
+
+// messageMoving returns a function that moves a stopped clock, and returns the message of class demo. A status is not
+// written at any time.
+func (w *gatewayWorld) messageMoving(clock *movedClock) func() string {
+	return func() string {
+		clock.move(time.Second)
+		return w.installedMessage("demo")
+	}
+}
+
 // templates returns the name of the ConfigMap with the templates of gateways that istiod's Deployment mounts.
 func (w *gatewayWorld) templates() string {
 	d := w.istiod()
@@ -147,9 +170,12 @@ func (w *gatewayWorld) slotWrites(since int) map[string]int {
 	return out
 }
 
-// TestGatewaysRollOneByOne upgrades istiod with three Gateways. The test plays istiod and the Deployment controller.
+// TestGatewaysRollOneByOne upgrades istiod with three Gateways. The test plays istiod and the Deployment controller, and
+// moves the clock.
 func TestGatewaysRollOneByOne(t *testing.T) {
-	w, stop := newGatewayWorld(t, "a", "b", "c")
+	h, clock := newHarness(t), &movedClock{}
+	h.clock = clock
+	w, stop := newGatewayWorldOn(h, "a", "b", "c")
 	w.Expect(w.held()).To(gomega.BeEmpty(), "nothing is held before a change")
 	w.Expect(w.templates()).To(gomega.Equal(w.cfg.InjectorConfigMap(model.SlotA)))
 	maps := w.mgmt.CoreV1().ConfigMaps(w.cfg.MgmtNamespace)
@@ -178,8 +204,9 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 	w.Expect(apierrors.IsNotFound(err)).To(gomega.BeTrue(), "the mesh configuration did not change, and costs no write")
 
 	t.Log("one Gateway is released, and the next one after its pods are ready")
+	clock.stop()
 	w.playIstiod(corev1.ConditionTrue)
-	w.Eventually(w.held).Should(gomega.Equal([]string{"b", "c"}))
+	w.Eventually(w.heldMoving(clock, 3)).WithPolling(time.Second).Should(gomega.Equal([]string{"b", "c"}))
 	w.playGateway("a", w.cfg.ProxyImage, 0)
 	w.settle()
 	w.Expect(w.held()).To(gomega.Equal([]string{"b", "c"}), "a's new pod is not ready")
@@ -190,22 +217,23 @@ func TestGatewaysRollOneByOne(t *testing.T) {
 	w.settle()
 	w.Expect(w.held()).To(gomega.Equal([]string{"b", "c"}), "a's new pod is not ready")
 	w.playGateway("a", "", 1)
-	w.Eventually(w.held).Should(gomega.Equal([]string{"c"}))
+	w.Eventually(w.heldMoving(clock, 2)).WithPolling(time.Second).Should(gomega.Equal([]string{"c"}))
 
 	t.Log("a Gateway whose pods do not become ready stops the rest, and a condition names it")
 	w.playGateway("b", w.cfg.ProxyImage, 0, appsv1.DeploymentCondition{
 		Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded",
 	})
-	w.Eventually(func() string { return w.installedMessage("demo") }).Should(gomega.ContainSubstring(
+	w.settle() // hypergate has seen the new pods
+	w.Eventually(w.messageMoving(clock)).WithPolling(time.Second).Should(gomega.ContainSubstring(
 		fmt.Sprintf("the new pods of Gateway %s/b are not becoming ready (0 of 1); 1 of 3 Gateways have rolled", w.namespace)))
 	w.settle()
 	w.Expect(w.held()).To(gomega.Equal([]string{"c"}))
 
 	t.Log("after the repair, the rollout ends, and hypergate is at rest")
 	w.playGateway("b", "", 1)
-	w.Eventually(w.held).Should(gomega.BeEmpty())
+	w.Eventually(w.heldMoving(clock, 1)).WithPolling(time.Second).Should(gomega.BeEmpty())
 	w.playGateway("c", w.cfg.ProxyImage, 1)
-	w.Eventually(func() string { return w.installedMessage("demo") }).ShouldNot(gomega.ContainSubstring("gateways"))
+	w.Eventually(w.messageMoving(clock)).WithPolling(time.Second).ShouldNot(gomega.ContainSubstring("gateways"))
 	w.settle()
 	w.Expect(w.slotWrites(requests)).To(gomega.HaveEach(1), "of the second process")
 	end, err := maps.Get(t.Context(), w.cfg.InjectorConfigMap(model.SlotB), metav1.GetOptions{})
