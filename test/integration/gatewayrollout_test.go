@@ -170,8 +170,8 @@ func (w *gatewayWorld) slotWrites(since int) map[string]int {
 	return out
 }
 
-// TestGatewaysRollOneByOne upgrades istiod with three Gateways. The test plays istiod and the Deployment controller, and
-// moves the clock.
+// TestGatewaysRollOneByOne upgrades istiod with three Gateways. The test plays istiod and the Deployment controller. It
+// also moves the clock.
 func TestGatewaysRollOneByOne(t *testing.T) {
 	h, clock := newHarness(t), &movedClock{}
 	h.clock = clock
