@@ -87,7 +87,12 @@ func manyUsers(tb testing.TB, fields []crds.Field) (v *useView, events *apiwatch
 		Example:   &unstructured.Unstructured{},
 		Transform: keeps(usageOnly(lookup, all)),
 		OnEvent:   func(watch.Event) { v.changed() },
-		OnListed:  func(string) { listed <- struct{}{} }, // after the events of the list
+		OnListed: func(string) { // after the events of the list
+			select {
+			case listed <- struct{}{}:
+			default:
+			}
+		},
 	})}
 	v.under[s.gvr].Set(tb.Context(), "uid", "1")
 	hang.Gomega(tb).Eventually(listed).Should(gomega.Receive(), "nothing is shown")

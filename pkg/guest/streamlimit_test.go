@@ -137,6 +137,9 @@ func TestAWatchThatExceedsALimitNotifies(t *testing.T) {
 				})
 			})
 			f.observed()
+			for len(f.notified) > 0 {
+				<-f.notified
+			}
 			on.Store(true)
 			f.api.Put(in) // ends the watches
 			// The watches of a new guest notify one after the other, so the first notifications can be theirs.
@@ -144,7 +147,7 @@ func TestAWatchThatExceedsALimitNotifies(t *testing.T) {
 				trouble := f.guest.WatchTrouble()
 				return trouble != nil && strings.Contains(trouble.Error(), "sends too much of "+path.Base(in.Path))
 			}
-			for !exceeded() {
+			for notified := false; !notified; notified = exceeded() {
 				f.Eventually(f.notified).Should(gomega.Receive(), "not notified of the failure")
 			}
 		})

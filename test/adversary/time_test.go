@@ -240,6 +240,7 @@ func TestNothingIsWrittenAfterTheLeaseIsLost(t *testing.T) {
 	}
 }
 
+// losesTheLease is TestNothingIsWrittenAfterTheLeaseIsLost for one kind of write and its side.
 func losesTheLease(t *testing.T, held string, side model.Side) {
 	t.Helper()
 	m, g, writes := adversary.Mgmt(t, mgmtNS), adversary.Guest(t), &sent{}

@@ -62,7 +62,7 @@ const (
 	// repairTime is the longest time in which hypergate repairs drift after an API server is back.
 	repairTime = 30 * time.Second
 	// startTime is that of a hypergate that has just been started: it reads charts and objects before it repairs drift.
-	startTime = 90 * time.Second
+	startTime = time.Minute
 )
 
 // work sends a request to each API server. It is the work of a round of hang.Within.

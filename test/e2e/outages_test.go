@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 
 	"github.com/onsi/gomega"
 
@@ -11,7 +12,7 @@ import (
 // This file has the faults that a story begins and ends.
 
 // outage begins a fault, and returns what ends it. If the story fails before, the fault ends with the story: later
-// stories need what it has stopped.
+// stories need what it has stopped. If the end itself fails, it may have started a part, which cannot start again.
 func (t *fixture) outage(begin, end func(context.Context) error) func() {
 	t.Helper()
 	over := false
@@ -50,12 +51,11 @@ func (t *fixture) withoutKonnectivity() (back func()) {
 	t.Helper()
 	onEachNode := func(do func(*cluster.GuestNode, context.Context, string) error) func(context.Context) error {
 		return func(ctx context.Context) error {
+			var errs []error
 			for _, node := range t.GuestNodes {
-				if err := do(node, ctx, cluster.KonnectivityAgent); err != nil {
-					return err
-				}
+				errs = append(errs, do(node, ctx, cluster.KonnectivityAgent))
 			}
-			return nil
+			return errors.Join(errs...)
 		}
 	}
 	return t.outage(onEachNode((*cluster.GuestNode).Stop), onEachNode((*cluster.GuestNode).Start))

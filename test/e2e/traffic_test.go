@@ -251,8 +251,8 @@ func (t *fixture) judge(load *traffic.Load, least int) traffic.Report {
 // reportsVariable names the folder to which the reports of all loads are written, as JSON.
 const reportsVariable = "TRAFFIC_REPORTS"
 
-// ended ends a load, and prints its table. Fewer requests than the least number, or than a share of the rate, fail the
-// story.
+// ended ends a load, and prints its table. Fewer requests than the least number at its pace, or than a share of the
+// rate, fail the story.
 func (t *fixture) ended(load *traffic.Load, least int) traffic.Report {
 	t.Helper()
 	report, err := load.Stop(least)

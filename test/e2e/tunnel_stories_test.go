@@ -212,7 +212,12 @@ func relayCutOff(t *fixture, edge *edgeOfTheGuest) {
 		back := t.outage(func(ctx context.Context) (err error) {
 			restore, err = t.CutOff(ctx, pods[busy].UID)
 			return err
-		}, func(ctx context.Context) error { return restore(ctx) })
+		}, func(ctx context.Context) error {
+			if restore == nil {
+				return nil
+			}
+			return restore(ctx)
+		})
 		begin := time.Now()
 		up := fmt.Sprintf("hypergate_tunnel_up{relay=%q}", pods[busy].Name)
 		t.Eventually(func() (float64, error) {

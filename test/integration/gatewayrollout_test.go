@@ -131,8 +131,8 @@ func (w *gatewayWorld) heldMoving(clock *movedClock, n int) func() []string {
 	}
 }
 
-// messageMoving returns a function that moves a stopped clock, and returns the message of class demo. A status is not
-// written at any time.
+// messageMoving returns a function that moves a stopped clock, and returns the message of class demo. hypergate delays
+// some writes of a status.
 func (w *gatewayWorld) messageMoving(clock *movedClock) func() string {
 	return func() string {
 		clock.move(time.Second)

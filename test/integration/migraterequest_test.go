@@ -139,7 +139,8 @@ func TestAMigrationIsRequested(t *testing.T) {
 	expect(3, "hypergate has not answered it yet", "status")
 	var code int
 	var out string
-	for after := 3 * time.Second; code != 3 && after < hang.Deadline; after *= 2 { // a busy machine may need longer to ask
+	// A busy machine may need longer to ask.
+	for after := 3 * time.Second; code != 3 && after < hang.Deadline; after *= 2 {
 		interrupted, cancel := context.WithTimeout(t.Context(), after)
 		code, out = w.migrateUntil(interrupted, user, "status", "--watch")
 		cancel()

@@ -9,7 +9,7 @@ import (
 const (
 	// settlingRequests is the number of requests from which on the pace of a load is judged: 2.5 s of a usual load.
 	settlingRequests = 500
-	// lateAfter is the median latency from which on the machine is too busy for a load. As many seconds of requests may
+	// lateAfter is the median latency from which on the machine is too busy for a load. The requests of that time may
 	// wait for an answer.
 	lateAfter = time.Second
 	// keptShare is the share of its rate that a stream starts on a machine that is not too busy.
@@ -20,7 +20,7 @@ const (
 
 // Paced starts a load at the highest pace that the machine can answer, and returns when 500 requests have ended, or
 // their share. It begins with the whole rates. While requests are late, it ends the load, and starts one with half of
-// the rates, down to an eighth. A machine that other work keeps busy would else answer late whatever is tested.
+// the rates, down to an eighth. Otherwise, a busy machine would answer late in every story.
 //
 // A request of a load that was too fast may take too long. Any other failure of such a load is an error.
 func Paced(ctx context.Context, streams ...Stream) (*Load, error) {
@@ -47,7 +47,8 @@ func Paced(ctx context.Context, streams ...Stream) (*Load, error) {
 	}
 }
 
-// Late reports whether the machine is too busy for the load so far.
+// Late reports whether the machine is too busy for the load so far. A stream of long requests is judged from when its
+// first requests should have ended.
 func (r Report) Late() bool {
 	for _, row := range r.Rows {
 		planned := row.Rate * (r.Ended.Sub(r.Began) - settling).Seconds()
@@ -62,7 +63,7 @@ func (r Report) Late() bool {
 // Pace is the share of the rates at which the load runs. It is 1, or less on a busy machine.
 func (l *Load) Pace() float64 { return l.pace }
 
-// share returns the share of a number of requests that fits the pace. It is at least 1, except of 0.
+// share returns the share of a number of requests that fits the pace. It is at least 1, but 0 of 0.
 func (l *Load) share(requests int) int {
 	if requests == 0 {
 		return 0

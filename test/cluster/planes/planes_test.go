@@ -150,13 +150,17 @@ func audited(t *testing.T, file, verb, resource, name string) bool {
 	defer func() { _ = log.Close() }()
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
+	var last error
 	for lines.Scan() {
+		if last != nil {
+			t.Fatalf("an audit line that is not the last one: %v", last)
+		}
 		var event struct {
 			Verb      string
 			ObjectRef struct{ Resource, Name string }
 		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			continue // the API server is writing this line
+		if last = json.Unmarshal(lines.Bytes(), &event); last != nil {
+			continue // the API server may be writing this line
 		}
 		if event.Verb == verb && event.ObjectRef.Resource == resource && event.ObjectRef.Name == name {
 			return true

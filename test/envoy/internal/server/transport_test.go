@@ -388,7 +388,8 @@ func TestTheStreamEnds(t *testing.T) {
 	seen := 0
 	first, err := w.plane.WaitFor(ctx, func(r *discoveryv3.DeltaDiscoveryRequest) bool {
 		seen++
-		return seen > before && r.GetNode() != nil // the last answer of the stream before can come later, and has no node
+		// The last answer on the stream before can come later. It has no node.
+		return seen > before && r.GetNode() != nil
 	})
 	if err != nil {
 		t.Fatal(err)
