@@ -135,7 +135,7 @@ func TestObservedGateways(t *testing.T) {
 // TestManyDeploymentsOfManyGateways: an API server of the guest's own can give all Gateways the same UID, and name it
 // as the owner of all Deployments. Each Gateway must be looked up in the same time.
 //
-//nolint:paralleltest // It measures the CPU.
+//nolint:paralleltest // The collection of other tests' garbage would cost time of this thread, too.
 func TestManyDeploymentsOfManyGateways(t *testing.T) {
 	const many, times = 20_000, 8 // watch.MaxObjects
 	few, all := fastest(t, many/times), fastest(t, many)

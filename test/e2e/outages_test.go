@@ -20,7 +20,7 @@ func (t *fixture) outage(begin, end func(context.Context) error) func() {
 		if over {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout) // the story's own context has ended
+		ctx, cancel := context.WithTimeout(context.Background(), stepTimeout) // that of the story can have ended
 		defer cancel()
 		if err := end(ctx); err != nil {
 			t.Log("ending the fault:", err)

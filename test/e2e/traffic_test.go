@@ -222,7 +222,7 @@ func (t *fixture) loaded(streams []traffic.Stream) *traffic.Load {
 func (t *fixture) more(load *traffic.Load, requests int) {
 	t.Helper()
 	after := load.Sent()
-	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", after+int(float64(requests)*load.Pace())))
+	t.Eventually(load.Sent).Should(gomega.BeNumerically(">", after+load.Share(requests)))
 }
 
 // streams returns the streams of the load, with the durations of a download and of a gRPC stream.

@@ -16,7 +16,7 @@ import (
 const firstPort, ports = 16000, 14000
 
 // given has the ports that this process has returned. A caller listens on them only later.
-var given struct { //nolint:gochecknoglobals // ports belong to the process
+var given struct { //nolint:gochecknoglobals // all callers in the process share the ports of the machine
 	sync.Mutex
 	ports map[int]bool
 }

@@ -138,7 +138,7 @@ func (l *Load) request(ctx context.Context, s *sender) {
 	ended := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended++; l.ended == l.share(settlingRequests) {
+	if l.ended++; l.ended == l.Share(settlingRequests) {
 		close(l.settled)
 	}
 	r := l.results[s.stream.Name]
@@ -183,7 +183,7 @@ func (l *Load) Stop(least int) (Report, error) {
 		s.close()
 	}
 	report := l.report(ended)
-	if necessary := l.share(least); report.Requests < necessary {
+	if necessary := l.Share(least); report.Requests < necessary {
 		return report, fmt.Errorf("the load has sent %d requests, and %d are necessary: it proves nothing", report.Requests, necessary)
 	}
 	if slow := report.BelowRate(); len(slow) > 0 {

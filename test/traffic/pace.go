@@ -63,8 +63,8 @@ func (r Report) Late() bool {
 // Pace is the share of the rates at which the load runs. It is 1, or less on a busy machine.
 func (l *Load) Pace() float64 { return l.pace }
 
-// share returns the share of a number of requests that fits the pace. It is at least 1, but 0 of 0.
-func (l *Load) share(requests int) int {
+// Share returns the share of a number of requests that fits the pace. It is at least 1, but 0 of 0.
+func (l *Load) Share(requests int) int {
 	if requests == 0 {
 		return 0
 	}
